@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""How far what each instrument and protocol reports is from captures at both hosts: python3 benches/bias.py JITLAT [PACKETS] (root, tcpdump).
+"""Error of the delays that each instrument and protocol reports, compared with captures at both hosts: python3 benches/bias.py JITLAT [PACKETS] (root, tcpdump).
 
-Two network namespaces joined by a veth pair, tcpdump with nanoseconds at each end. Of every packet (none is lost) the tool's delay or round trip by kernel
-stamps minus the captures': the median, the 1st and the 99th percentile; us. A Markdown table is printed. `PROC`: what a reflector says that it took, from
-the arrival of a request to the sending of its answer, minus what its host's capture says."""
+Two network namespaces joined by a veth pair, tcpdump with nanoseconds at each end. Prints a Markdown table of each packet's (none is lost) delay or round trip by kernel
+stamps minus the captures': the median, the 1st and the 99th percentile; us. `PROC`: the reported time of a reflector from
+the arrival of a request to the sending of its answer, minus the time in its host's capture."""
 import bisect, csv, io, os, shutil, signal, statistics, struct, subprocess, sys, tempfile, time
 
 JITLAT, PACKETS = os.path.abspath(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else 2000
@@ -22,7 +22,7 @@ def inside(k, *words, **how):
 
 
 def read(path):
-    """(time in ns, source, protocol, IP packet) of each packet."""
+    """Returns (time in ns, source, protocol, IP packet) of each packet."""
     data, at = open(path, "rb").read(), 24
     while at + 16 <= len(data):
         s, ns, size, _ = struct.unpack("<4I", data[at:at + 16])
@@ -33,7 +33,7 @@ def read(path):
 
 
 def key(ip):
-    """The packet whatever its TTL and checksum."""
+    """The packet without TTL and checksum."""
     return ip[4:6] + ip[9:10] + ip[12:]
 
 
@@ -76,7 +76,7 @@ def rows(path):
 
 
 def nearest(times, at):
-    """The place of the time closest to `at`; conversations beside the test have packets, too."""
+    """Index of the time closest to `at`; other conversations have packets, too."""
     k = bisect.bisect(times, at)
     return min((j for j in (k - 1, k) if 0 <= j < len(times)), key=lambda j: abs(times[j] - at))
 

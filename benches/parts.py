@@ -1,8 +1,8 @@
-"""Captures of hours in parts: the parts joined are the whole, and how much memory each took.
+"""Captures of hours in parts: checks that the joined parts equal the whole, and prints the memory of each.
 
     python3 benches/parts.py target/release/jitlat [MINUTES [PARTS [PACKETS_A_SECOND [FOLDER]]]]
 
-Makes two captures of the same traffic (16 flows over UDP, each packet answered; clocks 3.25 s and 20 ppm apart, one in 1000 lost each way), a frame
+Makes two captures of the same traffic (16 flows over UDP, each packet answered; clocks 3.25 s and 20 ppm apart, one in 1000 lost per direction), a frame
 at a time. Reads them whole, and in parts of equal length with the plan of a first pass; joins these, and compares every line. Ends with
 status 1 where they differ.
 """
@@ -22,7 +22,7 @@ OUT, BACK, JITTER = 10_000_000, 11_000_000, 4_000_000
 
 
 def frame(out, number):
-    """An Ethernet frame of UDP with a payload of 32 bytes, which `number` makes one of a kind."""
+    """An Ethernet frame of UDP with a payload of 32 bytes, made unique by `number`."""
     flow = number % 16
     here, there = (bytes([10, 0, 1, 1]), 5000 + flow), (bytes([10, 0, 2, 1]), 7)
     (src, sport), (dst, dport) = (here, there) if out else (there, here)
@@ -35,7 +35,7 @@ def frame(out, number):
 
 
 class Capture:
-    """A file that gets frames in the order of time, though they come up to half a second out of it."""
+    """A file that is written in the order of time; frames may be passed up to half a second out of order."""
 
     def __init__(self, path):
         self.file = open(path, "wb", buffering=1 << 20)
@@ -81,7 +81,7 @@ def make(folder, minutes, rate):
 
 
 def run(arguments, lines=None):
-    """Hash of what it prints, also appended to `lines`; its processor seconds, seconds, and the most megabytes it held."""
+    """Hash of its output, which is also appended to `lines`; its processor seconds, seconds, and peak memory in megabytes."""
     begun, digest = time.monotonic(), hashlib.sha256()
     child = subprocess.Popen(arguments, stdout=subprocess.PIPE)
     while block := child.stdout.read(1 << 20):

@@ -1,4 +1,4 @@
-//! Lets the linker keep one of functions that are the same, where it can: `rust-lld`, which is the default on Linux x86-64.
+//! Makes the linker merge identical functions if it can: `rust-lld`, the default on Linux x86-64, can.
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");

@@ -1,4 +1,4 @@
-//! A real one-way test between a client and a server in this process, over loopback.
+//! Runs a real one-way test between a client and a server in this process, over loopback.
 
 use jitlat_core::observer::{Event, Observer};
 use jitlat_core::spec::{Direction, Schedule, TestSpec, Transport};
@@ -16,15 +16,15 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// What a test brought.
+/// Result of a test.
 pub struct Outcome {
     /// Records in arrival order.
     pub records: Vec<PacketRecord>,
-    /// CPU seconds of this process while the stream ran: sender, receiver, recording.
+    /// Processor time of this process in s while the stream ran: sender, receiver, recording.
     pub cpu: f64,
 }
 
-/// CPU seconds this process has used.
+/// Processor time of this process in s.
 pub fn cpu() -> f64 {
     getrusage(UsageWho::RUSAGE_SELF)
         .map_or(0.0, |u| (u.user_time().num_microseconds() + u.system_time().num_microseconds()) as f64 / 1e6)
@@ -56,7 +56,7 @@ impl Observer for Watch<'_> {
     }
 }
 
-/// A server on a free port of loopback, with that port.
+/// Starts a server on a free port of loopback; returns it with that port.
 fn server() -> Result<(RunningService, u16), String> {
     let service = ServerSettings {
         bind: vec![SocketAddr::from((Ipv4Addr::LOCALHOST, 0))],
@@ -71,15 +71,15 @@ fn server() -> Result<(RunningService, u16), String> {
     Ok((server, port))
 }
 
-/// A server in a process of its own, which is this program called with `serve`; ended when dropped.
+/// A server in a separate process, which is this program called with `serve`; ended when dropped.
 pub struct ServerProcess {
     child: Child,
-    /// Its control port.
+    /// Control port of the server.
     pub port: u16,
 }
 
 impl ServerProcess {
-    /// Starts it.
+    /// Starts the server.
     pub fn start() -> Result<ServerProcess, Box<dyn Error>> {
         let mut child = Command::new(std::env::current_exe()?).arg("serve").stdout(Stdio::piped()).spawn()?;
         let output = child.stdout.take();
@@ -90,7 +90,7 @@ impl ServerProcess {
         Ok(process)
     }
 
-    /// What it does, for programs that start it: serves until it is ended; its port is the first line of standard output.
+    /// Runs the server process: serves until it is ended; the port is the first line of standard output.
     pub fn run() -> Result<(), Box<dyn Error>> {
         let (_server, port) = server()?;
         println!("{port}");
@@ -99,7 +99,7 @@ impl ServerProcess {
         }
     }
 
-    /// Its number.
+    /// Process id.
     pub fn id(&self) -> String {
         self.child.id().to_string()
     }
@@ -107,7 +107,7 @@ impl ServerProcess {
 
 impl Drop for ServerProcess {
     fn drop(&mut self) {
-        // If it has ended already there is nothing to do.
+        // The process may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -119,8 +119,8 @@ pub fn run(packets: u64, period: Span, pacing: Pacing, stamps: StampSource) -> R
     test(port, packets, period, pacing, stamps, false, &AtomicBool::new(false))
 }
 
-/// Runs a test of `packets` packets of 80 bytes towards a server at `port` of loopback, which may leave in buffers of several
-/// if `segmented`; sets `began` when its stream begins.
+/// Runs a test of `packets` packets of 80 bytes towards a server at `port` of loopback. If `segmented`, several
+/// packets may leave in one buffer. Sets `began` when the stream begins.
 pub fn test(
     port: u16,
     packets: u64,
@@ -138,6 +138,7 @@ pub fn test(
         bind: None,
         terms: TestTerms { stamps, ..TestTerms::new(vec![spec.map_err(|e| e.to_string())?]) },
         sending: SendSettings { pacing, priority: None, segmented },
+        limit: None,
     };
     let mut watch = Watch { began, records: Vec::new(), from: 0.0, to: None };
     client::run(&request, &AtomicBool::new(false), &mut watch).map_err(|e| e.to_string())?;

@@ -1,4 +1,4 @@
-//! A log of a path with a queue that fills and empties, and losses in runs.
+//! Makes a log of a path with a queue that fills and empties, and with loss bursts.
 
 use jitlat_core::session::Ending;
 use jitlat_core::{PacketRecord, Session, TestSpec, WallTime};
@@ -6,10 +6,11 @@ use jitlat_store::log::{LogOutput, LogVersion, LogWriter};
 use std::error::Error;
 use std::fmt::Display;
 
-/// Writes a log of `packets` packets from `start`, ns since 1970, between two hosts of 10.0.0.0/24; each `seed` gives another.
+/// Writes a log of `packets` packets from `start`, ns since 1970, between two hosts of 10.0.0.0/24; each `seed` gives
+/// a different log.
 ///
 /// # Errors
-/// `out` cannot be written, or no test is like that.
+/// `out` cannot be written, or such a test is impossible.
 pub fn log<W: LogOutput>(
     out: W,
     seed: u64,

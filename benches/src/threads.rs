@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// Processor time so far of the threads of process `process` (`self`, or a number) whose names begin with `name`.
+/// Processor time so far of the threads of process `process` (`self`, or a process id) whose names begin with `name`.
 pub fn cpu_of(process: &str, name: &str) -> Duration {
     let mut total = 0;
     for task in std::fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten().flatten() {
@@ -14,7 +14,7 @@ pub fn cpu_of(process: &str, name: &str) -> Duration {
     Duration::from_nanos(total)
 }
 
-/// Time so far that all processors of this machine together were busy, interrupts included, in steps of 10 ms.
+/// Busy time so far of all processors of this machine together, interrupts included, in steps of 10 ms.
 pub fn busy() -> Duration {
     let text = std::fs::read_to_string("/proc/stat").unwrap_or_default();
     // user, nice, system, idle, iowait, irq, softirq, steal; guests are counted in the first two.
@@ -24,14 +24,14 @@ pub fn busy() -> Duration {
     Duration::from_millis(busy * 10)
 }
 
-/// The middle value; NaN of none.
+/// Median; NaN if there is no value.
 pub fn median(values: impl Iterator<Item = f64>) -> f64 {
     let mut sorted: Vec<f64> = values.collect();
     sorted.sort_by(f64::total_cmp);
     sorted.get(sorted.len() / 2).copied().unwrap_or(f64::NAN)
 }
 
-/// The middle value, the smallest and the largest, for people.
+/// Formats median, minimum and maximum for people.
 pub fn range(values: impl Iterator<Item = f64> + Clone) -> String {
     let (low, high) = (values.clone().fold(f64::INFINITY, f64::min), values.clone().fold(0.0, f64::max));
     format!("{:.2} ({low:.2} to {high:.2})", median(values))

@@ -1,4 +1,4 @@
-"""Tests to try a cluster with: logs that are made up, as the files of an archive."""
+"""Synthetic tests for trying a cluster, as the files of an archive."""
 
 import tempfile
 from time import asctime, gmtime
@@ -15,7 +15,7 @@ BEGIN, PERIOD = 1_700_000_000_000_000_000, 20_000_000
 
 
 def log(path, test, packets):
-    """A test of `packets`: delays with a long tail, an hour's rush, losses alone and in runs, duplicates and late packets. Tests begin 6 hours apart."""
+    """A test of `packets`: delays with a long tail, a busy hour, isolated losses and bursts, duplicates and late packets. Tests begin 6 hours apart."""
     random = np.random.default_rng(test)
     seq = np.arange(packets)
     sent = BEGIN + test * 6 * 3600 * 10**9 + seq * PERIOD + random.gamma(2.0, 15_000.0, packets).astype(np.int64)
@@ -42,7 +42,7 @@ def log(path, test, packets):
 
 
 def archive(folder, tests, packets):
-    """Files of a test each, as those of `jitlat archive`; those that are there are kept. Their names, and how many rows they have."""
+    """Writes files of one test each, like those of `jitlat archive`; existing files are not changed. Returns their names, and the number of rows."""
     folder.mkdir(parents=True, exist_ok=True)
     files = [folder / f"{test:06}-{packets}.parquet" for test in range(tests)]
     for test, file in enumerate(files):

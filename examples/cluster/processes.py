@@ -11,7 +11,7 @@ TICKS = os.sysconf("SC_CLK_TCK")
 
 
 def table():
-    """Of each process its parent, the command, and processor seconds."""
+    """Parent, command and processor seconds of each process."""
     found = {}
     for stat in pathlib.Path("/proc").glob("[0-9]*/stat"):
         try:
@@ -24,7 +24,7 @@ def table():
 
 
 def tree(pid, all=None):
-    """A process and all that it started."""
+    """A process and its descendants."""
     all = all or table()
     members, new = {pid}, {pid}
     while new := {child for child, (parent, *_) in all.items() if parent in new} - members:
@@ -41,7 +41,7 @@ def kill(pids):
 
 
 class Cluster:
-    """Processes of an engine: their processor time and, of Python, the most memory are kept, also of those that are killed."""
+    """Processes of an engine. Stores their processor time and the peak memory of Python processes, also after they were killed."""
 
     def __init__(self, folder):
         self.folder, self.programs, self.seen = folder, [], {}
@@ -56,7 +56,7 @@ class Cluster:
         return program
 
     def said(self, name, pattern, seconds=60):
-        """What matches in a program's log, as soon as it does."""
+        """First match in a program's log; waits until there is one."""
         until = time.monotonic() + seconds
         while time.monotonic() < until:
             if match := pattern.search((self.folder / f"{name}.log").read_text(errors="replace")):
@@ -85,7 +85,7 @@ class Cluster:
         return sum(cpu for _, cpu, _ in self.seen.values())
 
     def memory(self):
-        """The most MB that a Python process had."""
+        """Peak memory of a Python process, in MB."""
         return max((peak for name, _, peak in self.seen.values() if name.startswith(("python", "ray::"))), default=0.0)
 
     def stop(self):

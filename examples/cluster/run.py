@@ -24,7 +24,7 @@ BY = ("path", "day")
 
 
 def digest(table, *columns):
-    """Of a table's rows in order of their columns."""
+    """Rows of a table, sorted by their columns."""
     rows = sorted(tuple(str(row[name]) for name in columns) for row in table.select(columns).to_pylist())
     return hashlib.sha256("\0".join("\0".join(row) for row in rows).encode()).hexdigest()[:16]
 
@@ -196,7 +196,7 @@ class Ray(Cluster):
 
 
 def killed(engine, names):
-    """Kills a worker with all that it started, after the first task and before the last. The commands of what was killed are in the list returned."""
+    """Kills a worker with its descendants, after the first task and before the last. Returns the commands of the killed processes."""
     victims = []
 
     def watch():

@@ -1,11 +1,11 @@
 #!/bin/sh
-# Re-makes the figures of the examples of document 000 (Jitlat: a jitter and latency measurement tool, DRDC Ottawa TM 2011-047) from logs of
+# Reproduces the figures of the examples of document 000 (Jitlat: a jitter and latency measurement tool, DRDC Ottawa TM 2011-047) from logs of
 # this repository:
 #
 #   examples/seeds/000.sh FIGURE [DIR]     FIGURE is 6 … 17 as in the document, or several: 8-15
 #
-# draws into DIR (default: figures), of several figures each into the folder DIR/FIGURE, and prints what the document prints, what is measured here, and why they differ.
-# JITLAT names the binary (default: jitlat). Where the logs are from: examples/seeds/README.md.
+# draws into DIR (default: figures), of several figures each into the folder DIR/FIGURE, and prints the document's values, the measured values, and the reason for differences.
+# JITLAT names the binary (default: jitlat). examples/seeds/README.md has the sources of the logs.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 figure=${1:?which figure: 6 … 17, or several: 8-15}

@@ -1,10 +1,10 @@
 #!/bin/sh
-# Re-makes the tables and graphs of document 001 (Comparisons of various ping "Jitter" measures, SLAC 2006) from logs of this repository:
+# Reproduces the tables and graphs of document 001 (Comparisons of various ping "Jitter" measures, SLAC 2006) from logs of this repository:
 #
 #   examples/seeds/001.sh TABLE [DIR]     TABLE is ping or tcpmon, or graphs for the cumulative graphs, routes for the traceroutes
 #
-# draws into DIR (default: figures), and prints what the document prints, what is measured here, and why they differ.
-# JITLAT names the binary (default: jitlat). Where the logs are from: examples/seeds/README.md. To measure such a table on a path of your own:
+# draws into DIR (default: figures), and prints the document's values, the measured values, and the reason for differences.
+# JITLAT names the binary (default: jitlat). examples/seeds/README.md has the sources of the logs. To measure such a table on a path of your own:
 #   jitlat sweep HOST --proto tcp -l 1460 -n 300 --load tcp --load tcp,streams=2 --load tcp,streams=20 --classes EF,BE,CS1 \
 #       --plots figures --html table.html
 set -eu

@@ -1,17 +1,17 @@
 #!/bin/sh
-# Re-makes the figures of document 002 (ATM jitter measurements, DTU Lyngby) from sweeps kept in this repository:
+# Reproduces the figures of document 002 (ATM jitter measurements, DTU Lyngby) from sweeps in this repository:
 #
 #   examples/seeds/002.sh FIGURE [DIR]     FIGURE is 1 … 5 as in the document
 #
-# draws into DIR (default: figures), and prints what the document prints, what is measured here, and why they differ.
-# JITLAT names the binary (default: jitlat). Where the sweeps are from: examples/seeds/README.md.
+# draws into DIR (default: figures), and prints the document's values, the measured values, and the reason for differences.
+# JITLAT names the binary (default: jitlat). examples/seeds/README.md has the sources of the sweeps.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 figure=${1:?which figure: 1 … 5}
 dir=${2:-figures}
 . "$here/lib.sh"
 
-# A sweep is opened to go on with it: a copy, as this one is complete.
+# jitlat opens a sweep for writing, so it gets a copy.
 copies=$(mktemp -d)
 trap 'rm -rf "$copies"' EXIT
 waits() {

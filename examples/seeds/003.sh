@@ -1,9 +1,9 @@
 #!/bin/sh
-# Re-makes a figure of document 003 (A Flexible, Protocol-agnostic Latency Measurement Platform, VTC2019-Fall):
+# Reproduces a figure of document 003 (A Flexible, Protocol-agnostic Latency Measurement Platform, VTC2019-Fall):
 #
 #   examples/seeds/003.sh FIGURE [DIR]     FIGURE is 1 … 6 as in the document
 #
-# draws into DIR (default: figures), and says what the document shows and why this differs. Figures 2, 3 and 5 are of simulated links
+# draws into DIR (default: figures), and prints what the document shows and the reason for differences. Figures 2, 3 and 5 are of simulated links
 # (003/simulate.py, Python 3.10); 4 and 6 are measured now, towards HOST, a host with `jitlat serve`, or if none is given towards this one.
 # JITLAT names the binary (default: jitlat); PACKETS and REPETITIONS make 4 and 6 shorter than in the document.
 set -eu
@@ -43,7 +43,7 @@ sweep() {
     said=$1 why=$2
     shift 2
     if [ -z "${HOST:-}" ]; then
-        # An address of its own, so that several may run.
+        # A separate address, so that several may run.
         HOST=127.3.$(($$ / 250 % 250)).$(($$ % 250 + 1))
         "$jitlat" serve --bind $HOST >"$work/serve" 2>&1 &
         server=$!

@@ -1,11 +1,11 @@
 #!/bin/sh
-# Re-makes a table or a figure of document 004 (Using Synthetic Packet Pairs to Investigate Real-time Latency Variations over Home
+# Reproduces a table or a figure of document 004 (Using Synthetic Packet Pairs to Investigate Real-time Latency Variations over Home
 # Broadband Connections, CAIA 080530B) from captures of this repository:
 #
 #   examples/seeds/004.sh FIGURE [DIR]     FIGURE is 1 … 28 as in the document, I or II for its tables
 #
-# draws into DIR (default: figures), and prints what the document prints, what is measured here, and why they differ.
-# JITLAT names the binary (default: jitlat). Where the captures are from: examples/seeds/README.md.
+# draws into DIR (default: figures), and prints the document's values, the measured values, and the reason for differences.
+# JITLAT names the binary (default: jitlat). examples/seeds/README.md has the sources of the captures.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 figure=${1:?which figure: 5 … 28, I or II}

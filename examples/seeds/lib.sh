@@ -1,8 +1,8 @@
-# What the scripts beside this file share; each sets `here`, its folder, and `dir`, where it draws.
+# Functions shared by the scripts in this folder; each sets `here`, its folder, and `dir`, the folder for drawings.
 jitlat=${JITLAT:-jitlat}
 testdata=$here/../../testdata
 
-# remade FIGURES SAID WHY ARGUMENT…: runs jitlat, and prints its command, what the document prints, why it differs, and what was drawn
+# remade FIGURES SAID WHY ARGUMENT…: runs jitlat, and prints its command, the document's values, the reason for differences, and the names of the drawings
 remade() {
     figures=$1 said=$2 why=$3
     shift 3

@@ -2,7 +2,7 @@
 // Aims at: crates/passive/src crates/net/src/capture
 // Longest input: 8192
 
-//! Any bytes as a capture: read, survey, name, match with itself, and follow as TCP.
+//! Any bytes as a capture: it is read, surveyed, named, matched with itself, and followed as TCP.
 
 use jitlat_core::spec::Direction;
 use jitlat_core::{PacketRecord, Span, WallTime};
@@ -21,7 +21,7 @@ use jitlat_passive::{
 use std::io::Cursor;
 use std::ops::ControlFlow;
 
-/// Numbers of a way's records go up to what was sent.
+/// Checks that the numbers of a direction's records do not exceed the number of sent packets.
 #[derive(Default)]
 struct Highest([i64; 2]);
 
@@ -33,7 +33,7 @@ impl StreamSink for Highest {
     }
 }
 
-/// Sightings that are all there.
+/// Sightings that are all available at once.
 struct Listed(Vec<Sighting>, usize);
 
 impl SightingSource for Listed {
@@ -51,7 +51,7 @@ impl SightingSource for Listed {
 }
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| {
-    // Unpacking is other people's work, and slow: only captures as they are.
+    // Compressed captures are skipped: decompression is slow, and done by other libraries.
     if matches!(data, [0x1f, 0x8b, ..] | [0x28, 0xb5, ..] | [0xfd, ..]) {
         return;
     }

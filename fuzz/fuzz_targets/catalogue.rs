@@ -16,13 +16,13 @@ use std::io::Read;
 use std::path::Path;
 use std::sync::LazyLock;
 
-/// Most bytes in use at a time: a value of the catalogue has up to 128 MiB when it is unpacked.
+/// Most bytes in use at a time: an unpacked value of the catalogue has up to 128 MiB.
 const BUDGET: usize = 1 << 29;
 
 #[global_allocator]
 static HEAP: Heap = Heap::new();
 
-/// An alert that fires, and one that was resolved, with the state of its rule and a message that waits.
+/// An alert that fires, and a resolved one, with the state of its rule and a waiting message.
 const ALERTS: &str = "
 INSERT INTO alerts(alert, severity, test, src, dst, since_ns, fired_ns, resolved_ns, reason, resolution) VALUES
     ('loss', 'poor', 'one', '192.0.2.1', '192.0.2.2', 1767225600000000000, 1767225660000000000, NULL, 'much is lost', NULL),
@@ -32,16 +32,16 @@ INSERT INTO alert_messages(alert, resolved, channel, tries, due_ns) VALUES (1, 0
 INSERT OR REPLACE INTO counters(name, value) VALUES ('judged', 2);
 ";
 
-/// What a cell becomes.
+/// New content of a cell.
 #[derive(Arbitrary, Debug)]
 enum Cell {
     Null,
     Int(i64),
     Text(String),
     Blob(Vec<u8>),
-    /// A value that was packed as the archive does it.
+    /// A value that was packed like the archive packs it.
     Packed(Vec<u8>),
-    /// The value there with bytes changed, before it was packed.
+    /// The current value, unpacked, changed in some bytes, and packed again.
     Spoilt(Vec<(u16, u8)>),
     /// The value of another row.
     Other(u8),
@@ -57,11 +57,11 @@ struct Change {
 #[derive(Arbitrary, Debug)]
 struct Story {
     changes: Vec<Change>,
-    /// Bytes of the file.
+    /// Bytes of the file to change.
     spoilt: Vec<(u32, u8)>,
 }
 
-/// An archive in memory: its files below its folder, and the columns of its tables.
+/// An archive in memory: its files, and the columns of its tables.
 struct Made {
     scratch: Scratch,
     files: Vec<(String, Vec<u8>)>,
@@ -133,7 +133,7 @@ fn packed(bytes: &[u8]) -> Value {
     Value::Blob(zstd::bulk::compress(bytes, 1).expect("it can be compressed"))
 }
 
-/// Makes the change, where the schema lets it be made.
+/// Makes the change if the schema allows it.
 fn change(db: &Connection, made: &Made, change: &Change) -> rusqlite::Result<()> {
     let (table, column) = &made.columns[usize::from(change.column) % made.columns.len()];
     let key = format!(
@@ -166,13 +166,13 @@ fn change(db: &Connection, made: &Made, change: &Change) -> rusqlite::Result<()>
     db.execute(&set, params![value, there]).map(drop)
 }
 
-/// Calls everything that reads the archive in `root`, and what puts it in order.
+/// Calls everything that reads the archive in `root`, and everything that repairs it.
 fn read_everything(root: &Path) {
     let Ok(archive) = Archive::open_to_write(root) else { return };
     for test in archive.list(&Filter::default(), &[]).unwrap_or_default().iter().take(8) {
         let Ok(id) = archive.find(&test.id) else { continue };
         if let Ok(log) = archive.log(id) {
-            // What cannot be read is an error of the reader.
+            // Unreadable logs are reported as errors by the reader.
             let _ = std::io::copy(&mut log.take(1 << 24), &mut std::io::sink());
         }
         let _ = archive.session(id);
@@ -216,7 +216,8 @@ fn read_everything(root: &Path) {
     let _ = fs::remove_dir_all(root.join("tmp"));
 }
 
-// An archive of three tests, cells of whose catalogue are anything, or bytes of its file: errors, and bounded memory.
+// An archive with three tests and arbitrary cells in its catalogue, or arbitrary bytes in its file: the result is an
+// error at most, within bounded memory.
 libfuzzer_sys::fuzz_target!(|story: Story| {
     let made = &*MADE;
     let root = made.scratch.join("a");
@@ -232,7 +233,7 @@ libfuzzer_sys::fuzz_target!(|story: Story| {
     db.execute_batch("PRAGMA foreign_keys = OFF; PRAGMA synchronous = OFF; PRAGMA journal_mode = OFF")
         .expect("settings");
     for one in story.changes.iter().take(20) {
-        // A change that the schema refuses is none.
+        // A change that the schema refuses has no effect.
         let _ = change(&db, made, one);
     }
     drop(db);

@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 
 #[derive(arbitrary::Arbitrary, Debug)]
 struct Input {
-    /// Whether the client has asked for a stream, and so expects answers.
+    /// True if the client has requested a stream, and therefore expects answers.
     asked: bool,
     down: bool,
     sizes: Vec<u8>,
@@ -33,10 +33,10 @@ libfuzzer_sys::fuzz_target!(|input: Input| {
         }
         for piece in pieces(&input.bytes, &input.sizes) {
             codec.feed(piece);
-            let mut heard = 0;
+            let mut parsed = 0;
             while let Ok(Some(_)) = codec.decode() {
-                heard += 1;
-                assert!(heard <= 8 + piece.len(), "more messages than bytes");
+                parsed += 1;
+                assert!(parsed <= 8 + piece.len(), "more messages than bytes");
             }
         }
     }

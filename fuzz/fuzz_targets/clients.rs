@@ -42,7 +42,7 @@ const CLIENTS: usize = 8;
 /// Bytes of memory for all services.
 const BUDGET: u64 = 20_000;
 
-/// A host of a client: any of its /64 is the same client.
+/// Address of a host of a client: any address of a /64 belongs to the same client.
 fn address(client: u8, host: u16) -> IpAddr {
     Ipv6Addr::new(0x2001, 0xdb8, 0, u16::from(client) % CLIENTS as u16, 0, 0, 0, host).into()
 }
@@ -52,12 +52,12 @@ fn quota([connections, sessions, memory]: [u8; 3]) -> Quota {
     Quota { connections, sessions, memory: Some(u64::from(memory) << 8), ..Quota::default() }
 }
 
-/// Packets and bytes a second.
+/// Packets and bytes per second.
 fn rate((packets, bytes): (u8, u16)) -> (u32, u64) {
     (10 * (1 + u32::from(packets)), 10 * (1 + u64::from(bytes)))
 }
 
-/// Something granted, as its holder knows it.
+/// A grant, as its holder knows it.
 struct Held {
     grant: Grant,
     service: usize,
@@ -68,7 +68,7 @@ struct Held {
     evicted: bool,
 }
 
-/// No 100 ms have more than a tenth of a second's packets and bytes, and one packet.
+/// Checks that no 100 ms have more than a tenth of the packets and bytes per second, plus one packet.
 fn check_rate(served: &[(SteadyTime, u64)], (packets, bytes): (u32, u64)) {
     let mut first = 0;
     let mut sum = 0;
@@ -80,14 +80,15 @@ fn check_rate(served: &[(SteadyTime, u64)], (packets, bytes): (u32, u64)) {
         }
         let count = k + 1 - first;
         assert!(count as u64 <= u64::from(packets).div_ceil(10) + 1, "{count} packets in 100 ms");
-        // A packet without bytes passes whatever was sent before.
+        // A packet without bytes passes even if others were sent before.
         assert!(*length == 0 || sum <= bytes.div_ceil(10) + length, "{sum} bytes in 100 ms");
     }
 }
 
-// Many clients of three services, with many addresses each: what is held of a service, and by one client of it, never
-// exceeds its quota, and of all services together never the memory; what makes room for others was idle; who gives the right
-// key does not wait; in every 100 ms a client, and all clients together, are served no more than the rate.
+// Many clients of three services, with many addresses each. The use of a service, in total and by one client, never
+// exceeds its quota, and that of all services together never exceeds the memory. Only idle grants are removed to make
+// room. A client with the right key does not wait. In every 100 ms one client, and all clients together, are served
+// no more than the rate.
 libfuzzer_sys::fuzz_target!(|input: Input| {
     let (client_rate, total_rate) = (rate(input.rate), rate(input.total));
     let rates = |(packets, bytes)| Quota { packets: Some(packets), bytes: Some(bytes), ..Quota::default() };
@@ -102,7 +103,7 @@ libfuzzer_sys::fuzz_target!(|input: Input| {
             ServiceRules { client: quota(input.each), total: quota(input.all), ..ServiceRules::default() };
     }
     let gate = Gate::new(policy.clone());
-    // Megabytes: made only where there are packets.
+    // Meters take megabytes, so they are made only if there are packets.
     let mut meters: Option<[Meters; 3]> = None;
     let mut table = SessionTable::sharing(
         ServerLimits { keep: Span::seconds(5), ..ServerLimits::default() },
@@ -145,7 +146,7 @@ libfuzzer_sys::fuzz_target!(|input: Input| {
             }
             Operation::Hear { grant } => {
                 if let Some(held) = grants.get_mut(usize::from(grant)) {
-                    held.grant.hear(now);
+                    held.grant.keep_alive(now);
                 }
             }
             Operation::Use { grant, busy } => {
@@ -170,7 +171,7 @@ libfuzzer_sys::fuzz_target!(|input: Input| {
             }
             Operation::Claim { id, client, host, memory } => {
                 let (id, client) = (SessionId(id.into()), address(client, host));
-                if !table.find(id).is_kept() {
+                if !table.find(id).has_results() {
                     let (sent, received) = Default::default();
                     let _ = table.admit(
                         Claim { id, client, memory: memory.into(), sent, received, proven: false },
@@ -210,7 +211,7 @@ libfuzzer_sys::fuzz_target!(|input: Input| {
             Operation::Wait { ms } => now = now + Span::millis((ms % 3000).into()),
             Operation::Moment { us } => now = now + Span::micros(us.into()),
         }
-        // Tests that have to make room end.
+        // Tests that are removed to make room end.
         let ids = (0..=u8::MAX).map(|id| SessionId(id.into()));
         ids.filter(|id| table.is_evicted(*id, None))
             .collect::<Vec<_>>()

@@ -60,8 +60,8 @@ fn read(control: &[u8]) -> Vec<(i32, i32, &[u8])> {
     messages
 }
 
-// Anything is read within its bounds. What is written is read back, each message that has no room changes nothing, and of
-// messages that were cut those before the cut are read.
+// Arbitrary bytes are read within their bounds. Written messages are read back unchanged, a message that does not fit
+// changes nothing, and of truncated messages those before the cut are read.
 libfuzzer_sys::fuzz_target!(|input: Input| {
     let (mut control, mut expected) = (Buffer::EMPTY, ReceivedInfo::default());
     for message in &input.messages {
@@ -77,7 +77,7 @@ libfuzzer_sys::fuzz_target!(|input: Input| {
         match message {
             Message::V4(address) => {
                 expected.local = Some(LocalAddress::V4(*address));
-                // Written for sending, the destination in the header is empty.
+                // In a header for sending, the destination is empty.
                 expected.broadcast = *address != [0; 4];
             }
             Message::V6(address, interface) => {

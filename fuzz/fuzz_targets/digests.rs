@@ -1,4 +1,4 @@
-//! Both sides of the digest conversation, fed with anything: no panic, no hang, no memory beyond the bytes.
+//! Both sides of the digest conversation, fed with arbitrary bytes: no panic, no hang, no memory beyond the bytes.
 #![no_main]
 // Aims at: crates/proto/src/digest
 

@@ -16,14 +16,14 @@ struct Input {
 
 #[derive(arbitrary::Arbitrary, Debug)]
 enum Answer {
-    /// Anything.
+    /// Arbitrary bytes.
     Raw(Vec<u8>),
-    /// The reply to this request, with one byte changed, and cut or lengthened.
+    /// The reply to this request, changed in one byte, and truncated or lengthened.
     Reply { seq: u32, at: u16, flip: u8, length: Option<u8> },
 }
 
-// Whatever is answered: a true reply is the answer to its request, one with a spoilt byte is not that of another request
-// (over IPv6 the kernel checks the sum), and what is no reply of ours counts for nothing.
+// A true reply is accepted as the answer to its request. A corrupted reply is never accepted as the answer to another
+// request (over IPv6 the kernel checks the checksum), and packets that are not replies to this test do not count.
 libfuzzer_sys::fuzz_target!(|input: Input| {
     let family = if input.v6 { IpVersion::V6 } else { IpVersion::V4 };
     let reply_type = if input.v6 { 129 } else { 0 };
@@ -53,7 +53,7 @@ libfuzzer_sys::fuzz_target!(|input: Input| {
         let sum = checksum(&packet).to_be_bytes();
         packet[2..4].copy_from_slice(&sum);
         let long = input.payload >= 8 && packet.len() >= HEADER_LEN + 8;
-        // A payload that was cut has no mark: the reply is taken by the number in its header.
+        // A truncated payload has no mark: the reply is matched by the number in its header.
         let bits = if long { 32 } else { 16 };
         let want = if long { seq } else { seq & 0xffff };
         match echo.receive(&packet, WallTime(2)) {

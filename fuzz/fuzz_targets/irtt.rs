@@ -9,7 +9,7 @@ use jitlat_proto::irtt::{
 };
 use jitlat_proto::machine::Tick;
 use jitlat_proto::twoway::pinger::PingReception;
-use jitlat_proto::twoway::{PingPlan, Pinger, RequestArrival};
+use jitlat_proto::twoway::{Overdue, PingPlan, Pinger, RequestArrival};
 use std::collections::HashMap;
 
 #[derive(arbitrary::Arbitrary, Debug)]
@@ -21,11 +21,11 @@ struct Input {
     clocks: u8,
     length: u16,
     wait: Option<u8>,
-    /// For each step of the test: how long it is, and what becomes of the answer.
+    /// For each step of the test: its length, and the fate of the answer.
     steps: Vec<(u16, u8, u8, Vec<u8>)>,
 }
 
-/// Something said to the server.
+/// A packet sent to the server, or a change of time.
 #[derive(arbitrary::Arbitrary, Debug)]
 enum Op {
     Open { from: u8, flags: u8, params: Vec<u8> },
@@ -39,7 +39,7 @@ const HOSTS: [&str; 4] = ["192.0.2.1:4000", "192.0.2.1:4001", "198.51.100.7:4000
 struct World {
     server: Server,
     now: Tick,
-    /// Of each client that has not used a session yet: bytes it sent without an answer.
+    /// Bytes sent without an answer by each client that has not used a session yet.
     credit: HashMap<access::ClientAddress, Option<usize>>,
 }
 
@@ -48,7 +48,7 @@ impl World {
         self.now = Tick { wall: self.now.wall + span, steady: self.now.steady + span };
     }
 
-    /// What the server answers, which is never to be worth more than the question.
+    /// Sends a packet to the server; checks that the answer is never larger than the packet.
     fn say(&mut self, from: u8, bytes: &[u8]) -> Vec<u8> {
         let from: std::net::SocketAddr = HOSTS[usize::from(from) % HOSTS.len()].parse().unwrap();
         let arrival = RequestArrival { from, at: self.now.wall, ttl: None, traffic_class: None };
@@ -56,7 +56,7 @@ impl World {
         let reaction = self.server.handle(bytes, &arrival, self.now, &mut out);
         let credit = self.credit.entry(access::ClientAddress::of(from.ip())).or_insert(Some(0));
         if reaction.is_ok() && bytes.get(3).is_some_and(|flags| flags & (flag::OPEN | flag::CLOSE) == 0) {
-            // It knows a token: it receives what is sent to its address.
+            // A client that knows a token has received a packet sent to its address.
             assert!(out.len() <= bytes.len(), "an answer larger than its question");
             *credit = None;
         } else if let Some(credit) = credit {
@@ -110,7 +110,7 @@ libfuzzer_sys::fuzz_target!(|input: Input| {
         }
     }
 
-    // A test whose answers are the server's, and these spoilt, copied or left out.
+    // A test whose answers are the server's, some of them corrupted, copied or left out.
     let mut options = IrttOptions::new(Span::seconds(1), Span::millis(10));
     options.key = key;
     options.loose = true;
@@ -124,28 +124,28 @@ libfuzzer_sys::fuzz_target!(|input: Input| {
     let spec =
         TestSpec::new(Direction::Up, Transport::Udp, 50, 44, Span::millis(10), Schedule::Periodic).unwrap();
     let wait = input.wait.map(|ms| Span::millis(ms.into()));
-    let plan = PingPlan { spec, wait, timeout: Span::millis(500) };
+    let plan = PingPlan { spec, wait, timeout: Span::millis(500), overdue: Overdue::Space };
     let mut pinger = Pinger::new(Client::new(options), plan, StampSource::User);
     let mut out = Vec::new();
     for (step, kind, at, bytes) in input.steps.iter().take(300) {
         world.wait(Span::micros((*step).into()));
         pinger.handle_timeout(world.now);
         out.clear();
-        let mut heard = vec![bytes.clone()];
+        let mut answers = vec![bytes.clone()];
         if pinger.poll_transmit(world.now, &mut out).is_some() {
             let mut answer = world.say(0, &out);
             if kind & 1 == 0 {
-                heard.push(answer.clone());
+                answers.push(answer.clone());
             }
             if kind & 2 != 0 {
-                heard.push(answer.clone());
+                answers.push(answer.clone());
             }
             if let Some(byte) = answer.get_mut(usize::from(*at)) {
                 *byte ^= bytes.first().copied().unwrap_or(1);
-                heard.push(answer);
+                answers.push(answer);
             }
         }
-        for datagram in heard {
+        for datagram in answers {
             let stamp = Stamp { at: world.now.wall, source: StampSource::User };
             let length = datagram.len();
             let meta = PingReception {

@@ -13,8 +13,8 @@ fn hexadecimal(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-// Any bytes as a key file, and as a file of users: a key that is accepted is neither empty nor huge nor one byte repeated,
-// and white space around it makes no other one; users that are accepted are written and read again unchanged.
+// Any bytes as a key file, and as a file of users: an accepted key is neither empty nor huge nor a single repeated
+// byte, and white space around it does not change it; accepted users are written and read back unchanged.
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     if let Ok(key) = PresharedKey::from_file_contents(bytes) {
         let trimmed = bytes.trim_ascii();

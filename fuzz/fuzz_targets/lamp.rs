@@ -18,8 +18,8 @@ struct Input {
     steps: Vec<(u16, bool, Vec<u8>)>,
 }
 
-// Whatever either side hears: no panic, bounded memory, and what is understood is said again as it was. An address that
-// has not proven to receive anything is never sent more packets or bytes than came from it.
+// Both sides receive arbitrary packets: no panic, bounded memory, and parsed packets are encoded back unchanged. An
+// address that has not proven that it receives packets is never sent more packets or bytes than came from it.
 libfuzzer_sys::fuzz_target!(|input: Input| {
     let mode = if input.unidirectional { LampMode::Unidirectional } else { LampMode::PingLike };
     let follow_up = input.follow_up.map(LampFollowUp::from);
@@ -34,7 +34,7 @@ libfuzzer_sys::fuzz_target!(|input: Input| {
     let mut client = Client::new(options);
     let mut server = Server::<()>::new(ServerRules { sessions: 8, ..ServerRules::default() }, [7; 32]);
     let from = "192.0.2.1:4000".parse().unwrap();
-    // The fuzzer's own bytes come from another host, with one port or another.
+    // The fuzzer's own bytes come from another host, from several ports.
     let forged = |port: u16| std::net::SocketAddr::from(([192, 0, 2, 2], 4000 + port % 4));
     let mut balance = (0i64, 0i64);
     let mut now = Tick { wall: WallTime(1_000_000_000), steady: SteadyTime(0) };
@@ -51,7 +51,7 @@ libfuzzer_sys::fuzz_target!(|input: Input| {
             let _ = jitlat_core::twoway::FarReport::from(&report);
         }
         let arrival = |from| RequestArrival { from, at: now.wall, ttl: None, traffic_class: None };
-        // What the client says reaches the server, and answers come back; in between come the fuzzer's bytes.
+        // The client's packets reach the server, and answers come back; the fuzzer's bytes are inserted in between.
         out.clear();
         let _ = client.conversation_state(now.steady);
         if !client.poll_conversation(now, &mut out) {

@@ -9,11 +9,11 @@ use jitlat_proto::machine::Tick;
 use jitlat_proto::twoway::RequestArrival;
 use std::net::IpAddr;
 
-/// Bytes of an Ethernet header.
+/// Length of an Ethernet header in bytes.
 const HEADER: usize = 14;
 
-// A frame that is understood is built again as it was, with any padding; a host has one address; and what a server answers
-// to frames of a host that proves nothing is no more, in frames and bytes, than came from it.
+// A parsed frame is built again unchanged, with any padding; a host has one address; and the server's answers to a
+// host that has proven nothing are no more, in frames and bytes, than came from it.
 libfuzzer_sys::fuzz_target!(|frames: Vec<(u16, Vec<u8>)>| {
     let mut server = Server::<()>::new(ServerRules { sessions: 8, ..ServerRules::default() }, [7; 32]);
     let mut steady = SteadyTime(0);

@@ -1,8 +1,8 @@
 #![no_main]
 // Aims at: crates/passive/src/pipeline crates/passive/src/matcher.rs crates/passive/src/matcher
 
-//! Deliveries of two live points in any order, of any times: learnt from and merged, without a panic, with bounded
-//! memory, and nothing matched that was not seen.
+//! Deliveries of two live points in any order and with any times: they are learnt from and merged without a panic, in
+//! bounded memory, and no packet is matched that was not seen.
 
 use arbitrary::Arbitrary;
 use jitlat_core::spec::Direction;

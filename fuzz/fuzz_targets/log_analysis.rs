@@ -30,7 +30,7 @@ libfuzzer_sys::fuzz_target!(|rows: &[u8]| {
     let nonsense =
         |word: &str| word.contains("NaN") || word.trim_matches(|c: char| !c.is_alphabetic()) == "inf";
     assert!(!report.split_whitespace().any(nonsense), "{report}");
-    // What was wrong with the log comes after that: its warnings quote lines, and a line may have any words.
+    // Warnings about the log are added afterwards, because they quote lines that may contain any words.
     log.reading().add_to(&mut summary);
     text::report(&summary, &text_options);
     let canvas = text::plots::PlotCanvas { width: 80, unicode: rows.len() % 2 == 0 };

@@ -89,7 +89,7 @@ libfuzzer_sys::fuzz_target!(|input: Input| {
     assert!(outcome.took < Span::seconds(1100), "it ends by itself");
     assert_eq!(outcome.misdirected, 0, "test packets go to the client, after the start");
     assert!(outcome.server_sent <= granted.into(), "no more than was granted");
-    assert!(outcome.kept <= 4 && outcome.server_said < 1 << 20);
+    assert!(outcome.kept <= 4 && outcome.server_control_bytes < 1 << 20);
     for data in outcome.data.values().flatten() {
         assert!(data.records.len() <= 2 * data.session.request.packets as usize + 1024);
     }

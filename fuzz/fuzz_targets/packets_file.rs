@@ -11,7 +11,7 @@ use jitlat_store::log::LogRow;
 use std::fs;
 use std::sync::LazyLock;
 
-/// Most bytes in use at a time: what a file may say of its tests is limited to 128 MiB before it is decoded.
+/// Most bytes in use at a time: the description of tests in a file is limited to 128 MiB before it is decoded.
 const BUDGET: usize = 1 << 29;
 
 #[global_allocator]
@@ -25,8 +25,9 @@ static EMPTY: LazyLock<Vec<u8>> = LazyLock::new(|| {
     fs::read(root.join(CATALOGUE)).expect("its catalogue")
 });
 
-// A file of packets that no catalogue knows, with the bytes as they are: it is entered, and then its tests can be read, or named as
-// damaged. Bytes that are no file are what a table says of its tests: its logs are put together, or an error.
+// A packet file that is not in the catalogue: it is entered, and then its tests can be read or are reported as
+// damaged. Bytes that are not a packet file are used as a table's description of its tests: its logs are restored, or
+// an error is returned.
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     let empty = &*EMPTY;
     let most = HEAP.most_during(|| {

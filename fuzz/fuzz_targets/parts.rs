@@ -18,7 +18,7 @@ fn sealed(first_line: &[u8], body: &[u8]) -> Vec<u8> {
     [first_line, &XxHash3_64::oneshot(body).to_le_bytes(), body].concat()
 }
 
-// Bytes as states of parts of captures, as they are and with the right line and checksum before them.
+// Bytes as states of parts of captures, without and with a valid first line and checksum.
 libfuzzer_sys::fuzz_target!(|body: &[u8]| {
     let most = HEAP.most_during(|| {
         let _ = PartState::load(body);

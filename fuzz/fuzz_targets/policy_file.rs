@@ -29,7 +29,8 @@ const ADDRESSES: [&str; 12] = [
     "fe80::1",
 ];
 
-// Any text as a policy: what is understood is shown, and what is shown is read again as a policy of the same decisions.
+// Any text as a policy: a parsed policy is printed, and the printed text is parsed as a policy with the same
+// decisions.
 libfuzzer_sys::fuzz_target!(|text: &str| {
     let Some((files, policy)) = read(text) else { return };
     let shown = write(&policy, SERVICES, |_| true, &files);

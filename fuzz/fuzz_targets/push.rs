@@ -1,4 +1,5 @@
-//! Both sides of a push, fed with true messages, spoilt ones and anything: no panic, an end, and nothing but what was sent.
+//! Both sides of a push, fed with valid, corrupted and arbitrary messages: no panic, the conversation ends, and only
+//! sent data arrives.
 #![no_main]
 // Aims at: crates/proto/src/push crates/proto/src/channel.rs
 
@@ -25,9 +26,9 @@ struct World {
     now: i64,
     sender: PushSender,
     receiver: PushReceiver,
-    /// Bytes under way, to the collector and to the host.
+    /// Bytes in transit, to the collector and to the host.
     wires: [Vec<u8>; 2],
-    /// Whether anything but true messages came: then what arrives may be anything that has its seal, which is nothing.
+    /// Received data of the current log.
     coming: Vec<u8>,
     lengths: BTreeMap<u64, u64>,
     whole: Vec<u64>,
@@ -132,7 +133,7 @@ fuzz_target!(|data: &[u8]| {
             }
             7 => world.now += n as i64,
             8 => {
-                // Something under way is changed, or put in.
+                // Bytes in transit are changed or inserted.
                 let wire = &mut world.wires[way];
                 if !wire.is_empty() {
                     let at = n % wire.len();

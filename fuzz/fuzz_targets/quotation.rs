@@ -11,7 +11,7 @@ fn octets(address: IpAddr) -> Vec<u8> {
     }
 }
 
-// What is quoted is in the message: the addresses one after the other, and the ports behind them.
+// All parsed fields are in the message: the addresses one after the other, and the ports after them.
 libfuzzer_sys::fuzz_target!(|data: &[u8]| {
     let Some((first, message)) = data.split_first() else { return };
     let family = if first & 1 == 0 { IcmpFamily::V4 } else { IcmpFamily::V6 };
@@ -28,6 +28,6 @@ libfuzzer_sys::fuzz_target!(|data: &[u8]| {
     assert_eq!(message[end - addresses.len()..end], addresses, "addresses that are not in the message");
     let ports: Vec<u8> = quotation.ports.iter().flat_map(|p| p.to_be_bytes()).collect();
     assert!(message[end..].windows(4).any(|bytes| bytes == ports), "ports that are not in the message");
-    // Every byte of the quoted header counts: without its last one it is no quotation.
+    // Every byte of the quoted header is needed: without the last one parsing fails.
     assert!(Quotation::parse(family, &message[..end]).is_err());
 });

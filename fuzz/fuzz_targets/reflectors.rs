@@ -25,7 +25,7 @@ struct Input {
 
 #[derive(arbitrary::Arbitrary, Debug)]
 enum Step {
-    /// A LaMP packet; with `proof`, an INIT that offers or gives the proof that this host was sent last.
+    /// A LaMP packet; with `proof`, an INIT that offers a proof or gives the last one that was sent to this host.
     Lamp {
         host: u8,
         kind: u8,
@@ -48,13 +48,13 @@ enum Step {
         seq: u32,
         padding: u8,
     },
-    /// An IRTT packet: one that opens a session, or one with the token that this host was sent last.
+    /// An IRTT packet: one that opens a session, or one with the last token that was sent to this host.
     Irtt {
         host: u8,
         flags: u8,
         body: Vec<u8>,
     },
-    /// Anything to all of them.
+    /// Arbitrary bytes to all reflectors.
     Raw {
         host: u8,
         bytes: Vec<u8>,
@@ -68,15 +68,15 @@ enum Step {
 const SESSIONS: usize = 8;
 /// Bytes of memory that all sessions together may take.
 const BUDGET: usize = 1 << 16;
-/// LaMP's word in an INIT that asks for a proof or gives it.
+/// LaMP's word in an INIT that requests or gives a proof.
 const WILLING: u64 = u64::from_be_bytes(*b"jitproof");
 
-/// Packets and bytes that came from an address, less those sent to it.
+/// Packets and bytes that came from an address, minus those sent to it.
 #[derive(Debug, Default)]
 struct Balance {
     packets: i64,
     bytes: i64,
-    /// Whether it has shown that it receives what is sent to it.
+    /// True if it has proven that it receives packets sent to it.
     proven: bool,
 }
 
@@ -171,7 +171,7 @@ impl World {
     }
 }
 
-/// Six addresses of three hosts, one of them where no answer may go.
+/// Six addresses of three hosts; to one of them no answer may be sent.
 fn host(k: u8) -> SocketAddr {
     match k % 6 {
         5 => "224.0.0.1:4000".parse().unwrap(),
@@ -180,9 +180,9 @@ fn host(k: u8) -> SocketAddr {
     }
 }
 
-// Any packets at any times from several addresses to every reflector: an address that has not proven to receive anything is
-// sent no more packets and no more bytes than came from it, groups and the ports of services are sent nothing, and the
-// memory of all sessions stays within its budget, as the heap counts it.
+// Any packets at any times from several addresses to every reflector. An address that has not proven that it receives
+// packets is sent no more packets and bytes than came from it, nothing is sent to groups and to the ports of
+// services, and the memory of all sessions stays within its budget, as measured on the heap.
 libfuzzer_sys::fuzz_target!(|input: Input| {
     let lamp =
         lamp::ServerRules { sessions: SESSIONS, sessions_per_client: 6, ..lamp::ServerRules::default() };
@@ -202,7 +202,7 @@ libfuzzer_sys::fuzz_target!(|input: Input| {
         now: Tick { wall: WallTime(1_795_176_900_000_000_000), steady: SteadyTime(0) },
         room: Vec::new(),
     };
-    // What a server has before any session is constant.
+    // The memory of a server without sessions is constant.
     let before = HEAP.used();
     for step in input.steps.iter().take(400) {
         match step {

@@ -16,12 +16,12 @@ enum Operation {
 #[derive(arbitrary::Arbitrary, Debug)]
 enum Head {
     Greeting(u8),
-    /// A greeting with one byte changed.
+    /// A greeting changed in one byte.
     Spoilt(u8, u8, u8),
     Raw(Vec<u8>),
 }
 
-/// What a flow waits for.
+/// The peer that a flow waits for.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Flow {
     local: SocketAddr,
@@ -48,8 +48,8 @@ fn transport(tcp: bool) -> Transport {
     if tcp { Transport::Tcp } else { Transport::Udp }
 }
 
-// Many flows and peers at shared ports: a flow meets the peer it expects, at its port, by its transport, with its token, and
-// nobody else; one connection at most; none after it left.
+// Many flows and peers at shared ports: a flow meets only the peer that it expects, at its port, with its transport
+// and its token; at most one connection, and none after it has left.
 libfuzzer_sys::fuzz_target!(|operations: Vec<Operation>| {
     let mut flows = WaitingFlows::default();
     let mut waiting: Vec<(u64, usize, Flow)> = Vec::new();

@@ -8,7 +8,7 @@ use jitlat_proto::reqresp::{ExchangeSizes, GREETING_LEN, Requester, respond};
 use jitlat_proto::stamp::sender::StampOptions;
 use jitlat_proto::stamp::{ReflectorRules, StampSender, StampSessionReflector};
 use jitlat_proto::twoway::pinger::PingReception;
-use jitlat_proto::twoway::{PingPlan, Pinger, Protocol, RequestArrival};
+use jitlat_proto::twoway::{Overdue, PingPlan, Pinger, Protocol, RequestArrival};
 
 #[derive(arbitrary::Arbitrary, Debug)]
 struct Input {
@@ -20,12 +20,12 @@ struct Input {
     steps: Vec<(u16, u8, Vec<u8>)>,
 }
 
-/// One test whose answers are the reflector's, the fuzzer's, or the reflector's spoilt by the fuzzer.
+/// Runs one test with answers of the reflector, of the fuzzer, or of the reflector corrupted by the fuzzer.
 fn test<P: Protocol>(input: &Input, protocol: P, mut answer: impl FnMut(&[u8], Tick) -> Vec<u8>) {
     let spec =
         TestSpec::new(Direction::Up, Transport::Udp, 50, 44, Span::millis(1), Schedule::Periodic).unwrap();
     let wait = input.wait.map(|ms| Span::millis(ms.into()));
-    let plan = PingPlan { spec, wait, timeout: Span::millis(500) };
+    let plan = PingPlan { spec, wait, timeout: Span::millis(500), overdue: Overdue::Space };
     let mut pinger = Pinger::new(protocol, plan, StampSource::User);
     let mut now = Tick { wall: WallTime(1_000_000_000), steady: SteadyTime(0) };
     let mut out = Vec::new();
@@ -35,15 +35,15 @@ fn test<P: Protocol>(input: &Input, protocol: P, mut answer: impl FnMut(&[u8], T
         pinger.handle_timeout(now);
         out.clear();
         let said = pinger.poll_transmit(now, &mut out).map(|_| answer(&out, now));
-        let mut heard = vec![bytes.clone()];
+        let mut answers = vec![bytes.clone()];
         if let Some(mut said) = said {
-            heard.push(said.clone());
+            answers.push(said.clone());
             if let Some(byte) = said.get_mut(usize::from(*spoil)) {
                 *byte ^= bytes.first().copied().unwrap_or(1);
             }
-            heard.push(said);
+            answers.push(said);
         }
-        for datagram in heard {
+        for datagram in answers {
             let stamp = Stamp { at: now.wall, source: StampSource::User };
             let meta = PingReception {
                 stamp,

@@ -6,7 +6,7 @@ use jitlat_core::state::{SavedAnalysis, seal};
 use jitlat_core::{PacketRecord, WallTime};
 
 libfuzzer_sys::fuzz_target!(|body: &[u8]| {
-    // As they are, and with the right line and checksum before them.
+    // The bytes unchanged, and with a valid first line and checksum.
     let _ = SavedAnalysis::load(body, &jitlat_verdict::options());
     let Ok(state) = SavedAnalysis::load(&seal(body), &jitlat_verdict::options()) else { return };
     let again = SavedAnalysis::load(&state.save().unwrap(), &jitlat_verdict::options())

@@ -12,7 +12,7 @@ fn written(summaries: &[Summary]) -> Vec<u8> {
     bytes
 }
 
-// Any text as the JSON of tests: what is understood is written and read again unchanged, and can be compared.
+// Any text as the JSON of tests: parsed summaries are written and read back unchanged, and can be compared.
 libfuzzer_sys::fuzz_target!(|text: &[u8]| {
     let Ok(summaries) = json::read(text) else { return };
     assert!(!summaries.is_empty());

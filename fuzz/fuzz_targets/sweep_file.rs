@@ -13,8 +13,8 @@ fn written(contents: &Contents) -> String {
     text
 }
 
-// Any text as the file of a sweep: what is understood is written and read again unchanged, a cut costs one run at most, and
-// every run is one of the plan's.
+// Any text as the file of a sweep: parsed sweeps are written and read back unchanged, a truncation costs one run at
+// most, and every run belongs to the plan.
 libfuzzer_sys::fuzz_target!(|data: &[u8]| {
     let Some((text, cut)) = data.split_last_chunk::<2>() else { return };
     let (Ok(text), cut) = (std::str::from_utf8(text), u16::from_le_bytes(*cut)) else { return };

@@ -17,7 +17,7 @@ use jitlat_proto::{Machine, Tick};
 struct Input {
     mode: u8,
     to_client: bool,
-    /// Messages of a good conversation before the bytes.
+    /// Number of valid messages before the arbitrary bytes.
     after: u8,
     sizes: Vec<u8>,
     bytes: Vec<u8>,
@@ -83,7 +83,7 @@ libfuzzer_sys::fuzz_target!(|input: Input| {
         obey(&mut client, &mut server);
     }
     while client.poll_transmit(NOW, &mut said) || server.poll_transmit(NOW, &mut said) {}
-    // Every command is answered once, with less than it had; beside that nothing is said.
+    // Every command is answered once, with fewer bytes than it had; nothing else is sent.
     assert!(said.len() <= 4096 + input.bytes.len());
     client.handle_timeout(LATE);
     server.handle_timeout(LATE);

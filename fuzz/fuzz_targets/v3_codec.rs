@@ -14,7 +14,7 @@ struct Input {
     bytes: Vec<u8>,
 }
 
-fn hear(codec: &mut CodecV3) -> Vec<Message> {
+fn parse(codec: &mut CodecV3) -> Vec<Message> {
     std::iter::from_fn(|| codec.decode().ok().flatten()).collect()
 }
 
@@ -26,16 +26,16 @@ libfuzzer_sys::fuzz_target!(|input: Input| {
     if input.preface {
         codec.feed(&PREFACE);
     }
-    let mut heard = Vec::new();
+    let mut parsed = Vec::new();
     for piece in pieces(&input.bytes, &input.sizes) {
         codec.feed(piece);
-        heard.extend(hear(&mut codec));
+        parsed.extend(parse(&mut codec));
     }
-    // What was understood is said again, and understood as the same.
+    // Parsed messages are encoded again, and parsed to the same.
     let mut said = Vec::new();
     let mut client = CodecV3::new(ConnectionSide::Client);
-    heard.iter().for_each(|message| client.encode(message, &mut said));
+    parsed.iter().for_each(|message| client.encode(message, &mut said));
     let mut server = CodecV3::new(ConnectionSide::Server);
     server.feed(&said);
-    assert_eq!(hear(&mut server), heard);
+    assert_eq!(parse(&mut server), parsed);
 });

@@ -1,11 +1,11 @@
-//! What the targets of archives share.
+//! Shared code of the targets about archives.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, set_hook};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, Once};
 
-/// Runs `body`, in which only panics that are caught are allowed: the archive catches those of the Parquet library. libFuzzer's hook
-/// ends the program at any.
+/// Runs `body`, in which panics are allowed if they are caught: the archive catches those of the Parquet library.
+/// libFuzzer's hook would end the program at any panic.
 pub fn uncaught(body: impl FnOnce()) {
     static HOOK: Once = Once::new();
     static LAST: Mutex<String> = Mutex::new(String::new());
@@ -22,7 +22,7 @@ pub fn uncaught(body: impl FnOnce()) {
     }
 }
 
-/// A folder in memory, removed in the end.
+/// A folder in memory, removed when dropped.
 pub struct Scratch(tempfile::TempDir);
 
 impl Scratch {

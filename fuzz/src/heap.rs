@@ -1,9 +1,9 @@
-//! [`Heap`]: how much memory is in use.
+//! [`Heap`]: counts the memory in use.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-/// The system's allocator, which counts the bytes in use: `#[global_allocator]` of a target that holds a budget.
+/// The system's allocator with a count of the bytes in use: `#[global_allocator]` of a target with a memory budget.
 #[derive(Debug, Default)]
 pub struct Heap {
     used: AtomicUsize,
@@ -20,7 +20,7 @@ impl Heap {
         self.used.load(Relaxed)
     }
 
-    /// Most bytes in use at a time during `body`, beyond those before it.
+    /// Most bytes in use during `body`, in addition to those before it.
     pub fn most_during(&self, body: impl FnOnce()) -> usize {
         let before = self.used();
         self.most.store(before, Relaxed);
@@ -29,7 +29,7 @@ impl Heap {
     }
 }
 
-// SAFETY: every call is passed on to the system's allocator as it is.
+// SAFETY: every call is passed on unchanged to the system's allocator.
 unsafe impl GlobalAlloc for Heap {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         let used = self.used.fetch_add(layout.size(), Relaxed) + layout.size();

@@ -1,4 +1,4 @@
-//! What the targets share.
+//! Shared code of the targets.
 
 mod archive;
 mod heap;
@@ -9,7 +9,7 @@ pub use heap::Heap;
 use arbitrary::Arbitrary;
 use jitlat_proto::sim::chaos;
 
-/// [`chaos::Op`] as the fuzzer makes it up.
+/// A fuzzer-generated [`chaos::Op`].
 #[derive(Arbitrary, Clone, Debug)]
 pub enum Op {
     Say(u8, u32),
@@ -23,7 +23,7 @@ pub enum Op {
     Obey(bool),
 }
 
-/// A machine's setting and what happens to it.
+/// Settings of a machine, and the operations on it.
 #[derive(Arbitrary, Clone, Debug)]
 pub struct Story {
     pub classic: bool,
@@ -53,7 +53,7 @@ impl Story {
     }
 }
 
-/// Bytes in pieces of the given sizes, all of them in the end.
+/// Splits bytes into pieces of the given sizes; the last piece has the rest.
 pub fn pieces<'a>(bytes: &'a [u8], sizes: &'a [u8]) -> impl Iterator<Item = &'a [u8]> {
     let mut rest = bytes;
     let mut sizes = sizes.iter();

@@ -1,6 +1,6 @@
-"""What a network path does to real-time traffic: delays, jitter, losses and what they mean.
+"""Measures what a network path does to real-time traffic: delays, jitter, losses and their consequences.
 
-The analysis is that of the command `jitlat`, byte for byte. Times are in nanoseconds where a name or a table says `_ns`, in seconds as
+The analysis gives the same bytes as the command `jitlat`. Times are in nanoseconds where a name or a table says `_ns`, in seconds as
 arguments; sizes are in bytes.
 
 >>> import jitlat
@@ -37,7 +37,7 @@ from ._jitlat import (
 
 
 def verdict(summary):
-    """What is wrong, since when, how much, how sure, whose fault, and for what the path will do, as a dictionary: `answer` of the JSON."""
+    """The verdict as a dictionary (`answer` of the JSON): what is wrong, since when, by how much, with what confidence, where, and for which profiles."""
     return summary.answer
 
 

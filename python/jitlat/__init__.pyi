@@ -11,7 +11,7 @@ _Path = str | PathLike[str]
 _Progress = Callable[[list[tuple[int, int, int, int]]], object]
 
 class Error(Exception):
-    """What could not be read, measured or analysed, in the words of the command."""
+    """Something could not be read, measured or analysed; the text is the command's message."""
 
 class Packets:
     """The packets of one test, an Arrow table that is made while it is read."""
@@ -29,14 +29,14 @@ class Packets:
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object: ...
 
 class Figure:
-    """A figure, drawn when asked."""
+    """A figure, drawn on request."""
 
     def svg(self) -> str: ...
     def png(self, scale: float = 2.0) -> bytes: ...
     def _repr_svg_(self) -> str: ...
 
 class Summary:
-    """Every figure of a test; scalars are attributes (`summary.latency_median`), times in ns."""
+    """All figures of a test; scalars are attributes (`summary.latency_median`), times in ns."""
 
     @property
     def name(self) -> str: ...
@@ -70,7 +70,7 @@ class Summaries(Iterator[Summary]):
     def __next__(self) -> Summary: ...
 
 class State:
-    """An analysis under way, which can be saved as bytes and merged."""
+    """An analysis in progress, which can be saved as bytes and merged."""
 
     def __init__(
         self,
@@ -89,7 +89,7 @@ class State:
     def summary(self) -> Summary: ...
 
 class Pool:
-    """The packets of many tests together; merges in any order."""
+    """Statistics over the packets of many tests; merges in any order."""
 
     def __init__(self, summary: Summary | None = None) -> None: ...
     def merge(self, other: Pool) -> None: ...
@@ -110,7 +110,7 @@ class Comparison:
     def text(self) -> str: ...
 
 class Captured:
-    """What captures say."""
+    """Results from captures."""
 
     @property
     def failures(self) -> list[str]: ...

@@ -1,5 +1,5 @@
-"""Archives on Dask. Each file of a dataset is a task; what tasks hand on are summaries and pools, never packets. Everything returned is delayed:
-`.compute()` makes a pyarrow.Table of it, on the cluster of the client that there is. The workers' Python needs this module and pyarrow.
+"""Archives on Dask. Each file of a dataset is a task; tasks exchange summaries and pools, never packets. Everything returned is delayed:
+`.compute()` makes a pyarrow.Table of it, on the cluster of the current client. The workers' Python needs this module and pyarrow.
 
     table = jitlat.dask.rollup("s3://bucket/archive", by=("path", "day")).compute()
 """
@@ -9,12 +9,12 @@ from dask import delayed
 
 from . import files
 
-#: Tables that one task puts together.
+#: Number of tables that one task merges.
 FAN_IN = 16
 
 
 def _joined(tables, join):
-    """The tables as one, in steps, so that no task has all of them."""
+    """Merges the tables in steps, so that no task holds all of them."""
     tables = list(tables)
     while len(tables) > 1:
         tables = [delayed(join)(tables[k : k + FAN_IN]) for k in range(0, len(tables), FAN_IN)]
@@ -22,13 +22,13 @@ def _joined(tables, join):
 
 
 def summaries(dataset, *, json=False, batch=65536):
-    """A row a test: its stream, its tags, all scalars (times in ns), and with `json` the document of `jitlat -f LOG --json -`."""
+    """One row per test: its stream, its tags, all scalars (times in ns), and with `json` the output of `jitlat -f LOG --json -`."""
     work = delayed(files.summaries, pure=True)
     return _joined([work(file, document=json, batch=batch) for file in files.names(dataset)], pyarrow.concat_tables)
 
 
 def rollup(dataset, *, by=("path",), batch=65536):
-    """A row a group of tests that agree in `by` (see `jitlat.files.key`): figures of all their packets together."""
+    """One row per group of tests with the same values of `by` (see `jitlat.files.key`): figures of all their packets."""
     by = tuple(by)
     work = delayed(files.pools, pure=True)
     pools = _joined([work(file, by=by, batch=batch) for file in files.names(dataset)], lambda tables: files.merged(pyarrow.concat_tables(tables), by=by))
@@ -36,6 +36,6 @@ def rollup(dataset, *, by=("path",), batch=65536):
 
 
 def captures(pairs):
-    """A row a pair (reference, monitor) of captures: the document of `jitlat spp --json -`, or the error."""
+    """One row per pair (reference, monitor) of captures: the output of `jitlat spp --json -`, or the error."""
     work = delayed(files.captures, pure=True)
     return _joined([work(str(reference), str(monitor)) for reference, monitor in pairs], pyarrow.concat_tables)

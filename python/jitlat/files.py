@@ -1,6 +1,6 @@
-"""What one worker makes of one file of an archive: the part that `jitlat.spark`, `jitlat.dask` and `jitlat.ray` have in common.
+"""The work on one file of an archive, which `jitlat.spark`, `jitlat.dask` and `jitlat.ray` have in common.
 
-The unit of work is a file: it has whole tests, in order. Packets never leave the worker that read them, only summaries and pools do.
+The unit of work is a file, which contains whole tests, in order. Packets never leave the worker that read them, only summaries and pools do.
 Everything here takes and returns Arrow tables, and needs pyarrow.
 """
 
@@ -15,17 +15,17 @@ from pyarrow.fs import FileSelector, FileSystem, LocalFileSystem
 
 import jitlat
 
-#: Periods of UTC, as lengths of `2026-11-23 10:00`.
+#: Periods in UTC, as numbers of characters of `2026-11-23 10:00`.
 PERIODS = {"hour": 16, "day": 10, "month": 7, "year": 4}
 STREAM = ("src", "dst", "protocol", "direction")
 
 
 def column(scalar):
-    """The name of a scalar's column, for engines in which a dot or a dash means something: `latency-p99.9` is `latency_p99_9`."""
+    """Name of a scalar's column, for engines in which dots and dashes have a meaning: `latency_p99_9` for `latency-p99.9`."""
     return re.sub(r"\W", "_", scalar)
 
 
-#: What `jitlat.scalars()` lists, in its units (times in ns), as columns.
+#: The scalars of `jitlat.scalars()`, in its units (times in ns), as columns.
 SCALARS = {name: column(name) for name, *_ in jitlat.scalars()}
 POOLED = {name: column(name) for name in jitlat.Pool().scalars}
 
@@ -34,33 +34,33 @@ def _fields(names, kind):
     return [pa.field(name, kind) for name in names]
 
 
-#: A row a test. `json` is what `jitlat -f LOG --json -` prints, if it was asked for.
+#: One row per test. `json` is the output of `jitlat -f LOG --json -`, if requested.
 SUMMARIES = pa.schema(
     [*_fields(("id", "name", "log"), pa.string()), pa.field("started_ns", pa.int64()), *_fields((*STREAM, "tags", "json"), pa.string())]
     + _fields(SCALARS.values(), pa.float64())
 )
-#: A row a pair of captures.
+#: One row per pair of captures.
 CAPTURES = pa.schema(_fields(("reference", "monitor", "json", "error"), pa.string()))
 
 
 def partial(by):
-    """A row a group and file: its keys, and the pool as text."""
+    """One row per group and file: its keys, and the pool as text."""
     return pa.schema(_fields((*by, "pool"), pa.string()))
 
 
 def groups(by):
-    """A row a group: its keys, how many tests, the scalars that tests have together, and the pool as text (`jitlat.Pool.load`)."""
+    """One row per group: its keys, number of tests, pooled scalars, and the pool as text (`jitlat.Pool.load`)."""
     scalars = _fields(POOLED.values(), pa.float64())
     return pa.schema([*_fields(by, pa.string()), pa.field("tests", pa.int64()), *scalars, pa.field("pool", pa.string())])
 
 
 def _system(file):
-    """Where a path or URI (`s3://`, `gs://`, `hdfs://`, `file://`) points to."""
+    """The file system and path of a path or URI (`s3://`, `gs://`, `hdfs://`, `file://`)."""
     return FileSystem.from_uri(file) if "://" in file else (LocalFileSystem(), file)
 
 
 def names(dataset):
-    """The files of an archive (a folder, or the URI of one), or those of a list, in order."""
+    """The files of an archive (a folder, or its URI), or of a list, in order."""
     if not isinstance(dataset, (str, os.PathLike)):
         return [os.fspath(file) for file in dataset]
     dataset = os.fspath(dataset)
@@ -69,7 +69,7 @@ def names(dataset):
     scheme = dataset.split("://")[0] + "://" if "://" in dataset else ""
     files = sorted(scheme + info.path for info in found if info.is_file and info.extension == "parquet")
     if not files:
-        raise jitlat.Error(f"{dataset}: there are no Parquet files")
+        raise jitlat.Error(f"{dataset} contains no Parquet files")
     return files
 
 
@@ -83,7 +83,7 @@ def tests(file, *, batch=65536, bulk=False):
 
 
 def key(summary, name):
-    """What a test is grouped by: `path`, a part of it (`src`, `dst`, `protocol`, `direction`), a period (`hour`, `day`, `month`, `year`), or a tag."""
+    """The value by which a test is grouped: `path`, a part of it (`src`, `dst`, `protocol`, `direction`), a period (`hour`, `day`, `month`, `year`), or a tag."""
     stream = summary.stream
     if name == "path":
         return "{src} > {dst} {protocol} {direction}".format(**stream)
@@ -94,7 +94,7 @@ def key(summary, name):
 
 
 def summaries(file, *, document=False, batch=65536):
-    """The table `SUMMARIES` of a file. Without the document the bootstrap behind its intervals is left out, which takes most of a small test's time."""
+    """The table `SUMMARIES` of a file. Without `document` the bootstrap of intervals is skipped, which takes most of the time of a small test."""
     rows = []
     for summary in tests(file, batch=batch, bulk=not document):
         stream, known = summary.stream, summary.scalars
@@ -120,7 +120,7 @@ def _table(found, by):
 
 
 def merged(table, *, by=("path",)):
-    """Tables of pools, one behind the other, as one row a group. In any order and any number of steps the same."""
+    """Merges concatenated tables of pools to one row per group. Order and number of steps do not change the result."""
     found = {}
     for batch in table.to_batches(max_chunksize=1):
         for row in batch.to_pylist():
@@ -138,7 +138,7 @@ def figures(table, *, by=("path",)):
 
 
 def captures(reference, monitor):
-    """The row of `CAPTURES` of a pair: `jitlat spp --json`, or why there is none."""
+    """The row of `CAPTURES` for a pair: the output of `jitlat spp --json`, or the error."""
     row = {"reference": os.fspath(reference), "monitor": os.fspath(monitor)}
     try:
         row["json"] = jitlat.spp(row["reference"], row["monitor"]).json()

@@ -1,4 +1,4 @@
-"""Archives on Ray. Each file of a dataset is a task; what tasks hand on are summaries and pools, never packets. What is returned are references:
+"""Archives on Ray. Each file of a dataset is a task; tasks exchange summaries and pools, never packets. Functions return references:
 `ray.get` makes a pyarrow.Table of one. The workers' Python needs this module and pyarrow.
 
     table = ray.get(jitlat.ray.rollup("s3://bucket/archive", by=("path", "day")))
@@ -11,7 +11,7 @@ import ray
 
 from . import files
 
-#: Tables that one task puts together.
+#: Number of tables that one task merges.
 FAN_IN = 16
 
 
@@ -26,20 +26,20 @@ def _join(join, *tables):
 
 
 def _joined(tables, join=lambda table: table):
-    """The tables as one, in steps, so that no task has all of them."""
+    """Merges the tables in steps, so that no task holds all of them."""
     while len(tables) > 1:
         tables = [_join.remote(join, *tables[k : k + FAN_IN]) for k in range(0, len(tables), FAN_IN)]
     return tables[0]
 
 
 def summaries(dataset, *, json=False, batch=65536):
-    """A row a test: its stream, its tags, all scalars (times in ns), and with `json` the document of `jitlat -f LOG --json -`."""
+    """One row per test: its stream, its tags, all scalars (times in ns), and with `json` the output of `jitlat -f LOG --json -`."""
     work = partial(files.summaries, document=json, batch=batch)
     return _joined([_run.remote(work, file) for file in files.names(dataset)])
 
 
 def rollup(dataset, *, by=("path",), batch=65536):
-    """A row a group of tests that agree in `by` (see `jitlat.files.key`): figures of all their packets together."""
+    """One row per group of tests with the same values of `by` (see `jitlat.files.key`): figures of all their packets."""
     by = tuple(by)
     work = partial(files.pools, by=by, batch=batch)
     pools = _joined([_run.remote(work, file) for file in files.names(dataset)], partial(files.merged, by=by))
@@ -47,5 +47,5 @@ def rollup(dataset, *, by=("path",), batch=65536):
 
 
 def captures(pairs):
-    """A row a pair (reference, monitor) of captures: the document of `jitlat spp --json -`, or the error."""
+    """One row per pair (reference, monitor) of captures: the output of `jitlat spp --json -`, or the error."""
     return _joined([_run.remote(files.captures, str(reference), str(monitor)) for reference, monitor in pairs])

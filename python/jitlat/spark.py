@@ -1,8 +1,8 @@
 """Archives on Spark. Each file of a dataset is a task that reads it with pyarrow and analyses its tests; rows of packets never enter Spark, and are never
-exchanged. The workers' Python needs this module, pyarrow and pandas; files are paths or URIs that every worker reaches.
+exchanged. The workers' Python needs this module, pyarrow and pandas; files are paths or URIs that every worker can read.
 
-    summaries = jitlat.spark.summaries("s3://bucket/archive")                  # a row a test
-    days = jitlat.spark.rollup("s3://bucket/archive", by=("path", "day"))      # a row a path and day, exact
+    summaries = jitlat.spark.summaries("s3://bucket/archive")                  # one row per test
+    days = jitlat.spark.rollup("s3://bucket/archive", by=("path", "day"))      # one row per path and day, exact
 """
 
 from functools import partial
@@ -14,7 +14,7 @@ from . import files
 
 
 def _over(items, columns, work, schema):
-    """A row of `items` is a task; `work` makes a table of it."""
+    """Makes each row of `items` a task; `work` returns its table."""
     spark = SparkSession.getActiveSession() or SparkSession.builder.getOrCreate()
     rows = spark.createDataFrame(spark.sparkContext.parallelize(items, len(items) or 1), columns)
 
@@ -27,14 +27,14 @@ def _over(items, columns, work, schema):
 
 
 def summaries(dataset, *, json=False, batch=65536):
-    """A DataFrame with a row a test: its stream, its tags, all scalars (times in ns), and with `json` the document of `jitlat -f LOG --json -`."""
+    """A DataFrame with one row per test: its stream, its tags, all scalars (times in ns), and with `json` the output of `jitlat -f LOG --json -`."""
     work = partial(files.summaries, document=json, batch=batch)
     return _over([(file,) for file in files.names(dataset)], "file string", work, files.SUMMARIES)
 
 
 def rollup(dataset, *, by=("path",), batch=65536):
-    """A DataFrame with a row a group of tests that agree in `by` (see `jitlat.files.key`): figures of all their packets together. What Spark exchanges
-    are pools, some hundred kilobytes a group and file."""
+    """A DataFrame with one row per group of tests with the same values of `by` (see `jitlat.files.key`): figures of all their packets. Spark exchanges
+    pools, about a hundred kilobytes per group and file."""
     by = tuple(by)
     work = partial(files.pools, by=by, batch=batch)
     pools = _over([(file,) for file in files.names(dataset)], "file string", work, files.partial(by))
@@ -42,5 +42,5 @@ def rollup(dataset, *, by=("path",), batch=65536):
 
 
 def captures(pairs):
-    """A DataFrame with a row a pair (reference, monitor) of captures: the document of `jitlat spp --json -`, or the error."""
+    """A DataFrame with one row per pair (reference, monitor) of captures: the output of `jitlat spp --json -`, or the error."""
     return _over([tuple(map(str, pair)) for pair in pairs], "reference string, monitor string", files.captures, files.CAPTURES)

@@ -13,7 +13,7 @@ use jitlat_store::passive::{spp_document, tcp_document};
 use pyo3::prelude::*;
 use std::path::PathBuf;
 
-/// What two captures of the same traffic say of the path between them, or what captures say of TCP connections.
+/// Results from two captures of the same traffic about the path between them, or from captures about TCP connections.
 #[pyclass(module = "jitlat", frozen)]
 pub struct Captured {
     json: String,
@@ -23,12 +23,12 @@ pub struct Captured {
 
 #[pymethods]
 impl Captured {
-    /// What the command writes with `--json`.
+    /// The JSON that the command writes with `--json`.
     fn json(&self) -> &str {
         &self.json
     }
 
-    /// The same as dictionaries and lists.
+    /// The JSON as dictionaries and lists.
     fn to_dict<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         loads(py, &self.json)
     }
@@ -38,7 +38,7 @@ impl Captured {
         &self.text
     }
 
-    /// Why parts of the result are missing: captures that are damaged before their end.
+    /// Reasons why parts of the result are missing: captures that are damaged before their end.
     #[getter]
     fn failures(&self) -> Vec<String> {
         self.failures.clone()
@@ -49,8 +49,8 @@ impl Captured {
     }
 }
 
-/// Round trips, losses and delay variation of the traffic that is in both captures, without synchronised clocks; the capture nearer to the
-/// reference end comes first. As `jitlat spp`.
+/// Round trips, losses and delay variation of the traffic in both captures, without synchronised clocks; the capture
+/// nearer to the reference end comes first. Like `jitlat spp`.
 #[pyfunction]
 pub fn spp(py: Python<'_>, reference: PathBuf, monitor: PathBuf) -> PyResult<Captured> {
     py.detach(|| {
@@ -69,13 +69,13 @@ pub fn spp(py: Python<'_>, reference: PathBuf, monitor: PathBuf) -> PyResult<Cap
     })
 }
 
-/// The TCP connections in captures of one point, in the order they were made, or of two points: handshake, round trips, retransmissions, losses,
-/// waiting times. As `jitlat tcp`.
+/// The TCP connections in captures of one point, in order of time, or of two points: handshake, round trips,
+/// retransmissions, losses, waiting times. Like `jitlat tcp`.
 #[pyfunction]
 #[pyo3(signature = (*captures, one_point = false))]
 pub fn tcp(py: Python<'_>, captures: Vec<PathBuf>, one_point: bool) -> PyResult<Captured> {
     if captures.is_empty() {
-        return Err(invalid("give a capture"));
+        return Err(invalid("give at least one capture"));
     }
     py.detach(|| {
         let settings = TcpCaptures { one_point, ..TcpCaptures::default() };

@@ -1,4 +1,4 @@
-//! Rows of a test as Arrow columns, and back. The columns are those of docs/formats/parquet.md.
+//! Converts rows of a test to Arrow columns, and back. The columns are described in docs/formats/parquet.md.
 
 use crate::errors::invalid;
 use arrow_array::cast::AsArray;
@@ -30,11 +30,11 @@ pub fn schema(header: &TestHeader) -> SchemaRef {
     Arc::new(Schema::new(fields).with_metadata(metadata.into()))
 }
 
-/// Rows as columns.
+/// Converts rows to columns.
 pub fn batch(schema: &SchemaRef, id: i64, rows: &[LogRow]) -> Result<RecordBatch, ArrowError> {
     let column = |c: &PacketColumn| -> ArrayRef {
         let values = rows.iter().map(|row| (c.take)(row));
-        // What a row has fits its column.
+        // Every value of a row fits its column.
         match c.width {
             Width::Narrow => Arc::new(Int32Array::from_iter(values.map(|x| x.map(|x| x as i32)))),
             Width::Short => Arc::new(Int16Array::from_iter(values.map(|x| x.map(|x| x as i16)))),
@@ -45,7 +45,7 @@ pub fn batch(schema: &SchemaRef, id: i64, rows: &[LogRow]) -> Result<RecordBatch
     RecordBatch::try_new(schema.clone(), std::iter::once(id).chain(COLUMNS.iter().map(column)).collect())
 }
 
-/// Calls `each` with every value of a column, from whichever integers it has: how far behind `from` it is, and the value.
+/// Calls `each` with every value of a column of any integer type: its offset from `from`, and the value.
 fn values(
     array: &dyn Array,
     name: &str,
@@ -76,12 +76,12 @@ fn values(
     }
 }
 
-/// The rows `from..to` of columns.
+/// Converts the rows `from..to` of columns back.
 pub fn rows(batch: &RecordBatch, id: i64, from: usize, to: usize) -> PyResult<Vec<LogRow>> {
     let empty = LogRow { index: 0, record: PacketRecord::new(0), tcp: None };
     let mut rows = vec![empty; to - from];
     if let Some(ids) = batch.column_by_name(TEST_ID) {
-        let mine = |(_, x)| if x == id { Ok(()) } else { Err(invalid("packets of another test")) };
+        let mine = |(_, x)| if x == id { Ok(()) } else { Err(invalid("the packets belong to another test")) };
         values(ids, TEST_ID, from, to, mine)?;
     }
     for column in &COLUMNS {

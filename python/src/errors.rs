@@ -1,4 +1,4 @@
-//! `jitlat.Error`: what the command would say.
+//! `jitlat.Error`, with the messages of the command.
 
 use pyo3::create_exception;
 use pyo3::exceptions::{PyException, PyValueError};
@@ -9,10 +9,10 @@ create_exception!(
     jitlat,
     Error,
     PyException,
-    "What could not be read, measured or analysed, in the words of the command."
+    "Something could not be read, measured or analysed; the text is the command's message."
 );
 
-/// An error and its causes in one line, without causes that the text already has.
+/// Makes `jitlat.Error` from an error and its causes, in one line, without causes that the text already contains.
 pub fn failed(error: impl StdError) -> PyErr {
     let mut text = error.to_string();
     let mut cause = error.source();
@@ -26,7 +26,7 @@ pub fn failed(error: impl StdError) -> PyErr {
     Error::new_err(text)
 }
 
-/// An argument that is none.
+/// Makes `ValueError` for an invalid argument.
 pub fn invalid(text: impl Into<String>) -> PyErr {
     PyValueError::new_err(text.into())
 }

@@ -1,9 +1,9 @@
-//! The Python module `jitlat`: logs, archives and captures read, tests run, with the command's own analysis.
+//! The Python module `jitlat`: reads logs, archives and captures, and runs tests, with the analysis of the command.
 //!
 //! * [`arrow`] – tables of other libraries
-//! * [`packets`], [`columns`] – packets of a test as an Arrow table, and back
+//! Everything that takes time releases Python's lock.
 //! * [`state`] – an analysis that can be saved and merged
-//! * [`summary`], [`pool`] – what was found
+//! * [`summary`], [`pool`] – results
 //! * [`captures`] – captured traffic
 //! * [`measure`] – tests
 //! * [`errors`] – `jitlat.Error`

@@ -1,4 +1,4 @@
-//! `measure` and `ping`: tests, which Python can interrupt and follow.
+//! `measure` and `ping`: tests that Python can interrupt and follow.
 
 use crate::errors::{failed, invalid};
 use crate::state::{Wanted, span};
@@ -14,13 +14,13 @@ use std::sync::mpsc::channel;
 use std::thread;
 use std::time::Duration;
 
-/// How often Python is asked whether to go on.
+/// Time between two checks whether Python wants to continue.
 const CHECK: Duration = Duration::from_millis(50);
 
-/// Progress of one stream: packets to be sent, sent, received, missing.
+/// Progress of one stream: number of packets to send, sent, received, missing.
 type Progress = Vec<(u32, u32, u32, u32)>;
 
-/// Runs `test` in a thread of its own; Python's interrupts end it, and what was measured until then is lost to the exception.
+/// Runs `test` in a separate thread. A Python interrupt ends it; the results so far are lost to the exception.
 fn run(
     py: Python<'_>,
     test: impl Instrument + Send + 'static,
@@ -35,7 +35,7 @@ fn run(
             let mut observer = |event: &Event<'_>| {
                 if let Event::Progress(streams) = event {
                     let of = streams.iter().map(|s| (s.packets, s.sent, s.received, s.missing));
-                    // Nobody follows any more: the test ends soon.
+                    // Sending fails if nobody follows any more: the test ends soon.
                     let _ = tell.send(of.collect());
                 }
             };
@@ -44,7 +44,7 @@ fn run(
     };
     let mut interrupted = None;
     loop {
-        // A channel of std is not shared between threads: the wait is short instead.
+        // A std channel cannot be shared between threads, so there is no long wait.
         let next = told.try_recv();
         match next {
             Ok(streams) => {
@@ -66,7 +66,7 @@ fn run(
     if let Some(why) = interrupted {
         return Err(why);
     }
-    ended.map_err(|_| crate::errors::Error::new_err("the test failed: please report this"))?.map_err(failed)
+    ended.map_err(|_| crate::errors::Error::new_err("the test panicked: this is a bug in jitlat; please report it"))?.map_err(failed)
 }
 
 fn results(analysed: Vec<Analysed>, host: &str) -> Vec<Summary> {
@@ -78,13 +78,13 @@ fn annotations(name: Option<String>, tags: Option<BTreeMap<String, String>>) -> 
     Annotations { name, tags: tags.into_iter().flatten().collect(), noise: None }
 }
 
-/// A one-way test against `jitlat serve` at `host`; a summary for each direction: "up" (to the server), "down", or "both". Times in seconds, sizes
-/// in bytes. `progress` is called some ten times a second with a list of (packets, sent, received, missing), one for each stream. Ctrl-C
-/// ends it.
+/// A one-way test against `jitlat serve` at `host`; returns a summary for each direction: "up" (to the server),
+/// "down", or "both". Times in seconds, sizes in bytes. `progress` is called about ten times per second with a list
+/// of (packets, sent, received, missing), one for each stream. Ctrl-C ends the test.
 #[pyfunction]
 #[pyo3(signature = (host, *, direction = "up", packets = 500, size = 80, period = 0.02, transport = "udp", port = None, name = None,
                     tags = None, progress = None, bulk = false))]
-#[expect(clippy::too_many_arguments, reason = "they are keyword arguments of Python")]
+#[expect(clippy::too_many_arguments, reason = "each is a keyword argument in Python")]
 pub fn measure(
     py: Python<'_>,
     host: &str,
@@ -103,12 +103,12 @@ pub fn measure(
         "up" => &[Direction::Up],
         "down" => &[Direction::Down],
         "both" => &[Direction::Up, Direction::Down],
-        other => return Err(invalid(format!("direction={other}: one of up, down, both"))),
+        other => return Err(invalid(format!("direction={other}: give up, down or both"))),
     };
     let transport = match transport {
         "udp" => Transport::Udp,
         "tcp" => Transport::Tcp,
-        other => return Err(invalid(format!("transport={other}: udp or tcp"))),
+        other => return Err(invalid(format!("transport={other}: give udp or tcp"))),
     };
     let period = span("period", period)?;
     let spec = |direction: &Direction| {
@@ -129,12 +129,12 @@ pub fn measure(
     Ok(results(run(py, test, &wanted, progress.as_ref())?, host))
 }
 
-/// Round trips to `host` by `protocol` (icmp, stamp, twamp, lamp, irtt, tcp); further keyword arguments are those of the protocol, as
-/// `jitlat ping --help` lists them (`stamp_port=8620`). Times in seconds, sizes in bytes.
+/// Round trips to `host` by `protocol` (icmp, stamp, twamp, lamp, irtt, tcp). Further keyword arguments are those of
+/// the protocol, as listed by `jitlat ping --help` (`stamp_port=8620`). Times in seconds, sizes in bytes.
 #[pyfunction]
 #[pyo3(signature = (host, *, protocol = "icmp", packets = 100, size = None, period = 0.02, timeout = 2.0, name = None, tags = None,
                     progress = None, bulk = false, **arguments))]
-#[expect(clippy::too_many_arguments, reason = "they are keyword arguments of Python")]
+#[expect(clippy::too_many_arguments, reason = "each is a keyword argument in Python")]
 pub fn ping(
     py: Python<'_>,
     host: &str,
@@ -151,7 +151,7 @@ pub fn ping(
 ) -> PyResult<Summary> {
     let found = PingProtocol::named(protocol).ok_or_else(|| {
         let names = PROTOCOLS.iter().map(|p| p.name).collect::<Vec<_>>().join(", ");
-        invalid(format!("protocol={protocol}: one of {names}"))
+        invalid(format!("protocol={protocol}: give one of {names}"))
     })?;
     let mut given = Arguments::new();
     for (key, value) in arguments.iter().flat_map(|all| all.iter()) {

@@ -11,7 +11,7 @@ use pyo3::types::{PyCapsule, PyDict};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Rows of a batch.
+/// Rows per batch.
 const BATCH: usize = 65_536;
 
 /// The packets of one test. Exchanged with other libraries without copies: `pyarrow.table(packets)`,
@@ -57,13 +57,13 @@ impl Packets {
 
 #[pymethods]
 impl Packets {
-    /// The number of the test, as 16 hexadecimal digits.
+    /// Number of the test, as 16 hexadecimal digits.
     #[getter]
     fn id(&self) -> String {
         self.header.id().to_string()
     }
 
-    /// Name of its log.
+    /// Name of the log.
     #[getter]
     fn source(&self) -> &str {
         self.header.source()
@@ -77,7 +77,7 @@ impl Packets {
         Ok(tags)
     }
 
-    /// What is no packet: keys and values for the metadata of a table.
+    /// Facts of the log that are not packets, as keys and values for the metadata of a table.
     #[getter]
     fn metadata<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let metadata = PyDict::new(py);
@@ -102,7 +102,7 @@ impl Packets {
         schema_capsule(py, &self.schema())
     }
 
-    /// The columns as they are: who asks for others converts them.
+    /// Columns keep their types: a consumer that wants other types converts them.
     #[pyo3(signature = (requested_schema = None))]
     fn __arrow_c_stream__<'py>(
         &self,
@@ -114,7 +114,7 @@ impl Packets {
     }
 }
 
-/// The packets of the log at `path`, or of the test `DIR/ID` of an archive.
+/// Opens the packets of the log at `path`, or of the test `DIR/ID` of an archive.
 #[pyfunction]
 pub fn read_log(py: Python<'_>, path: PathBuf) -> PyResult<Packets> {
     py.detach(|| read(&path)).map_err(failed)
@@ -137,7 +137,7 @@ fn read(path: &Path) -> Result<Packets, ArchiveError> {
     Ok(Packets { header, from: From::Table(batches.into()) })
 }
 
-/// The archive and the test that `path` names as `DIR/ID`, if it does.
+/// The archive and the test that `path` names as `DIR/ID`; `None` if it is something else.
 pub fn archived(path: &Path) -> Result<Option<(PathBuf, TestId)>, ArchiveError> {
     let (Some(root), Some(id)) = (path.parent(), path.file_name().and_then(|name| name.to_str())) else {
         return Ok(None);
@@ -152,8 +152,9 @@ fn when(text: &str) -> Result<When, ArchiveError> {
     When::parse(text, jitlat_net::clock::wall())
 }
 
-/// The tests of the archive in the folder `directory` whose packets are there, in the order they began: all, or those between the hosts
-/// `path` ("A:B"), begun at `since` or later and before `before` ("2026-11-23", "7d"), with all `tags`.
+/// Opens the tests in the archive in the folder `directory` whose packets are stored, ordered by start: all, or those
+/// between the hosts `path` ("A:B"), started at `since` or later and before `before` ("2026-11-23", "7d"), with all
+/// `tags`.
 #[pyfunction]
 #[pyo3(signature = (directory, *, path = None, since = None, before = None, tags = None))]
 pub fn read_archive(

@@ -1,4 +1,4 @@
-//! `Pool`: the packets of many tests together, which merges in any order.
+//! `Pool`: statistics over the packets of many tests, which merge in any order.
 
 use crate::errors::failed;
 use crate::summary::{Summary, dumps, loads};
@@ -7,8 +7,8 @@ use jitlat_core::scalars::SCALARS;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-/// Counts and distributions of many tests: merged in any order, the same figures to the last digit. Percentiles are exact up to 1024 values and
-/// then at most 1/1024 of themselves too high.
+/// Counts and distributions of many tests. Merging in any order gives identical figures. Percentiles are exact for up
+/// to 1024 values; beyond that they are at most 1/1024 too high.
 #[pyclass(module = "jitlat")]
 #[derive(Default)]
 pub struct Pool {
@@ -17,7 +17,7 @@ pub struct Pool {
 
 #[pymethods]
 impl Pool {
-    /// Of a summary; without one, of no test.
+    /// Makes a pool of a summary, or an empty one.
     #[new]
     #[pyo3(signature = (summary = None))]
     fn new(py: Python<'_>, summary: Option<PyRef<'_, Summary>>) -> Pool {
@@ -26,18 +26,18 @@ impl Pool {
         Pool { pool: py.detach(|| summary.pool()) }
     }
 
-    /// Adds the tests of another.
+    /// Adds the tests of another pool.
     fn merge(&mut self, other: &Pool) {
         self.pool.merge(&other.pool);
     }
 
-    /// How many tests there are.
+    /// Number of tests.
     #[getter]
     fn tests(&self) -> u64 {
         self.pool.tests
     }
 
-    /// The scalars that many tests have together; `None` where undefined.
+    /// Scalars that can be computed over many tests; `None` where undefined.
     #[getter]
     fn scalars<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let all = PyDict::new(py);
@@ -47,22 +47,22 @@ impl Pool {
         Ok(all)
     }
 
-    /// As text for `Pool.load`.
+    /// The pool as text for `Pool.load`.
     fn json(&self) -> PyResult<String> {
         dumps(&self.pool)
     }
 
-    /// What `json` wrote.
+    /// Loads the text that `json` returned.
     #[staticmethod]
     fn load(text: &str) -> PyResult<Pool> {
         let pool: CorePool = serde_json::from_str(text).map_err(failed)?;
         if !pool.is_possible() {
-            return Err(crate::errors::Error::new_err("these can be the packets of no tests"));
+            return Err(crate::errors::Error::new_err("the counts contradict each other: no tests can have them"));
         }
         Ok(Pool { pool })
     }
 
-    /// As dictionaries and lists.
+    /// The pool as dictionaries and lists.
     fn to_dict<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         loads(py, &self.json()?)
     }

@@ -1,4 +1,4 @@
-//! `State`: an analysis that goes on, can be saved as bytes, and merges with others; `analyze` and `summaries`.
+//! `State`: an analysis that can be continued, saved as bytes, and merged with others; `analyze` and `summaries`.
 
 use crate::arrow::Reader;
 use crate::columns;
@@ -17,7 +17,7 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
-/// What is computed: as `jitlat -f LOG --json` does, unless told.
+/// Options of the analysis; the defaults are those of `jitlat -f LOG --json`.
 #[derive(Clone, Debug, Default)]
 pub struct Wanted {
     pub streaming: bool,
@@ -52,7 +52,7 @@ impl Wanted {
     }
 }
 
-/// Seconds as a span.
+/// Converts seconds to a span.
 pub fn span(name: &str, seconds: f64) -> PyResult<Span> {
     let ns = seconds * 1e9;
     if !(1.0..9e18).contains(&ns) {
@@ -61,25 +61,25 @@ pub fn span(name: &str, seconds: f64) -> PyResult<Span> {
     Ok(Span(ns.round() as i64))
 }
 
-/// The tests that the metadata of a table names.
+/// The tests named in the metadata of a table.
 fn headers(schema: &Schema) -> PyResult<Vec<TestHeader>> {
     TestHeader::of_metadata(|key| schema.metadata().get(key).cloned()).map_err(|e| {
         invalid(format!(
-            "{e}; a table that lost its metadata is given it again with metadata=packets.metadata"
+            "{e}; if the table lost its metadata, pass metadata=packets.metadata"
         ))
     })
 }
 
-/// Rows made of columns at a time: as many as a processor's cache holds.
+/// Number of rows that are made from columns at a time: as many as fit a processor's cache.
 const ROWS: usize = 1024;
 
-/// One analysis under way.
+/// An analysis in progress.
 struct Running {
     state: SavedAnalysis,
-    /// Puts the log together; `None` once it is whole, and where packets are missing before the first.
+    /// Puts the log together; `None` once it is whole, and if packets are missing before the first one.
     log: Option<Assembly>,
     readings: Vec<LogReading>,
-    /// When the first packet was sent; `None` before it, and of a saved state.
+    /// Time of sending of the first packet; `None` before it, and in a saved state.
     first: Option<WallTime>,
 }
 
@@ -91,7 +91,7 @@ impl Running {
         Running { state, log: Some(log), readings: Vec::new(), first: None }.at_the_end()
     }
 
-    /// The log is whole with its last packet.
+    /// Finishes the log, which is whole after its last packet.
     fn at_the_end(mut self) -> PyResult<Running> {
         self.conclude()?;
         Ok(self)
@@ -106,7 +106,7 @@ impl Running {
         Ok(())
     }
 
-    /// Takes the packets `from..to` of a batch.
+    /// Adds the packets `from..to` of a batch.
     fn push(&mut self, batch: &RecordBatch, id: i64, from: usize, to: usize) -> PyResult<()> {
         for start in (from..to).step_by(ROWS) {
             let rows = columns::rows(batch, id, start, to.min(start + ROWS))?;
@@ -134,8 +134,9 @@ impl Running {
     }
 }
 
-/// An analysis under way: packets go in with `push`, in order of arrival; `summary()` is what is known. Saved as bytes and merged in order,
-/// the parts of a test are the whole, figure by figure; different tests of the same path follow each other.
+/// An analysis in progress: packets are added with `push`, in order of arrival; `summary()` returns the figures so
+/// far. States can be saved as bytes and merged in order: the merged parts of a test give the same figures as the
+/// whole; different tests of the same path follow each other.
 #[pyclass(module = "jitlat")]
 pub struct State {
     running: Mutex<Option<Running>>,
@@ -146,15 +147,15 @@ pub struct State {
 
 impl State {
     fn running(&mut self) -> PyResult<&mut Running> {
-        let running = self.running.get_mut().map_err(|_| Error::new_err("the state failed before"))?;
-        running.as_mut().ok_or_else(|| Error::new_err("the state failed before"))
+        let running = self.running.get_mut().map_err(|_| Error::new_err("the state is unusable after an earlier failure"))?;
+        running.as_mut().ok_or_else(|| Error::new_err("the state is unusable after an earlier failure"))
     }
 }
 
 #[pymethods]
 impl State {
-    /// The state before the first packet of the test that `packets` (of `read_log` or `read_archive`) are of. With `streaming` in constant
-    /// memory; with `bulk` without what only comparisons of saved summaries need.
+    /// Creates the state before the first packet of the test that `packets` (of `read_log` or `read_archive`) belong
+    /// to. `streaming` uses constant memory; `bulk` leaves out data that only comparisons of saved summaries need.
     #[new]
     #[pyo3(signature = (packets, *, streaming = false, bulk = false, interval = None, late_after = None))]
     fn new(
@@ -170,7 +171,7 @@ impl State {
         Ok(State { running, wanted, id: header.id().0, name: header.source().to_owned() })
     }
 
-    /// Takes the next packets: a table or a reader of batches.
+    /// Adds the next packets: a table or a reader of batches.
     fn push(&mut self, py: Python<'_>, packets: Reader) -> PyResult<()> {
         let (reader, id) = (packets.0, self.id);
         let running = self.running()?;
@@ -189,7 +190,7 @@ impl State {
         Ok(PyBytes::new(py, &bytes))
     }
 
-    /// What `bytes` wrote. `jitlat.Error` if it was something else, or is damaged.
+    /// Loads the bytes that `bytes` returned. Raises `jitlat.Error` if they are something else, or damaged.
     #[staticmethod]
     #[pyo3(signature = (data, *, bulk = false))]
     fn load(data: &[u8], bulk: bool) -> PyResult<State> {
@@ -199,7 +200,7 @@ impl State {
         Ok(State { running, wanted, id: 0, name: "state".to_owned() })
     }
 
-    /// Puts `later` behind this one; it is left as it was.
+    /// Appends `later` to this state; `later` does not change.
     fn merge(&mut self, later: &mut State) -> PyResult<()> {
         let next = later.running()?;
         let (state, mut readings) = (next.state.clone(), next.readings.clone());
@@ -210,7 +211,7 @@ impl State {
         Ok(())
     }
 
-    /// The summary of what was pushed.
+    /// Summary of the packets so far.
     fn summary(&mut self, py: Python<'_>) -> PyResult<Summary> {
         let name = self.name.clone();
         let running = self.running()?;
@@ -232,7 +233,7 @@ impl State {
     }
 }
 
-/// Splits what a reader brings into tests.
+/// Splits the packets from a reader into tests.
 #[pyclass(module = "jitlat")]
 pub struct Summaries {
     tests: Mutex<Tests>,
@@ -241,7 +242,7 @@ pub struct Summaries {
 struct Tests {
     reader: Box<dyn RecordBatchReader + Send>,
     headers: std::vec::IntoIter<TestHeader>,
-    /// What was read and not yet used: the batch, and how many of its rows are.
+    /// The batch in use, and the number of its rows that were used.
     batch: Option<(RecordBatch, usize)>,
     options: Options,
 }
@@ -288,12 +289,13 @@ impl Summaries {
     }
 
     fn __next__(&mut self, py: Python<'_>) -> PyResult<Option<Summary>> {
-        let tests = self.tests.get_mut().map_err(|_| Error::new_err("the reader failed before"))?;
+        let tests = self.tests.get_mut().map_err(|_| Error::new_err("the reader is unusable after an earlier failure"))?;
         py.detach(|| tests.one())
     }
 }
 
-/// The summary of each test of a table or reader of batches with whole tests one after the other, such as a file of an archive.
+/// The summary of each test in a table or reader of batches with whole tests one after the other, such as a file of
+/// an archive.
 #[pyfunction]
 #[pyo3(signature = (packets, *, metadata = None, streaming = false, bulk = false, interval = None, late_after = None))]
 pub fn summaries(
@@ -308,7 +310,8 @@ pub fn summaries(
     Ok(Summaries { tests: Mutex::new(Tests::new(packets, metadata, &wanted)?) })
 }
 
-/// Every figure of a test: of a log (a path, or `DIR/ID` of an archive), of `Packets`, or of an Arrow table of a test's packets with its metadata.
+/// All figures of a test: of a log (a path, or `DIR/ID` of an archive), of `Packets`, or of an Arrow table with a
+/// test's packets and metadata.
 #[pyfunction]
 #[pyo3(signature = (packets, *, metadata = None, streaming = false, bulk = false, interval = None, late_after = None))]
 pub fn analyze(
@@ -329,7 +332,7 @@ pub fn analyze(
     let mut all = Tests::new(reader, metadata, &wanted)?;
     let tests = all.headers.len();
     if tests != 1 {
-        return Err(invalid(format!("the table has {tests} tests: summaries() goes through all")));
+        return Err(invalid(format!("the table has {tests} tests: use summaries()")));
     }
     py.detach(|| all.one())?.ok_or_else(|| Error::new_err("no test"))
 }

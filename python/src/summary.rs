@@ -1,4 +1,4 @@
-//! `Summary`, `Figure`, `Comparison`: what was found, as numbers, JSON, text and pictures.
+//! `Summary`, `Figure`, `Comparison`: results as numbers, JSON, text and pictures.
 
 use crate::errors::{Error, failed, invalid};
 use jitlat_archive::{PooledStream, TestHeader};
@@ -16,12 +16,12 @@ use pyo3::exceptions::{PyAttributeError, PyKeyError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 
-/// Text as Python's `json` reads it.
+/// Parses text with Python's `json`.
 pub fn loads<'py>(py: Python<'py>, text: &str) -> PyResult<Bound<'py, PyAny>> {
     py.import("json")?.call_method1("loads", (text,))
 }
 
-/// A document as the command writes it.
+/// Formats a document like the command.
 pub fn dumps(value: &impl serde::Serialize) -> PyResult<String> {
     serde_json::to_value(value)
         .and_then(|value| serde_json::to_string_pretty(&value))
@@ -29,7 +29,8 @@ pub fn dumps(value: &impl serde::Serialize) -> PyResult<String> {
         .map_err(failed)
 }
 
-/// Every figure of a test. Scalars are attributes: `summary.latency_median`, in the units of docs/metrics (times in ns); `None` where undefined.
+/// All figures of a test. Scalars are attributes: `summary.latency_median`, in the units of docs/metrics (times in
+/// ns); `None` where undefined.
 #[pyclass(module = "jitlat", frozen)]
 pub struct Summary {
     name: String,
@@ -37,9 +38,9 @@ pub struct Summary {
     session: Session,
     summary: CoreSummary,
     samples: Samples,
-    /// When the first packet was sent, if it is known.
+    /// Time of sending of the first packet, if known.
     first: Option<WallTime>,
-    /// Tags that its file adds to its own.
+    /// Tags from the file, in addition to the test's own.
     tags: Vec<(String, String)>,
 }
 
@@ -58,7 +59,7 @@ impl Summary {
         Summary { id: Some(header.id().to_string()), tags: header.tags().to_vec(), ..self }
     }
 
-    /// Its packets, for a pool.
+    /// Pool of the test's packets.
     pub fn pool(&self) -> Pool {
         Pool::of(&self.summary, &self.samples)
     }
@@ -86,26 +87,26 @@ impl Summary {
         &self.name
     }
 
-    /// The number of the test, as 16 hexadecimal digits, if it is of a table or an archive's file.
+    /// Number of the test, as 16 hexadecimal digits, if it comes from a table or an archive's file.
     #[getter]
     fn id(&self) -> Option<&str> {
         self.id.as_deref()
     }
 
-    /// When it began, ns since 1970; `None` if no packet says so.
+    /// Start of the test, ns since 1970; `None` if no packet contains it.
     #[getter]
     fn started_ns(&self) -> Option<i64> {
         self.session.created.or(self.first).map(|t| t.0)
     }
 
-    /// Between which hosts, and what: `src`, `dst` (`-` if unknown), `protocol`, `direction`, `payload_bytes`, `period_ns`, `dscp`. Tests
-    /// that agree in it can be pooled.
+    /// Hosts and kind of the stream: `src`, `dst` (`-` if unknown), `protocol`, `direction`, `payload_bytes`,
+    /// `period_ns`, `dscp`. Tests with the same stream can be pooled.
     #[getter]
     fn stream<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         loads(py, &dumps(&PooledStream::of(&self.session))?)
     }
 
-    /// Its tags, with those given when it was archived.
+    /// Tags of the test, including those given when it was archived.
     #[getter]
     fn tags<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let tags = PyDict::new(py);
@@ -119,18 +120,19 @@ impl Summary {
         dumps(&document)
     }
 
-    /// The same as dictionaries and lists.
+    /// The JSON as dictionaries and lists.
     fn to_dict<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         loads(py, &self.json()?)
     }
 
-    /// What is wrong, since when, how much, how sure, whose fault, and for what the path will do: `answer` of the JSON.
+    /// The verdict: what is wrong, since when, by how much, with what confidence, where, and which profiles the path
+    /// suits: `answer` of the JSON.
     #[getter]
     fn answer<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         self.to_dict(py)?.get_item("answer")
     }
 
-    /// All scalars by their names, as `--fail-if` and the tables have them; `None` where undefined.
+    /// All scalars by name, like in `--fail-if` and tables; `None` where undefined.
     #[getter]
     fn scalars<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let all = PyDict::new(py);
@@ -174,7 +176,7 @@ impl Summary {
             .collect()
     }
 
-    /// The report as the command prints it with -v.
+    /// The report that the command prints with -v.
     fn text(&self) -> String {
         text::report(&self.summary, &TextOptions::default())
     }
@@ -200,20 +202,20 @@ impl Summary {
         })
     }
 
-    /// Names of the figures that there are.
+    /// Names of all figures.
     #[getter]
     fn figures(&self) -> Vec<String> {
         self.drawn().into_iter().map(|figure| figure.id).collect()
     }
 
-    /// The figure of this name.
+    /// The figure with this name.
     fn figure(&self, name: &str) -> PyResult<Figure> {
         let mut all = self.drawn();
         match all.iter().position(|figure| figure.id == name) {
             Some(k) => Ok(Figure { figure: all.swap_remove(k) }),
             None => {
                 let names = all.into_iter().map(|figure| figure.id).collect::<Vec<_>>().join(", ");
-                Err(PyKeyError::new_err(format!("there is no figure {name}; there are: {names}")))
+                Err(PyKeyError::new_err(format!("unknown figure {name}: give one of {names}")))
             }
         }
     }
@@ -244,10 +246,10 @@ fn escaped(c: char) -> String {
     }
 }
 
-/// This module and its version.
+/// Name and version of this module.
 pub const PROGRAM: &str = concat!("jitlat ", env!("CARGO_PKG_VERSION"));
 
-/// A figure, drawn when asked.
+/// A figure, drawn on request.
 #[pyclass(module = "jitlat", frozen)]
 pub struct Figure {
     figure: figure::Figure,
@@ -255,12 +257,12 @@ pub struct Figure {
 
 #[pymethods]
 impl Figure {
-    /// As SVG.
+    /// The figure as SVG.
     fn svg(&self) -> String {
         draw::svg(&self.figure)
     }
 
-    /// As PNG, `scale` pixels a unit.
+    /// The figure as PNG, with `scale` pixels per unit.
     #[pyo3(signature = (scale = 2.0))]
     fn png<'py>(&self, py: Python<'py>, scale: f32) -> PyResult<Bound<'py, PyBytes>> {
         let bytes = py.detach(|| draw::png(&self.figure, scale)).map_err(failed)?;
@@ -272,7 +274,7 @@ impl Figure {
     }
 }
 
-/// Runs side by side, with a verdict of each against the first: as `jitlat compare`.
+/// Runs side by side, with a verdict of each against the first, like `jitlat compare`.
 #[pyclass(module = "jitlat", frozen)]
 pub struct Comparison {
     grid: ComparisonGrid,
@@ -285,12 +287,12 @@ impl Comparison {
         dumps(&self.grid)
     }
 
-    /// The same as dictionaries and lists.
+    /// The JSON as dictionaries and lists.
     fn to_dict<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         loads(py, &self.json()?)
     }
 
-    /// As the command prints it with -v.
+    /// The text that the command prints with -v.
     fn text(&self) -> String {
         text::comparison(&self.grid, &TextOptions::default())
     }
@@ -300,7 +302,8 @@ impl Comparison {
     }
 }
 
-/// Compares the first summary with each of the others; a dictionary names them. `basis`: pdv, ipdv or delay; `statistic`: median or p99.
+/// Compares the first summary with each of the others; a dictionary gives them names. `basis`: pdv, ipdv or delay;
+/// `statistic`: median or p99.
 #[pyfunction]
 #[pyo3(signature = (summaries, *, basis = "pdv", statistic = "median", seed = 1))]
 pub fn compare(
@@ -314,12 +317,12 @@ pub fn compare(
         "pdv" => Basis::Pdv,
         "ipdv" => Basis::Ipdv,
         "delay" => Basis::Delay,
-        other => return Err(invalid(format!("basis={other}: one of pdv, ipdv, delay"))),
+        other => return Err(invalid(format!("basis={other}: give pdv, ipdv or delay"))),
     };
     let statistic = match statistic {
         "median" => Statistic::Median,
         "p99" => Statistic::P99,
-        other => return Err(invalid(format!("statistic={other}: one of median, p99"))),
+        other => return Err(invalid(format!("statistic={other}: give median or p99"))),
     };
     let named: Vec<(String, Py<Summary>)> = match summaries.cast::<PyDict>() {
         Ok(named) => named.iter().map(|(k, v)| Ok((k.extract()?, v.extract()?))).collect::<PyResult<_>>()?,

@@ -1,4 +1,4 @@
-"""The command, known logs, and a server; everything with limits."""
+"""Fixtures: the command, known logs and a server, with time limits."""
 
 import os
 import pathlib
@@ -15,7 +15,7 @@ LIMIT = 120
 
 
 def run(*arguments):
-    """What the command prints."""
+    """Returns the output of the command."""
     done = subprocess.run([COMMAND, *map(str, arguments)], capture_output=True, timeout=LIMIT)
     assert done.returncode in (0, 2), done.stderr.decode()
     return done.stdout.decode()
@@ -34,14 +34,14 @@ def logs():
 
 @pytest.fixture(scope="session")
 def archive(tmp_path_factory):
-    """All known logs in an archive, each in a file of its own."""
+    """An archive of all known logs, each in a separate file."""
     folder = tmp_path_factory.mktemp("archive") / "a"
     run("archive", "add", folder, *LOGS)
     return folder
 
 
 class Server:
-    """`jitlat serve` on ports of the system's choice."""
+    """`jitlat serve` on ports chosen by the system."""
 
     def __init__(self):
         arguments = ["serve", "--bind", "127.0.0.1", "--only", "jitlat,stamp", "--control-port", "0", "--test-port", "0"]
@@ -68,7 +68,7 @@ def server():
 
 @pytest.fixture(autouse=True)
 def limited(request):
-    """No test takes longer than the limit, which a file may set."""
+    """Ends a test after the time limit, which a file may set."""
 
     def too_long(*_):
         raise TimeoutError("a test took too long")

@@ -1,4 +1,4 @@
-"""Spark, Dask and Ray say what the command says, byte for byte, and no packet is exchanged. `just cluster` has the engines; without them nothing is tried."""
+"""Spark, Dask and Ray give the same bytes as the command, and exchange no packets. `just cluster` provides the engines; without them the tests are skipped."""
 
 import os
 import re
@@ -64,7 +64,7 @@ def on_ray(ray):
 
 @pytest.fixture(scope="module", params=[on_spark, on_dask, on_ray], ids=["spark", "dask", "ray"])
 def engine(request):
-    """The module of an engine, and what makes a table of what it returns."""
+    """The module of an engine, and a function that makes a table of its result."""
     name = request.param.__name__.removeprefix("on_")
     return request.param(request.getfixturevalue(name))
 
@@ -76,7 +76,7 @@ def expected(logs):
 
 @pytest.fixture(scope="module")
 def groups(archive):
-    """The roll-up by this process."""
+    """The roll-up computed by this process."""
     return files.figures(pa.concat_tables(files.pools(file, by=BY) for file in files.names(archive)), by=BY)
 
 
@@ -124,7 +124,7 @@ def test_spark_exchanges_no_packets(spark, archive, capsys):
     assert "MapInArrow" in plan and "Exchange" not in plan
     jitlat_spark.rollup(archive, by=BY).explain()
     plan = capsys.readouterr().out
-    # One exchange, of the pools: above what reads the files.
+    # One exchange, of pools: it is above the step that reads the files.
     assert plan.count("Exchange") == 1 and plan.index("Exchange") < plan.index("MapInArrow")
     assert "sent_ns" not in plan
 
@@ -143,6 +143,6 @@ def test_a_folder_without_files(tmp_path):
 
 
 def test_without_engines():
-    """The module itself needs none of them, and not pyarrow."""
+    """The module itself needs neither the engines nor pyarrow."""
     code = "import sys, jitlat; assert not {'pyarrow', 'pyspark', 'dask', 'ray'} & sys.modules.keys()"
     assert subprocess.run([sys.executable, "-c", code], timeout=60).returncode == 0

@@ -1,4 +1,4 @@
-"""Tests against a server of the command, followed and interrupted."""
+"""Tests against the command's server, with progress and interrupts."""
 
 import os
 import signal

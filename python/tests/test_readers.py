@@ -1,4 +1,4 @@
-"""Other programs read the files of an archive as they are, with the queries of docs/guide/cluster.md."""
+"""Other programs read the files of an archive directly, with the queries of docs/guide/cluster.md."""
 
 import os
 import re
@@ -16,14 +16,14 @@ TEXT = (conftest.ROOT / "docs/guide/cluster.md").read_text()
 
 
 def query(engine, archive):
-    """The query of the page for an engine."""
+    """Returns the page's query for an engine."""
     (sql,) = re.findall(rf"```sql\n-- {engine}\n(.*?);\n```", TEXT, re.DOTALL)
     return sql.replace("DIR", str(archive))
 
 
 @pytest.fixture(scope="module")
 def expected(archive):
-    """Of each test its number, how many packets have both times, and the exact p99.9 of the differences."""
+    """Returns for each test its number, the number of packets with both times, and the exact p99.9 of the differences."""
     table = pa.concat_tables(
         [pq.read_table(f, columns=["test_id", "sent_ns", "arrived_ns"], partitioning=None) for f in sorted(archive.glob("packets/*/*.parquet"))]
     )
@@ -59,7 +59,7 @@ def test_polars(archive, expected):
     delay = pl.col("arrived_ns") - pl.col("sent_ns")
     lazy = pl.scan_parquet(f"{archive}/packets/*/*.parquet", missing_columns="insert", extra_columns="ignore").filter(delay.is_not_null())
     found = lazy.group_by("test_id").agg(pl.len(), delay.quantile(0.999, "higher").alias("p999")).collect()
-    # Its ranks are of n - 1.
+    # Its ranks refer to n - 1.
     same(found.rows(), expected, within=1)
 
 

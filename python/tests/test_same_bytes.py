@@ -1,4 +1,4 @@
-"""What the module says of a test is what the command says, byte for byte, however the packets came."""
+"""The module gives the same bytes as the command, no matter how the packets are passed."""
 
 import conftest
 import pyarrow as pa

@@ -1,4 +1,4 @@
-"""What a notebook shows; figures, texts and names."""
+"""Output in notebooks; figures, texts and names."""
 
 import json
 import pathlib
@@ -21,7 +21,7 @@ def test_a_summary_shows_itself(logs):
     for name in summary.figures:
         figure = jitlat.figure(summary, name)
         assert figure.svg().startswith("<svg") and figure.png()[:4] == b"\x89PNG"
-    with pytest.raises(KeyError, match="there are"):
+    with pytest.raises(KeyError, match="give one of"):
         summary.figure("none")
 
 

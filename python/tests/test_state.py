@@ -1,4 +1,4 @@
-"""States: cut anywhere, saved, loaded and merged, they are the whole; damaged ones are refused."""
+"""States that are cut anywhere, saved, loaded and merged equal the whole; damaged ones are refused."""
 
 import pickle
 import random
@@ -33,7 +33,7 @@ def test_parts_are_the_whole(logs):
 
 
 def without_log(summary):
-    """Without remarks about the file, which parts of it do not make."""
+    """Returns the document without warnings about the file, which its parts do not cause."""
     whole = summary.to_dict()
     whole["warnings"] = [w for w in whole["warnings"] if w.get("about") != "log"]
     return whole

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Makes spin.pcap and spin.tsv anew: python3 capture.py FOLDER (root, tcpdump, editcap, tshark, openssl, aioquic 1.7.2).
+"""Makes spin.pcap and spin.tsv again: python3 capture.py FOLDER (root, tcpdump, editcap, tshark, openssl, aioquic 1.7.2).
 
 An HTTP-less QUIC connection of aioquic between two network namespaces: 40 bytes every 10 ms, which the server returns. A relay before the server holds
-each datagram for 20 ms, both ways. Captured at the client, 80 bytes of each frame, the first 180 frames. `spin.tsv` is what tshark reads of them."""
+each datagram for 20 ms, in both directions. Captured at the client, 80 bytes of each frame, the first 180 frames. `spin.tsv` contains the packets as tshark reads them."""
 import asyncio, os, ssl, subprocess, sys, time
 
 CLIENT, SERVER, PORT, DELAY = "192.0.2.1", "192.0.2.2", 4433, .02

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Makes the captures of this folder: python3 captures.py FOLDER [NAME…] (root).
 
-Two network namespaces, client and server, each with a TUN device; this program carries packets between them, 10 ms each
-way, drops, delays and copies those that a scenario names, and writes what passes its capture point. The point is at the
-client's side of the path unless a scenario says otherwise. Only headers are kept (SNAP bytes)."""
+Two network namespaces, client and server, each with a TUN device; this program carries packets between them, 10 ms in each
+direction, drops, delays and copies those that a scenario names, and writes the packets at its capture point. The point is at the
+client's side of the path unless a scenario says otherwise. Only headers are stored (SNAP bytes)."""
 import ctypes, fcntl, heapq, os, select, socket, struct, subprocess, sys, threading, time
 
 SNAP, DELAY, PORT = 88, 0.010, 5001
@@ -12,7 +12,7 @@ libc = ctypes.CDLL(None, use_errno=True)
 
 
 def namespace(address, peer, settings):
-    """Puts the calling thread into a network namespace of its own with a TUN device; returns the device."""
+    """Puts the calling thread into a separate network namespace with a TUN device; returns the device."""
     if libc.unshare(0x40000000):
         raise OSError(ctypes.get_errno(), "unshare: are you root?")
     tun = os.open("/dev/net/tun", os.O_RDWR | os.O_NONBLOCK)
@@ -38,7 +38,7 @@ class Packet:
 
 
 class Path:
-    """Carries packets. `rule(path, up, n, packet)` returns the further delays of its copies: [] drops it, [0] passes it.
+    """Carries packets. `rule(path, up, n, packet)` returns the additional delays of its copies: [] drops it, [0] passes it.
     n counts data segments of that direction from 1; 0 is a segment without data."""
 
     def __init__(self, name, folder, rule, at_server=False, keep=lambda path, up, n, packet: True):

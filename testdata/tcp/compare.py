@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Counts of `jitlat tcp` beside those of tshark and tcptrace: python3 compare.py JITLAT FOLDER. Prints a table in Markdown."""
+"""Counts of `jitlat tcp`, tshark and tcptrace: python3 compare.py JITLAT FOLDER. Prints a table in Markdown."""
 import glob, json, os, re, subprocess, sys, tempfile
 
 FLAGS = ["retransmission", "fast_retransmission", "spurious_retransmission", "out_of_order", "lost_segment",

@@ -1,8 +1,8 @@
-//! How fast recorded packets are analysed, against a plain baseline in the same run: sorting the delays
-//! and computing their mean and standard deviation in doubles.
+//! Measures the speed of the analysis of recorded packets, against a plain baseline in the same run: sorting the
+//! delays and computing their mean and standard deviation in doubles.
 //!
-//! `cargo run --release -p jitlat-benches --bin analysis [PACKETS] [ONLY]`: ONLY is a part of the names of what is measured,
-//! for a profile of it.
+//! `cargo run --release -p jitlat-benches --bin analysis [PACKETS] [ONLY]`: ONLY is a part of the names of the
+//! measured cases, for profiling one of them.
 
 use jitlat_core::metrics::classify::AcceptedPacket;
 use jitlat_core::metrics::moments::{CoMoments, Moments};
@@ -53,7 +53,7 @@ fn main() {
     }
 }
 
-/// One line: by the clock, one thread and two in turn, the best of five each.
+/// Prints one line: wall-clock times with one thread and with two alternately, the best of five each.
 fn on_two(what: &str, records: &[PacketRecord], packets: usize, options: &Options) {
     let passed = |threads| {
         let started = Instant::now();
@@ -69,7 +69,7 @@ fn on_two(what: &str, records: &[PacketRecord], packets: usize, options: &Option
     println!("{what:36} {rate:7.2} M packets/s by the clock, {faster:.2} × as fast as one thread");
 }
 
-/// One line; `baseline` is the time of the first line that is measured.
+/// Prints one line; `baseline` is the time of the first measured line.
 fn report(what: &str, rows: usize, took: Duration, baseline: Duration) {
     let rate = rows as f64 / took.as_secs_f64() / 1e6;
     let each = took.as_nanos() as f64 / rows as f64;
@@ -91,7 +91,7 @@ fn best(run: &dyn Fn()) -> Duration {
         .unwrap_or_default()
 }
 
-/// Time this thread has run, whatever else the machine does. Linux only.
+/// Processor time of this thread, independent of other load. Linux only.
 fn processor_time() -> Option<Duration> {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
     text.split_whitespace().next()?.parse().ok().map(Duration::from_nanos)
@@ -145,13 +145,13 @@ fn analysis(records: &[PacketRecord], packets: usize, options: &Options, threads
     });
 }
 
-/// A path by its impairments, per thousand packets.
+/// Impairments of a path, per thousand packets.
 struct Path {
-    /// Beginnings of loss runs (of about 4).
+    /// Number of loss bursts (of about 4 packets) that begin.
     losses: u64,
-    /// Packets overtaken by one to three others.
+    /// Number of packets that arrive after one to three later packets.
     late: u64,
-    /// Packets that arrive twice.
+    /// Number of packets that arrive twice.
     copies: u64,
 }
 
@@ -172,7 +172,7 @@ impl Path {
             if lost == 0 && chance < self.losses {
                 lost = 1 + draw() % 7;
             }
-            // A queue that fills now and then and drains, on top of a little noise.
+            // A queue that fills now and then and drains, plus a little noise.
             queue = (queue + if draw() % 500 == 0 { (draw() % 40_000_000) as i64 } else { -200_000 }).max(0);
             if lost > 0 {
                 lost -= 1;

@@ -1,7 +1,7 @@
-//! How far the latency that a test reports is from what packet captures at the two hosts say of the same
-//! packets. Two network namespaces joined by a veth pair, an AF_PACKET capture in each (needs root):
-//! a packet's true delay is from its capture where it leaves to its capture where it arrives. And the same of ICMP
-//! round trips: from the request's capture to that of the answer.
+//! Measures how far the latency that a test reports differs from packet captures at the two hosts. Two network
+//! namespaces are joined by a veth pair, with an AF_PACKET capture in each (needs root): a packet's true delay is the
+//! time between its capture where it leaves and its capture where it arrives. The same is done for ICMP round trips,
+//! from the capture of the request to that of the answer.
 //!
 //! `cargo run --release -p jitlat-benches --bin bias`
 
@@ -19,7 +19,7 @@ use jitlat_net::twoway::socket::{Carrier, Marking};
 use jitlat_proto::echo::{Echo, HEADER_LEN as ECHO_HEADER, IpVersion};
 use jitlat_proto::jitlat::packet::PacketHeader;
 use jitlat_proto::jitlat::{ServerLimits, TestTerms};
-use jitlat_proto::twoway::PingPlan;
+use jitlat_proto::twoway::{Overdue, PingPlan};
 use nix::cmsg_space;
 use nix::sched::{CloneFlags, setns};
 use nix::sys::socket::{
@@ -38,7 +38,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Sequence number and time in ns.
 type RoundTrips = Vec<(i64, i64)>;
-/// When each packet passed, by its number.
+/// Time of each packet, by its number.
 type Capture = HashMap<i64, i64>;
 type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
 
@@ -106,8 +106,8 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// Round trips by sequence number as a two-way test tells them, and what a capture at this host saw: requests under
-/// twice their number, answers under one more.
+/// Returns round trips by sequence number as a two-way test reports them, and times from a capture at this host:
+/// requests under twice their number, answers under one more.
 fn echoes(stamps: StampMode) -> Result<(RoundTrips, Capture)> {
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -124,7 +124,7 @@ fn echoes(stamps: StampMode) -> Result<(RoundTrips, Capture)> {
             let _ = ready.recv_timeout(std::time::Duration::from_secs(5));
             let period = PERIOD;
             let spec = TestSpec::new(Direction::Up, Transport::Udp, PACKETS, 64, period, Schedule::Periodic)?;
-            let plan = PingPlan { spec, wait: None, timeout: Span::seconds(1) };
+            let plan = PingPlan { spec, wait: None, timeout: Span::seconds(1), overdue: Overdue::Space };
             let link = TwoWayLink {
                 to: (HOSTS[1].1, 0).into(),
                 carrier: Carrier::Icmp,
@@ -151,7 +151,7 @@ fn echoes(stamps: StampMode) -> Result<(RoundTrips, Capture)> {
     })
 }
 
-/// Twice the sequence number of an echo request, or one more of an answer.
+/// Returns twice the sequence number of an echo request, or one more for an answer.
 fn echo(ip: &[u8]) -> Option<i64> {
     const ICMP: u8 = 1;
     let header = usize::from(ip.first().filter(|b| *b >> 4 == 4)? & 15) * 4;
@@ -182,7 +182,7 @@ impl Figures {
     }
 }
 
-/// The two namespaces, until dropped.
+/// The two namespaces, deleted when dropped.
 struct Net;
 
 impl Net {
@@ -233,7 +233,7 @@ impl Observer for Keep {
 
 struct Run {
     records: Vec<PacketRecord>,
-    /// By host: when each data packet passed, by sequence number.
+    /// Time of each data packet by sequence number, for each host.
     captures: [Capture; 2],
 }
 
@@ -278,8 +278,9 @@ fn run(direction: Direction) -> Result<Run> {
                 bind: None,
                 terms: TestTerms::new(vec![spec]),
                 sending: SendSettings::default(),
+                limit: None,
             };
-            // Both captures and the server; one that failed says so below.
+            // Waits for both captures and the server; a failed one reports its error below.
             for _ in 0..3 {
                 let _ = ready.recv_timeout(std::time::Duration::from_secs(5));
             }
@@ -295,7 +296,7 @@ fn run(direction: Direction) -> Result<Run> {
     })
 }
 
-/// A socket that sees every IPv4 packet of the namespace, stamped where drivers hand it over or take it.
+/// Opens a socket that receives every IPv4 packet of the namespace, stamped where drivers deliver or accept it.
 fn tap() -> Result<OwnedFd> {
     let tap =
         socket(AddressFamily::Packet, SockType::Datagram, SockFlag::SOCK_CLOEXEC, SockProtocol::EthAll)?;
@@ -304,15 +305,15 @@ fn tap() -> Result<OwnedFd> {
     Ok(tap)
 }
 
-/// When each packet that `number` knows passed first, by that number.
+/// Returns the time when each packet that `number` recognises first passed, by its number.
 fn capture(tap: &OwnedFd, stop: &AtomicBool, number: fn(&[u8]) -> Option<i64>) -> Result<Capture> {
     let mut seen = HashMap::new();
     let mut packet = [0u8; 256];
     let mut control = cmsg_space!(TimeSpec);
     loop {
         let mut parts = [IoSliceMut::new(&mut packet)];
-        // A reader that waits is woken between the capture's stamp and the kernel's, by microseconds; one
-        // that looks now and then, as tcpdump does at its ring, disturbs what it measures less.
+        // A waiting reader would be woken between the capture's stamp and the kernel's, which takes microseconds; a
+        // reader that polls now and then, as tcpdump does with its ring, disturbs the measurement less.
         let received =
             recvmsg::<LinkAddr>(tap.as_raw_fd(), &mut parts, Some(&mut control), MsgFlags::MSG_DONTWAIT);
         let Ok(message) = received else {
@@ -333,7 +334,7 @@ fn capture(tap: &OwnedFd, stop: &AtomicBool, number: fn(&[u8]) -> Option<i64>) -
     }
 }
 
-/// The sequence number, if these are IPv4 and UDP and a data packet of the test stream.
+/// Returns the sequence number of a data packet of the test stream in IPv4 and UDP.
 fn data_packet(ip: &[u8]) -> Option<i64> {
     const UDP: u8 = 17;
     let header = usize::from(ip.first().filter(|b| *b >> 4 == 4)? & 15) * 4;

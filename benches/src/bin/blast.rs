@@ -1,7 +1,7 @@
-//! How many 80-byte packets a second one thread sends over loopback, as fast as it can: bare loops that hand over packets in
-//! batches, and as buffers that the kernel cuts (`UDP_SEGMENT`), and jitlat's load streams, which are stamped, recorded at the far end, and
-//! offered faster than anything carries them, with and without such buffers. What does not arrive is lost in the receiver's socket: it
-//! counts as sent.
+//! Measures how many 80-byte packets per second one thread sends over loopback at full speed: bare loops that pass
+//! packets in batches, and as buffers that the kernel segments (`UDP_SEGMENT`), against jitlat's load streams. These
+//! are stamped, recorded at the far end, and offered faster than anything can carry them, with and without such
+//! buffers. Packets that are lost in the receiver's socket count as sent.
 //!
 //! `cargo run --release -p jitlat-benches --bin blast [SECONDS] [REPETITIONS]`
 
@@ -19,10 +19,10 @@ use std::time::{Duration, Instant};
 
 const BATCH: usize = 32;
 const SIZE: usize = 80;
-/// Packets a second that are offered.
+/// Offered rate in packets per second.
 const OFFERED: u64 = 4_000_000;
 
-/// Packets sent a second, in millions, and processor time of the sending thread, in us a packet.
+/// Rate in million packets per second, and processor time of the sending thread in µs per packet.
 struct Run {
     rate: f64,
     cpu: f64,
@@ -71,7 +71,7 @@ fn bare(seconds: u64, buffers: bool) -> Result<Run, Box<dyn Error>> {
     }
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        // Somebody must take the packets away, or sending them is cheaper than it is.
+        // The packets must be received, otherwise sending them is cheaper than in reality.
         to.set_read_timeout(Some(Duration::from_millis(50)))?;
         scope.spawn(|| {
             let mut packet = [0; 2048];
@@ -109,7 +109,7 @@ fn ours(port: u16, seconds: u64, segmented: bool) -> Result<Run, Box<dyn Error>>
     let began = AtomicBool::new(false);
     let over = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        // The thread ends with its stream: the last reading before is nearly all of its time.
+        // The thread ends with its stream: the last reading before that covers nearly all of its time.
         let watching = scope.spawn(|| {
             let mut most = Duration::ZERO;
             while !over.load(Ordering::Relaxed) {

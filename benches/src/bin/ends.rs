@@ -1,7 +1,8 @@
-//! Processor time that each end of a one-way test takes a packet, beside bare loops in the same run, with stamps of the
-//! kernel at both ends: the sending thread beside one that sleeps until each packet is due and sends it, and the receiving
-//! thread beside one that wakes up for each packet and one that wakes up every millisecond and takes what has come. The bare
-//! sender asks for no stamps, the bare receivers read the kernel's. jitlat's server is a process of its own.
+//! Measures the processor time per packet of each end of a one-way test, compared with bare loops in the same run,
+//! with kernel stamps at both ends. The sending thread is compared with a loop that sleeps until each packet is due
+//! and sends it; the receiving thread with a loop that wakes up for each packet, and with one that wakes up every
+//! millisecond and takes all arrived packets. The bare sender requests no stamps, the bare receivers read the
+//! kernel's. jitlat's server is a separate process.
 //!
 //! `cargo run --release -p jitlat-benches --bin ends [SECONDS] [REPETITIONS]`
 
@@ -25,7 +26,7 @@ use std::time::Duration;
 const RATES: [u64; 5] = [1_000, 10_000, 25_000, 50_000, 100_000];
 const BATCH: usize = 32;
 const SIZE: usize = 80;
-/// Before and after the part of a test that is measured.
+/// Time before and after the measured part of a test.
 const MARGIN: Duration = Duration::from_millis(300);
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -38,7 +39,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     measure(&server.id(), server.port, number(1).unwrap_or(2), number(2).unwrap_or(3))
 }
 
-/// Processor time of both ends in us a packet, and the share of packets that were lost.
+/// Processor time of both ends in µs per packet, and share of lost packets.
 struct Run {
     send: f64,
     receive: f64,
@@ -86,17 +87,18 @@ fn measure(server: &str, port: u16, seconds: u64, repetitions: u64) -> Result<()
     Ok(())
 }
 
-/// What was seen in the middle of a test.
+/// Measurements from the middle part of a test.
 struct Middle {
-    /// When it began and ended.
+    /// Begin of the measured part.
     from: WallTime,
     to: WallTime,
-    /// Processor time of the sending and of the receiving thread, in us.
+    /// Processor time of the sending and of the receiving thread, in µs.
     cpu: [f64; 2],
 }
 
 impl Middle {
-    /// Of a test that lasts `seconds`, with the names of its threads; the receiver's are in process `server`.
+    /// Measures a test that lasts `seconds`, given the names of its threads; the receiver's threads are in process
+    /// `server`.
     fn of(seconds: u64, [server, sender, receiver]: [&str; 3]) -> Middle {
         std::thread::sleep(MARGIN);
         let read = || [cpu_of("self", sender), cpu_of(server, receiver)];
@@ -106,7 +108,7 @@ impl Middle {
         Middle { from, to, cpu: [0, 1].map(|k| (after[k] - before[k]).as_secs_f64() * 1e6) }
     }
 
-    /// Of a test in which packets were sent and received at these times, of `packets`.
+    /// Computes the result of a test of `packets` packets that were sent and received at these times.
     fn run(&self, sent: impl Iterator<Item = WallTime>, received: &[WallTime], packets: u64) -> Run {
         let within = |at: &WallTime| (self.from..self.to).contains(at);
         let [send, receive] = self.cpu;
@@ -131,7 +133,7 @@ fn ours(server: &str, port: u16, rate: u64, seconds: u64) -> Result<Run, Box<dyn
         let period = Span(1_000_000_000 / rate as i64);
         let outcome =
             oneway::test(port, packets, period, Pacing::default(), StampSource::Kernel, false, &began);
-        // A test that failed before its stream must not leave the other thread waiting.
+        // A test that fails before its stream begins must not leave the other thread waiting.
         began.store(true, Ordering::Release);
         let middle = measuring.join().map_err(|_| "measuring failed")?;
         let records = outcome?.records;
@@ -140,8 +142,8 @@ fn ours(server: &str, port: u16, rate: u64, seconds: u64) -> Result<Run, Box<dyn
     })
 }
 
-/// A loop that sleeps until each packet is due and sends it, and one that receives with the kernel's stamps, pausing between
-/// readings.
+/// Runs a loop that sleeps until each packet is due and sends it, and a loop that receives with the kernel's stamps
+/// and pauses between readings.
 fn bare(rate: u64, seconds: u64, pause: Duration) -> Result<Run, Box<dyn Error>> {
     let to = UdpSocket::bind("127.0.0.1:0")?;
     let from = UdpSocket::bind("127.0.0.1:0")?;
@@ -171,9 +173,9 @@ fn sleep_until(at: i64) {
     let _ = clock_nanosleep(ClockId::CLOCK_MONOTONIC, ClockNanosleepFlags::TIMER_ABSTIME, &at);
 }
 
-/// When each packet was sent.
+/// Sends packets; returns the time of each.
 fn send(socket: &UdpSocket, rate: u64, packets: u64) -> Vec<WallTime> {
-    // Timer slack only, as jitlat has it.
+    // Sets timer slack only, like jitlat.
     Pacing::default().apply();
     let (start, mut packet) = (steady().0, [0x5a; SIZE]);
     let mut sent = Vec::with_capacity(packets as usize);
@@ -188,7 +190,7 @@ fn send(socket: &UdpSocket, rate: u64, packets: u64) -> Vec<WallTime> {
     sent
 }
 
-/// When each packet arrived, by the kernel.
+/// Receives packets; returns the kernel's arrival time of each.
 fn receive(
     socket: &UdpSocket,
     pause: Duration,

@@ -1,11 +1,13 @@
-//! Ingest of a collector: tests of 1000 packets as other hosts push them, into an archive, beside SQLite alone with the same bytes.
+//! Measures the ingest of a collector: tests of 1000 packets as other hosts push them, into an archive, compared with
+//! SQLite alone writing the same bytes.
 //!
 //! `cargo build --release -p jitlat-benches --bin ingest && target/release/ingest [TESTS [FOLDER]]`
 //!
-//! Every test is another log of a mesh of 20 hosts, compressed as it travels. What a collector does with it is done here without its network: unpacked,
-//! compared with its checksum, read and analysed on as many threads as there are processors, then entered in batches by one. Each batch is
-//! on the disk before the next begins. Beside it in the same run: one test at a time, as a measuring host adds its own; and SQLite alone, which gets the same
-//! bytes in batches of the same size, as they come and a row a packet.
+//! Every test is a different log of a mesh of 20 hosts, compressed for transfer. The work of a collector is done here
+//! without its network: logs are unpacked, checked against their checksums, read and analysed on as many threads as
+//! there are processors, then entered in batches by one thread. Each batch is on disk before the next begins.
+//! Compared with, in the same run: one test at a time, as a measuring host adds its own; and SQLite alone, which
+//! writes the same bytes in batches of the same size, as blobs and as one row per packet.
 
 use jitlat_archive::{AddOutcome, Archive, Arrived, IncomingLog, PreparedTest};
 use jitlat_benches::queued;
@@ -26,10 +28,10 @@ const PACKETS: i64 = 1000;
 const HOSTS: u64 = 20;
 /// 2026-01-01 00:00 UTC.
 const NEW_YEAR: i64 = 1_767_225_600_000_000_000;
-/// Tests of a batch.
+/// Number of tests in a batch.
 const BATCH: usize = 64;
 
-/// A test as it travels.
+/// A test as it is transferred.
 struct Packed {
     hash: u128,
     bytes: u64,
@@ -77,7 +79,7 @@ fn run(tests: u64, folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Runs it; its time in s, which is printed with its processor time.
+/// Runs a case, prints its time and processor time, and returns its time in s.
 fn row(name: &str, tests: usize, run: impl FnOnce() -> Result<()>) -> Result<f64> {
     let (before, begun) = (cpu(), Instant::now());
     run()?;
@@ -92,14 +94,14 @@ fn cpu() -> Duration {
     getrusage(UsageWho::RUSAGE_SELF).map(|u| of(u.user_time()) + of(u.system_time())).unwrap_or_default()
 }
 
-/// The most memory that this process ever had, MB.
+/// Peak memory of this process in MB.
 fn peak() -> f64 {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
     line.and_then(|text| text.trim().split(' ').next()?.parse::<f64>().ok()).unwrap_or(0.0) / 1e3
 }
 
-/// Test `k`: every second one of a mesh.
+/// Makes test `k`: one of a mesh every second.
 fn test(k: u64) -> Result<Packed> {
     let hosts = (1 + k % HOSTS, 1 + (k + 1 + k / HOSTS % (HOSTS - 1)) % HOSTS);
     let text = queued::log(Vec::new(), k, NEW_YEAR + k as i64 * 1_000_000_000, PACKETS, &hosts)?;
@@ -137,7 +139,7 @@ fn collect(tests: &[Packed], root: &Path) -> Result<()> {
     let archive = Archive::make(root)?;
     let threads = std::thread::available_parallelism()?.get();
     let next = AtomicUsize::new(0);
-    // What waits to be entered is bounded, as a collector's memory is.
+    // The queue of prepared tests is bounded, like a collector's memory.
     let (to, prepared) = mpsc::sync_channel(2 * BATCH);
     std::thread::scope(|scope| {
         let work = |to: mpsc::SyncSender<PreparedTest>| -> Result<()> {

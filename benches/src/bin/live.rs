@@ -1,10 +1,11 @@
-//! What following packets at two interfaces of one host costs the whole machine: `jitlat spp -i … -I …` beside a bare reader of
-//! the kernel's ring that takes number and time out of each packet and joins both points' tables in the end, two `tcpdump -w
-//! /dev/null` (they share a ring with the kernel, too), and the traffic alone. UDP both ways through a switch between two network
-//! namespaces; 200-byte packets, in bursts every millisecond. Needs root.
+//! Measures the load of following packets at two interfaces of one host on the whole machine: `jitlat spp -i … -I …`
+//! compared with a bare reader of the kernel's ring that extracts number and time of each packet and joins the tables
+//! of both points at the end, with two `tcpdump -w /dev/null` (they also share a ring with the kernel), and with the
+//! traffic alone. UDP in both directions through a switch between two network namespaces; 200-byte packets, in bursts
+//! every millisecond. Needs root.
 //!
-//! Processor time is counted twice: that of the capturing programs, and that of all processors, kernel included, less
-//! what the traffic alone takes. What is dropped and what is matched stands beside it.
+//! Processor time is counted twice: that of the capturing programs, and that of all processors, kernel included,
+//! minus that of the traffic alone. Dropped and matched packets are listed next to it.
 //!
 //! `cargo build --release && ./target/release/live [SECONDS] [REPETITIONS]`
 
@@ -25,10 +26,10 @@ const PAYLOAD: usize = 172;
 const RATES: [u64; 6] = [25_000, 50_000, 100_000, 150_000, 200_000, 300_000];
 /// Addresses of the two ends.
 const ENDS: [&str; 2] = ["10.9.0.1:4711", "10.9.0.2:4711"];
-/// What a listener needs to begin, and to take what is still on its way.
+/// Time that a listener needs to begin, and to receive packets in flight.
 const LEAD: Duration = Duration::from_secs(2);
 
-/// What captures.
+/// The capturing program.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Listener {
     Nothing,
@@ -44,10 +45,10 @@ const LISTENERS: [(&str, Listener); 4] = [
     ("jitlat", Listener::Jitlat),
 ];
 
-/// One run; times are shares of one processor.
+/// Results of one run; times are shares of one processor.
 struct Run {
     sent: u64,
-    /// Packets a second.
+    /// Packets per second.
     rate: f64,
     dropped: u64,
     programs: f64,
@@ -154,9 +155,9 @@ fn run(
     std::thread::sleep(LEAD);
     let (machine, began) = (busy(), Instant::now());
     let sent = traffic(lab, rate, seconds)?;
-    // A machine that is too busy takes longer than it was asked to.
+    // On a busy machine the traffic takes longer than requested.
     let lasted = began.elapsed().as_secs_f64();
-    // What is still held back belongs to the traffic.
+    // Deliveries that are still delayed belong to the traffic.
     std::thread::sleep(Duration::from_millis(100));
     let machine = (busy() - machine).as_secs_f64() / lasted;
     std::thread::sleep(LEAD);
@@ -205,12 +206,12 @@ fn run(
     Ok(run)
 }
 
-/// The bare reader: takes way, number and time out of each packet at two interfaces into tables, until it is
-/// interrupted; says how many packets were dropped, and how many are in both tables.
+/// The bare reader: extracts direction, number and time of each packet at two interfaces into tables until it is
+/// interrupted; prints the number of dropped packets, and of packets in both tables.
 fn read_rings() -> Result<(), Box<dyn Error>> {
     let over = AtomicBool::new(false);
     let interrupt = SigSet::from(Signal::SIGINT);
-    // For all threads: it is waited for.
+    // Blocked in all threads, because the signal is waited for.
     interrupt.thread_block()?;
     let names: Vec<String> = std::env::args().skip(2).collect();
     let read = |name: &str| -> Result<(u64, [Vec<i64>; 2]), String> {
@@ -239,7 +240,7 @@ fn read_rings() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Enters the time of a packet by its way and number.
+/// Stores the time of a packet by its direction and number.
 fn note(frame: &Frame<'_>, tables: &mut [Vec<i64>; 2]) {
     const IP: usize = 14;
     const UDP: u8 = 17;
@@ -261,7 +262,7 @@ fn note(frame: &Frame<'_>, tables: &mut [Vec<i64>; 2]) {
     table[number] = frame.at.0;
 }
 
-/// Ends a program as a user would; what it said.
+/// Interrupts a program like a user; returns its output.
 fn interrupted(child: Child) -> Result<(Vec<u8>, String), Box<dyn Error>> {
     kill(Pid::from_raw(child.id().try_into()?), Signal::SIGINT)?;
     let output = child.wait_with_output()?;
@@ -275,14 +276,16 @@ fn children_time() -> Result<Duration, Box<dyn Error>> {
     Ok(time(u.user_time()) + time(u.system_time()))
 }
 
-/// Packets that this machine's processors have refused to queue between two interfaces: lost before a tap sees them.
+/// Number of packets that this machine's processors have refused to queue between two interfaces: they are lost
+/// before a tap sees them.
 fn refused() -> Result<u64, Box<dyn Error>> {
     let text = std::fs::read_to_string("/proc/net/softnet_stat")?;
     let dropped = |line: &str| u64::from_str_radix(line.split_whitespace().nth(1)?, 16).ok();
     Ok(text.lines().filter_map(dropped).sum())
 }
 
-/// Half of `rate` each way; returns how many packets were sent. Tells of those that never reached the switch.
+/// Sends half of `rate` in each direction; returns the number of sent packets. Reports packets that never reached the
+/// switch.
 fn traffic(lab: &Lab, rate: u64, seconds: u64) -> Result<u64, Box<dyn Error>> {
     let places: [&Namespace; 2] = [&lab.client, &lab.server];
     let mut sockets = Vec::new();

@@ -1,7 +1,8 @@
-//! How much memory captures of any length and of a million flows take: `jitlat spp` and `jitlat tcp` read two
-//! points' traffic from pipes, so that no file has to be as long, and the most they held is printed.
+//! Measures the memory that captures of any length and of a million flows take: `jitlat spp` and `jitlat tcp` read
+//! the traffic of two points from pipes, so no long files are needed, and their peak memory is printed.
 //!
-//! `cargo build --release && ./target/release/memory [MILLIONS]`, packets at each point; ten times as many after it.
+//! `cargo build --release && ./target/release/memory [MILLIONS]`: number of packets at each point in the first run;
+//! the second run has ten times as many.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -12,13 +13,13 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Delays of the two ways and the jitter on both; time between two exchanges, in ns.
+/// Delays of the two directions, jitter of both, and time between two exchanges, in ns.
 const OUT: u64 = 12_000_000;
 const IN: u64 = 9_000_000;
 const JITTER: u64 = 200_000;
 const GAP: u64 = 20_000;
 const START: u64 = 1_700_000_000_000_000_000;
-/// One exchange in so many loses its OUT packet.
+/// Number of exchanges of which one loses its OUT packet.
 const LOSS: u64 = 1000;
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -47,7 +48,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 
 #[derive(Clone, Copy)]
 struct Traffic {
-    /// At each point.
+    /// Number of packets at each point.
     packets: u64,
     flows: u32,
     tcp: bool,
@@ -116,14 +117,14 @@ fn run(
     Ok(())
 }
 
-/// The most memory a process has held, in MB.
+/// Peak memory of a process in MB.
 fn resident(pid: u32) -> Option<f64> {
     let text = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let line = text.lines().find(|l| l.starts_with("VmHWM"))?;
     line.split_whitespace().nth(1)?.parse::<f64>().ok().map(|k| k / 1024.0)
 }
 
-/// Writes what one point sees, in the order of its time. A reader that goes away ends it.
+/// Writes the packets of one point in time order. Ends if the reader closes the pipe.
 fn write(pipe: &Path, monitor: bool, traffic: Traffic) -> io::Result<u64> {
     let mut file = BufWriter::with_capacity(1 << 18, OpenOptions::new().write(true).open(pipe)?);
     for word in [0xa1b2_c3d4u32, 2 | 4 << 16, 0, 0, 262_144, 1] {
@@ -141,7 +142,7 @@ fn write(pipe: &Path, monitor: bool, traffic: Traffic) -> io::Result<u64> {
     };
     let mut waiting = BinaryHeap::new();
     for i in 0..(traffic.packets / 2) as u32 {
-        // The same numbers at both points.
+        // The random numbers are the same at both points.
         let random = |salt: u64| (u64::from(i) + (salt << 40)).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 33;
         let t = START + u64::from(i) * GAP + random(1) % (GAP / 2);
         let (out, back) = (OUT + random(2) % JITTER, IN + random(3) % JITTER);
@@ -166,7 +167,8 @@ fn write(pipe: &Path, monitor: bool, traffic: Traffic) -> io::Result<u64> {
     Ok(bytes)
 }
 
-/// An Ethernet frame with 32 bytes of UDP payload; of TCP, data one way and its acknowledgement the other.
+/// Makes an Ethernet frame with 32 bytes of UDP payload; with TCP, data in one direction and its acknowledgement in
+/// the other.
 fn frame(out: bool, i: u32, traffic: Traffic) -> Vec<u8> {
     const PAYLOAD: u32 = 32;
     let (flow, turn) = (i % traffic.flows, i / traffic.flows);

@@ -1,6 +1,6 @@
-//! How exactly packets leave, against bare loops in the same run: an absolute `clock_nanosleep`, a spinning
-//! loop, and both together under SCHED_FIFO (root). Every loop sends an 80-byte datagram over loopback and
-//! is judged by its own clock reading at each packet, as deviation from the grid through its 1st percentile.
+//! Measures how exactly packets leave, against bare loops in the same run: an absolute `clock_nanosleep`, a spinning
+//! loop, and both combined under SCHED_FIFO (root). Every loop sends an 80-byte datagram over loopback and is judged
+//! by its own clock reading at each packet, as deviation from the grid through its 1st percentile.
 //!
 //! `cargo run --release -p jitlat-benches --bin pacing`
 
@@ -52,7 +52,7 @@ struct Figures {
 }
 
 impl Figures {
-    /// Of (sequence number, send time) pairs in sequence order.
+    /// Computes the figures of (sequence number, send time) pairs in sequence order.
     fn of(times: &[(i64, i64)], period: i64) -> Figures {
         let mut errors: Vec<i64> = times.iter().map(|(seq, at)| at - seq * period).collect();
         let (first, last) = (times[0], times[times.len() - 1]);
@@ -74,14 +74,14 @@ impl std::fmt::Display for Figures {
     }
 }
 
-/// The plain loop: wait, read the clock, send.
+/// Runs the bare loop: wait, read the clock, send.
 fn bare(period: i64, packets: u64, pacing: &Pacing) -> Result<Vec<(i64, i64)>, Box<dyn std::error::Error>> {
     let to = UdpSocket::bind("127.0.0.1:0")?;
     let from = UdpSocket::bind("127.0.0.1:0")?;
     from.connect(to.local_addr()?)?;
     let pacing = pacing.clone();
     let loop_thread = std::thread::spawn(move || {
-        // Only scheduling is shared with jitlat: priority, memory, timer slack.
+        // Only scheduling is the same as in jitlat: priority, memory, timer slack.
         pacing.apply();
         let payload = [0u8; 80];
         let start = steady().0 + 2_000_000;

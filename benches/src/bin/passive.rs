@@ -1,7 +1,7 @@
-//! How fast two captures become round trips, against tools that read the same files in the same run: tcpdump
-//! copying one to /dev/null (the bare read), capinfos and tshark, as far as they are installed.
+//! Measures how fast two captures are converted to round trips, against tools that read the same files in the same
+//! run: tcpdump copying one to /dev/null (the bare read), capinfos and tshark, if they are installed.
 //!
-//! `cargo build --release && ./target/release/passive [PACKETS [DIR]]`. The true answer is known and checked.
+//! `cargo build --release && ./target/release/passive [PACKETS [DIR]]`. The true result is known and checked.
 
 use nix::sys::resource::{UsageWho, getrusage};
 use std::fs::{self, File};
@@ -10,18 +10,18 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Delays of the two ways and the jitter on both, in ns.
+/// Delays of the two directions, and jitter of both, in ns.
 const OUT: u64 = 12_000_000;
 const IN: u64 = 9_000_000;
 const JITTER: u64 = 200_000;
-/// Packets a second, both ways together.
+/// Packets per second, in both directions together.
 const RATE: u64 = 100_000;
-/// Lost of every million, each way.
+/// Number of packets lost per million, in each direction.
 const LOST: u64 = 1000;
 /// The monitor's clock: ahead by this, and fast by 20 ppm.
 const AHEAD: u64 = 3_250_000_000;
 const SKEW_PPM: u64 = 20;
-/// Packets that tshark is given: it is a hundred times slower.
+/// Number of packets for tshark, which is a hundred times slower.
 const FOR_TSHARK: usize = 200_000;
 
 fn main() -> io::Result<()> {
@@ -85,7 +85,7 @@ fn run(packets: usize, dir: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// The round trips in `result`, which is written, are those that were put in.
+/// Checks that the round trips written to `result` are those of the captures.
 fn check(jitlat: &Path, captures: [&Path; 2], result: &Path) -> io::Result<()> {
     let [r, m] = captures;
     let command = &mut Command::new(jitlat);
@@ -136,17 +136,17 @@ fn children() -> Option<Duration> {
     Some(time(u.user_time()) + time(u.system_time()))
 }
 
-/// The most memory a process has held, in MB.
+/// Peak memory of a process in MB.
 fn resident(pid: u32) -> Option<f64> {
     let text = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let line = text.lines().find(|l| l.starts_with("VmHWM"))?;
     line.split_whitespace().nth(1)?.parse::<f64>().ok().map(|k| k / 1024.0)
 }
 
-/// A sighting: when, on the point's clock, which way, which packet.
+/// A sighting: time on the point's clock, direction, number of the packet.
 type Seen = (u64, bool, u32);
 
-/// Two captures of the same traffic: OUT and IN in turn, 64 flows.
+/// Writes two captures of the same traffic: OUT and IN alternately, 64 flows.
 fn write(dir: &Path, name: &str, packets: usize, tcp: bool) -> io::Result<[PathBuf; 2]> {
     let mut state = 1u64;
     let mut below = move |n: u64| {
@@ -158,7 +158,7 @@ fn write(dir: &Path, name: &str, packets: usize, tcp: bool) -> io::Result<[PathB
     let monitor = |t: u64| t + AHEAD + (t - start) / 1_000_000 * SKEW_PPM;
     let (mut reference, mut far): (Vec<Seen>, Vec<Seen>) = Default::default();
     let mut t = start;
-    // Every packet is seen at two points: half as many as sightings.
+    // Every packet is seen at two points, so there are half as many packets as sightings.
     for i in 0..(packets / 4) as u32 {
         t += gap * 6 / 10 + below(gap * 8 / 10);
         let (out, back) = (OUT + below(JITTER), IN + below(JITTER));
@@ -198,7 +198,8 @@ fn write(dir: &Path, name: &str, packets: usize, tcp: bool) -> io::Result<[PathB
     Ok(paths)
 }
 
-/// An Ethernet frame with 32 bytes of UDP payload; of TCP, data one way and its acknowledgement the other.
+/// Makes an Ethernet frame with 32 bytes of UDP payload; with TCP, data in one direction and its acknowledgement in
+/// the other.
 fn frame(out: bool, i: u32, tcp: bool) -> Vec<u8> {
     const PAYLOAD: usize = 32;
     let (flow, turn) = ((i % 64) as u16, i / 64);

@@ -1,9 +1,10 @@
-//! How many 80-byte packets a second a one-way test carries over loopback while it keeps the schedule and records each,
-//! against bare loops at the same offered rates: one that wakes up for each packet and sends it alone, one that sends
-//! whatever is due in one call. The bare loops note only when they sent; their receiver counts and forgets.
+//! Measures how many 80-byte packets per second a one-way test carries over loopback while it keeps to the schedule
+//! and records each packet, against bare loops at the same offered rates: one wakes up for each packet and sends it
+//! alone, the other sends all due packets in one call. The bare loops record only send times; their receiver only
+//! counts packets.
 //!
-//! A rate is sustained if in every repetition nearly nothing was lost, half of the packets left less than a period late,
-//! and so did half of the last tenth by less than a millisecond.
+//! A rate is sustained if in every repetition almost no packet was lost, half of the packets left less than a period
+//! late, and half of the last tenth less than a millisecond late.
 //!
 //! `cargo run --release -p jitlat-benches --bin rate [SECONDS] [REPETITIONS]`
 
@@ -23,17 +24,17 @@ use std::time::Duration;
 const RATES: [u64; 8] = [25_000, 50_000, 100_000, 150_000, 200_000, 250_000, 300_000, 400_000];
 const BATCH: usize = 32;
 const SIZE: usize = 80;
-/// Most that a sustained rate loses.
+/// Largest loss ratio of a sustained rate.
 const LOSS: f64 = 0.001;
-/// How late the last tenth of a sustained rate is at most, in ns.
+/// Largest lateness of the last tenth of a sustained rate, in ns.
 const LATE: f64 = 1e6;
 
-/// What sends.
+/// The sender.
 #[derive(Clone, Copy)]
 enum Sender {
-    /// A bare loop: one packet a call, or all that are due.
+    /// A bare loop: one packet per call, or all that are due.
     Bare { due: bool },
-    /// jitlat, which waits so.
+    /// jitlat with this way to wait.
     Jitlat(PaceMode),
 }
 
@@ -44,18 +45,19 @@ const SENDERS: [(&str, Sender); 4] = [
     ("jitlat, spin", Sender::Jitlat(PaceMode::Spin)),
 ];
 
-/// One run.
+/// Results of one run.
 struct Run {
     loss: f64,
-    /// Processor time of both ends, in us a packet.
+    /// Processor time of both ends, in µs per packet.
     cpu: f64,
-    /// Median lateness against the schedule, in ns; that of the last tenth of the packets.
+    /// Median lateness against the schedule, in ns, of all packets and of the last tenth.
     late: f64,
     late_at_end: f64,
 }
 
 impl Run {
-    /// Of what was sent (number, ns since any origin), how many arrived, and the processor time in s.
+    /// Computes the result from the sent packets (number, ns since any origin), the number of arrived packets, and
+    /// the processor time in s.
     fn new(sent: &[(i64, i64)], packets: u64, received: u64, period: f64, cpu: f64) -> Run {
         let off = |(seq, at): &(i64, i64)| *at as f64 - *seq as f64 * period;
         let anchor = sent.iter().map(off).fold(f64::INFINITY, f64::min);
@@ -129,7 +131,7 @@ fn run(sender: Sender, rate: u64, seconds: u64) -> Result<Run, Box<dyn Error>> {
     }
 }
 
-/// A loop that sleeps until the next packet is due and sends it, or with it everything else that is.
+/// Runs a loop that sleeps until the next packet is due, and sends it or all due packets.
 fn bare(rate: u64, packets: u64, due: bool) -> Result<Run, Box<dyn Error>> {
     let to = UdpSocket::bind("127.0.0.1:0")?;
     let from = UdpSocket::bind("127.0.0.1:0")?;
@@ -153,7 +155,7 @@ fn bare(rate: u64, packets: u64, due: bool) -> Result<Run, Box<dyn Error>> {
 }
 
 fn send(socket: &UdpSocket, rate: u64, packets: u64, most: usize, sent: &mut Vec<(i64, i64)>) {
-    // Timer slack only, as jitlat has it.
+    // Sets timer slack only, like jitlat.
     Pacing::default().apply();
     let payload = [0x5au8; SIZE];
     let parts: Vec<[IoSlice; 1]> = (0..BATCH).map(|_| [IoSlice::new(&payload)]).collect();

@@ -1,10 +1,10 @@
-//! From packets on disk to percentiles: `jitlat analyze` on a log, against what people run on irtt's JSON and on
-//! plain columns, with the same packets.
+//! Measures the way from packets on disk to percentiles: `jitlat analyze` on a log, against common tools on irtt's
+//! JSON and on plain columns, with the same packets.
 //!
 //! `cargo build --release -p jitlat -p jitlat-benches && target/release/readers [TIMES]`
 //!
-//! irtt measures 10 000 round trips over loopback; its results are repeated TIMES times (10). Whatever is not
-//! installed is skipped with a word.
+//! irtt measures 10 000 round trips over loopback; its results are repeated TIMES times (default: 10). Tools that are
+//! not installed are skipped with a message.
 
 use jitlat_core::session::Ending;
 use jitlat_core::{Direction, PacketRecord, Schedule, Session, Span, TestSpec, Transport, WallTime};
@@ -70,7 +70,7 @@ fn compare(folder: &Path, times: usize) -> Result<(), Box<dyn Error>> {
         (
             "awk | sort | awk on the log's columns",
             "awk",
-            // Stamps are beyond a double's digits: only what follows the first ten is subtracted.
+            // Stamps have more digits than a double: only the part after the first ten digits is subtracted.
             format!(
                 "awk '!/^#/ {{ d = substr($4, 11) - substr($2, 11); print d < 0 ? d + 1e9 : d }}' {log} | sort -n | awk \
                  '{{ s[NR] = $1 }} function r(p, k) {{ k = NR * p / 100; return s[k > int(k) ? int(k) + 1 : k] }} END {{ print r(50), r(99), \
@@ -109,7 +109,7 @@ fn is_there(program: &str) -> bool {
     found.is_ok_and(|s| s.success())
 }
 
-/// What irtt writes of ten seconds over loopback; `None` where it is not installed.
+/// Runs irtt for ten seconds over loopback and returns its JSON; `None` if it is not installed.
 fn irtt(path: &Path) -> Result<Option<Value>, Box<dyn Error>> {
     if !is_there("irtt") {
         return Ok(None);
@@ -134,7 +134,7 @@ fn irtt(path: &Path) -> Result<Option<Value>, Box<dyn Error>> {
     Ok(Some(serde_json::from_reader(fs::File::open(path)?)?))
 }
 
-/// The round trips `times` times, as irtt's JSON and as a log. Returns how many arrived.
+/// Writes the round trips `times` times, as irtt's JSON and as a log. Returns the number of answers.
 fn write(measured: &Value, times: usize, json: &Path, log: &Path) -> Result<usize, Box<dyn Error>> {
     let trips = measured["round_trips"].as_array().ok_or("irtt's JSON has no round trips")?;
     let sent = (trips.len() * times) as u64;

@@ -1,4 +1,4 @@
-//! How long a report with figures takes, step by step, against only reading the log.
+//! Measures how long a report with figures takes, step by step, against only reading the log.
 //!
 //! `cargo run --release -p jitlat-benches --bin report [PACKETS]`
 
@@ -73,7 +73,7 @@ impl Steps {
     }
 }
 
-/// A log of `packets` packets over a path that queues, stalls and loses in bursts.
+/// Makes a log of `packets` packets over a path with queues, stalls and loss bursts.
 fn log(packets: u32) -> Result<Vec<u8>, Box<dyn std::error::Error>> {
     let n = packets.into();
     let spec = TestSpec::new(Direction::Up, Transport::Udp, n, 80, Span(PERIOD), Schedule::Periodic)?;

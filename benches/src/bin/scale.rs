@@ -1,11 +1,12 @@
-//! Archives: packets from Parquet to figures, many small tests, and a year of a mesh.
+//! Measures archives: packets from Parquet to figures, many small tests, and a year of a mesh.
 //!
 //! `cargo build --release -p jitlat-benches --bin scale && target/release/scale [MINUTES [FOLDER]]`
 //!
-//! Beside it in the same run: a bare scan of the packets with a sort, and, where `PYTHON` (python3) has it, DuckDB's exact quantile.
-//! Rates are of processor time, of the whole process or of the children. The year is made of real tests, each entered many times at other
-//! times and for other hosts: every five minutes of one path, then day by day hourly of all 380 until MINUTES (1) are over.
-//! `ONLY=large|small|year` is one part of it. With `YEAR=FOLDER` the year stays there, and is only asked if it is there already.
+//! Compared with, in the same run: a bare scan of the packets with a sort, and DuckDB's exact quantile if `PYTHON`
+//! (default: python3) has it. Rates are per processor time, of the whole process or of its children. The year
+//! consists of real tests, each entered many times at other times and for other hosts: every five minutes on one
+//! path, then hourly on all 380 paths, day by day, until MINUTES (default: 1) are over. `ONLY=large|small|year` runs
+//! one part. With `YEAR=FOLDER` the year is stored there, and only queried if it exists already.
 
 use jitlat_archive::{AddOutcome, Archive, CATALOGUE, Filter, PoolPeriod, TestId, analyse};
 use jitlat_benches::queued;
@@ -24,13 +25,13 @@ type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
 
 /// Large tests: number, and packets of each.
 const LARGE: (u64, i64) = (8, 500_000);
-/// Small tests.
+/// Small tests: number, and packets of each.
 const SMALL: (u64, i64) = (1000, 1000);
 /// 2026-01-01 00:00 UTC.
 const NEW_YEAR: i64 = 1_767_225_600_000_000_000;
 const HOUR: i64 = 3_600_000_000_000;
 const HOSTS: i64 = 20;
-/// Tests an hour of the one path.
+/// Tests per hour of the one path.
 const OFTEN: i64 = 12;
 
 fn main() -> Result<()> {
@@ -64,7 +65,7 @@ fn cpu(who: UsageWho) -> Duration {
     getrusage(who).map(of).unwrap_or_default()
 }
 
-/// Runs it three times; the least processor time and the least time, and what it returned.
+/// Runs a case three times; returns the smallest processor time, the smallest time, and the result.
 fn best<T>(who: UsageWho, mut run: impl FnMut() -> Result<T>) -> Result<(f64, f64, T)> {
     let (mut used, mut passed, mut last) = (f64::MAX, f64::MAX, None);
     for _ in 0..3 {
@@ -91,7 +92,7 @@ fn add(
     }
 }
 
-/// All tests pooled, from their packets; and how many packets those are.
+/// Pools all tests from their packets; returns also the number of packets.
 fn pooled(root: &Path, ids: &[TestId], jobs: usize) -> Result<(u64, Pool)> {
     let tests: Vec<(TestId, ())> = ids.iter().map(|id| (*id, ())).collect();
     let mut found = analyse(root, &tests, jobs, &jitlat_verdict::options())?;
@@ -101,7 +102,8 @@ fn pooled(root: &Path, ids: &[TestId], jobs: usize) -> Result<(u64, Pool)> {
     }
 }
 
-/// The delays of all packets, by threads that share nothing: what the machine gives to several threads at this moment.
+/// Scans the delays of all packets with threads that share nothing: the current speed of the machine with several
+/// threads.
 fn scanned(root: &Path, ids: &[TestId], threads: usize) -> Result<usize> {
     let scan = |ids: &[TestId]| -> std::result::Result<usize, jitlat_archive::ArchiveError> {
         let archive = Archive::open(root)?;
@@ -186,7 +188,7 @@ fn large(folder: &Path) -> Result<()> {
             let said = String::from_utf8_lossy(&output.stdout).trim().to_owned();
             if output.status.success() { Ok(said) } else { Err("no duckdb".into()) }
         };
-        // Its start is no part of it.
+        // The start of the program is not part of the time.
         let (start, _, _) = match best(UsageWho::RUSAGE_CHILDREN, || {
             let started = Command::new(&python)
                 .args(["-c", "import duckdb; duckdb.connect()"])
@@ -237,7 +239,7 @@ fn small(folder: &Path) -> Result<()> {
     })?;
     let (used, _, (rows, _)) = best(UsageWho::RUSAGE_SELF, || pooled(&root, &ids, 1))?;
     let figure = Scalar::named("latency-p99").ok_or("no such figure")?;
-    // By their own pools, which the catalogue has: the year's roll-up is not stored, that of its only month is.
+    // Uses the tests' own pools in the catalogue: the roll-up of the year is not stored, that of its only month is.
     let forget = || Connection::open(root.join(CATALOGUE))?.execute("DELETE FROM rollups", []);
     let (merged, _, point) = best(UsageWho::RUSAGE_SELF, || {
         forget()?;
@@ -263,13 +265,13 @@ fn small(folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Mean size of the pool of a test.
+/// Mean size of the pool of a test, in bytes.
 fn pool_bytes(root: &Path) -> Result<f64> {
     let db = Connection::open(root.join(CATALOGUE))?;
     Ok(db.query_row("SELECT avg(length(pool)) FROM tests", [], |row| row.get(0))?)
 }
 
-/// Enters the test `template` again as another, `at` a time and between hosts.
+/// Enters the test `template` again as another one, `at` a time and between other hosts.
 fn enter_again(db: &Connection, template: i64, id: i64, at: i64, stream: i64) -> rusqlite::Result<()> {
     db.prepare_cached(
         "INSERT INTO tests(id, hash, stream, started_ns, name, source, added_ns, packets, log_bytes, file, row_group, first_row, severity, \
@@ -380,7 +382,7 @@ fn make_year(root: &Path, minutes: f64) -> Result<()> {
     Ok(())
 }
 
-/// Of the path whose tests are every five minutes.
+/// Filter of the path with tests every five minutes.
 fn one_path() -> Result<Filter> {
     Ok(Filter { path: Some("10.0.0.1:10.0.0.3".parse()?), ..Filter::default() })
 }

@@ -1,6 +1,7 @@
-//! What the second stamp of each packet sent costs: on leaving the interface's queue alone (`TX_SOFTWARE`), and on entering it,
-//! too (`TX_SCHED`), in alternating runs of one loop over loopback that wakes up, reads the clock, sends and empties the error
-//! queue, as jitlat does. Beside the ratio stands the noise: how far runs with one stamp are apart.
+//! Measures the cost of the second send stamp of each packet: only on leaving the interface's queue (`TX_SOFTWARE`),
+//! and also on entering it (`TX_SCHED`), in alternating runs of one loop over loopback that wakes up, reads the
+//! clock, sends and empties the error queue, like jitlat. The noise is listed next to the ratio: the spread of runs
+//! with one stamp.
 //!
 //! `cargo run --release -p jitlat-benches --bin stamps [PAIRS] [PACKETS] [PERIOD_US]`
 
@@ -111,7 +112,7 @@ fn at(values: &[f64], share: f64) -> f64 {
     sorted.get((sorted.len() as f64 * share) as usize).or(sorted.last()).copied().unwrap_or(f64::NAN)
 }
 
-/// The median of ratios, and between which they are.
+/// Formats the median of ratios, and their range.
 fn range(ratios: &[f64]) -> String {
     format!("{:.2} ({:.2} to {:.2})", at(ratios, 0.5), at(ratios, 0.0), at(ratios, 1.0))
 }

@@ -1,6 +1,6 @@
-//! How many requests a second the reflectors answer, against a bare `recvmmsg`/`sendmmsg` echo with arrival stamps under the same
-//! load, with the CPU of the answering thread; what ten thousand sessions at once change; and round trips against
-//! a bare ping-pong with the same far end.
+//! Measures how many requests per second the reflectors answer, against a bare `recvmmsg`/`sendmmsg` echo with
+//! arrival stamps under the same load, with the processor time of the answering thread; the effect of ten thousand
+//! concurrent sessions; and round trips against a bare ping-pong with the same far end.
 //!
 //! `cargo run --release -p jitlat-benches --bin two_way [SECONDS] [REPETITIONS]`
 
@@ -14,7 +14,7 @@ use jitlat_net::twoway::client::TwoWayLink;
 use jitlat_net::twoway::socket::{Carrier, Marking};
 use jitlat_proto::policy::{Policy, Quota, STAMP};
 use jitlat_proto::stamp::{StampSender, sender::StampOptions};
-use jitlat_proto::twoway::{PingPlan, Protocol};
+use jitlat_proto::twoway::{Overdue, PingPlan, Protocol};
 use nix::sys::socket::{
     MsgFlags, MultiHeaders, SockaddrIn, TimestampingFlag, recvmmsg, sendmmsg, setsockopt, sockopt,
 };
@@ -106,7 +106,7 @@ fn socket() -> Result<UdpSocket, Failure> {
     Ok(socket)
 }
 
-/// Echoes batches as they came, with the kernel's stamp of each arrival.
+/// Echoes batches as they arrived, with the kernel's stamp of each arrival.
 fn bare(rate: u64, seconds: u64, sessions: u16) -> Result<Row, Failure> {
     let echo = socket()?;
     let stamps = TimestampingFlag::SOF_TIMESTAMPING_SOFTWARE | TimestampingFlag::SOF_TIMESTAMPING_RX_SOFTWARE;
@@ -127,7 +127,7 @@ fn bare(rate: u64, seconds: u64, sessions: u16) -> Result<Row, Failure> {
                 };
                 let met: Vec<_> = got
                     .map(|m| {
-                        // An answer would have it in it.
+                        // A real answer would contain the stamp.
                         std::hint::black_box(m.cmsgs().into_iter().flatten().count());
                         (m.bytes, m.address)
                     })
@@ -144,8 +144,8 @@ fn bare(rate: u64, seconds: u64, sessions: u16) -> Result<Row, Failure> {
     })
 }
 
-/// Our reflector, with limits for each client that nobody reaches: they are counted all the same, as those of any server are.
-/// All sessions are this one client's, and there is room for them: by default each further one would end another.
+/// Runs jitlat's reflector with limits per client that are never reached: they are counted as in any server. All
+/// sessions belong to one client, with enough room: by default each further session would end another.
 fn jitlat(rate: u64, seconds: u64, sessions: u16) -> Result<Row, Failure> {
     let client = Quota { packets: Some(u32::MAX), bytes: Some(1 << 40), ..Quota::default() };
     let mut policy = Policy { client, ..Policy::default() };
@@ -156,7 +156,8 @@ fn jitlat(rate: u64, seconds: u64, sessions: u16) -> Result<Row, Failure> {
     load(at, rate, seconds, sessions, "stamp")
 }
 
-/// Sends STAMP requests at `rate` in batches and counts answers; CPU is of the thread called `answering`.
+/// Sends STAMP requests at `rate` in batches and counts answers; the processor time is that of the thread called
+/// `answering`.
 fn load(at: SocketAddr, rate: u64, seconds: u64, sessions: u16, answering: &str) -> Result<Row, Failure> {
     let socket = socket()?;
     socket.connect(at)?;
@@ -210,13 +211,13 @@ fn request(ssid: u16, seq: u32) -> Vec<u8> {
     bytes
 }
 
-/// Bytes of memory this process holds.
+/// Memory of this process in bytes.
 fn resident() -> u64 {
     let text = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
     text.split(' ').nth(1).and_then(|p| p.parse::<u64>().ok()).unwrap_or(0) * 4096
 }
 
-/// Medians of round trips to one reflector, 2000 requests 1 ms apart.
+/// Prints medians of round trips to one reflector, for 2000 requests 1 ms apart.
 fn round_trips() -> Result<(), Failure> {
     let mut reflectors = Reflectors::new(Policy::default())?;
     reflectors.start(&StampReflector { port: 0, ..StampReflector::default() }, &["127.0.0.1".parse()?]);
@@ -236,7 +237,12 @@ fn round_trips() -> Result<(), Failure> {
     let with = |stamps: StampMode| -> Result<i64, Failure> {
         let spec =
             TestSpec::new(Direction::Up, Transport::Udp, 2000, 44, Span::millis(1), Schedule::Periodic)?;
-        let plan = PingPlan { spec, wait: Some(Span::millis(1)), timeout: Span::seconds(1) };
+        let plan = PingPlan {
+            spec,
+            wait: Some(Span::millis(1)),
+            timeout: Span::seconds(1),
+            overdue: Overdue::Space,
+        };
         let link = TwoWayLink {
             to,
             carrier: Carrier::Udp,

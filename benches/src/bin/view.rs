@@ -1,5 +1,6 @@
-//! What watching a test costs: send error and delays of `jitlat HOST -b` over loopback in a terminal (tmux), without
-//! and with `--live`, in alternating runs. Beside the ratio stands the noise: how far runs without it are apart.
+//! Measures the cost of watching a test: send error and delays of `jitlat HOST -b` over loopback in a terminal
+//! (tmux), without and with `--live`, in alternating runs. The noise is listed next to the ratio: the spread of runs
+//! without it.
 //!
 //! `cargo build --release && ./target/release/view [PAIRS] [PACKETS]`
 
@@ -13,7 +14,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// What is compared, and where it is in the report; in ns.
+/// Compared figures, and their JSON pointers in the report; in ns.
 const FIGURES: [(&str, &str); 8] = [
     ("send error up, median", "/directions/0/schedule_error/median"),
     ("send error up, 99 %", "/directions/0/schedule_error/p99"),
@@ -24,8 +25,8 @@ const FIGURES: [(&str, &str); 8] = [
     ("delay down, median", "/directions/1/latency/median"),
     ("delay down, 99 %", "/directions/1/latency/percentiles/99"),
 ];
-/// No run takes longer than its packets and this.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Time limit of a run in addition to its packets.
+const TIME_LIMIT: Duration = Duration::from_secs(60);
 
 type Figures = [f64; FIGURES.len()];
 
@@ -80,12 +81,12 @@ fn compare(pairs: u64, packets: u64, port: u16) -> Result<(Vec<Figures>, Vec<Fig
     Ok((without, with))
 }
 
-/// One test in a terminal of its own.
+/// Runs one test in a terminal of its own.
 fn run(folder: &Path, packets: u64, port: u16, live: bool) -> Result<Figures, Box<dyn Error>> {
     let jitlat = std::env::current_exe()?.with_file_name("jitlat");
     let report = folder.join("report.json");
     let _ = std::fs::remove_file(&report);
-    // Without a terminal at standard error nothing is shown while the test runs.
+    // If standard error is not a terminal, nothing is shown while the test runs.
     let end = if live { "--live" } else { "2>/dev/null" };
     let test = format!(
         "{} 127.0.0.1 --control-port {port} -b -n {packets} -p 1ms --no-log -q --json {} {end}",
@@ -106,7 +107,7 @@ fn run(folder: &Path, packets: u64, port: u16, live: bool) -> Result<Figures, Bo
     let since = Instant::now();
     // The terminal ends with the test.
     while tmux().arg("has-session").output()?.status.success() {
-        if since.elapsed() > PATIENCE + Duration::from_millis(packets) {
+        if since.elapsed() > TIME_LIMIT + Duration::from_millis(packets) {
             let _ = tmux().arg("kill-server").status();
             return Err("a test does not end".into());
         }

@@ -1,4 +1,4 @@
-//! Three packets, and every number of them: `cargo run -p jitlat-core --example scalars`.
+//! Prints every scalar of a test of three packets: `cargo run -p jitlat-core --example scalars`.
 
 use jitlat_core::scalars::SCALARS;
 use jitlat_core::{PacketRecord, Session, TestSpec, WallTime, analyze};

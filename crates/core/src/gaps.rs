@@ -5,40 +5,41 @@ use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::Rng;
 use serde::{Deserialize, Serialize};
 
-/// How the time between packets is drawn. All of these are > 0 and bounded, so that no test has to wait for a very rare
-/// value.
+/// Distribution of the time between packets. All times are > 0 and bounded, so that no test waits for a very
+/// rare value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase", tag = "law")]
 pub enum Gaps {
     /// Uniform between two times.
     Uniform {
-        /// The shortest, > 0.
+        /// Shortest time, > 0.
         least: Span,
-        /// The longest.
+        /// Longest time.
         most: Span,
     },
-    /// `least` plus an exponential time of mean `mean` − `least`; values above three times `mean` are drawn again.
+    /// `least` plus an exponential time of mean `mean` − `least`; values above three times `mean` are drawn
+    /// again.
     Exponential {
-        /// The shortest, ≥ 0.
+        /// Shortest time, ≥ 0.
         least: Span,
         /// Mean before large values are drawn again, > `least`.
         mean: Span,
     },
-    /// Normal; values outside of 0 and twice `mean` are drawn again.
+    /// Normal; values below 0 or above twice `mean` are drawn again.
     Normal {
         /// Mean, > 0.
         mean: Span,
-        /// Standard deviation before that, ≥ 0 and at most ten times `mean`.
+        /// Standard deviation before values are drawn again, ≥ 0 and at most ten times `mean`.
         deviation: Span,
     },
 }
 
-/// Longest time of any law: a day.
+/// Longest permitted time: a day, in ns.
 const MAX_GAP_NS: i64 = 86_400_000_000_000;
 
 impl Gaps {
-    /// Whether these gaps can be drawn in reasonable time.
+    /// Returns true if these gaps can be drawn in reasonable time.
     pub fn is_possible(self) -> bool {
         match self {
             Gaps::Uniform { least, most } => 0 < least.0 && least <= most && most.0 <= MAX_GAP_NS,
@@ -49,11 +50,11 @@ impl Gaps {
         }
     }
 
-    /// Mean of the gaps, at least a nanosecond.
+    /// Returns the mean of the gaps, at least a nanosecond.
     pub fn mean(self) -> Span {
         let mean = match self {
             Gaps::Uniform { least, most } => least.0 + (most.0 - least.0) / 2,
-            // Symmetric, and so is the truncated distribution.
+            // The truncation is symmetric, so it does not change the mean.
             Gaps::Normal { mean, .. } => mean.0,
             Gaps::Exponential { least, mean } => {
                 let (m, cut) = ((mean.0 - least.0) as f64, (3 * mean.0 - least.0) as f64);
@@ -80,7 +81,7 @@ impl Gaps {
                 (least.0 as f64 - unit(rng).ln() * (mean.0 - least.0) as f64).max(1.0)
             }),
             Gaps::Normal { mean, deviation } => again(rng, 2 * mean.0, &mut |rng| {
-                // Box and Muller.
+                // Box–Muller transform.
                 let (radius, angle) = ((-2.0 * unit(rng).ln()).sqrt(), core::f64::consts::TAU * unit(rng));
                 mean.0 as f64 + deviation.0 as f64 * radius * angle.cos()
             }),
@@ -88,7 +89,7 @@ impl Gaps {
     }
 }
 
-/// Uniform on (0, 1] from the top 53 bits, so that its logarithm is finite.
+/// Returns a uniform number on (0, 1] from the top 53 bits, so that its logarithm is finite.
 pub(crate) fn unit(rng: &mut ChaCha8Rng) -> f64 {
     ((rng.next_u64() >> 11) + 1) as f64 / (1u64 << 53) as f64
 }

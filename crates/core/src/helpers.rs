@@ -1,8 +1,8 @@
-//! [`Helpers`]: threads that a caller lends for the analysis of a long test.
+//! [`Helpers`]: threads that a caller supplies for the analysis of a long test.
 
-/// Threads that can be lent. This crate starts none.
+/// Thread pool supplied by the caller. This crate starts no threads.
 pub trait Helpers: Sync {
-    /// Runs `work`, which takes one of `pieces` after the other, on this thread and on others at the same time; returns when it has
-    /// ended on all. More threads than pieces are of no use.
+    /// Runs `work` on this thread and on others at the same time, and returns when all have finished. Each
+    /// call of `work` takes one of the `pieces` after another, so more threads than pieces are of no use.
     fn run(&self, pieces: usize, work: &(dyn Fn() + Sync));
 }

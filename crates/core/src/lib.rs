@@ -1,44 +1,47 @@
-//! Measurements: records, analysis, metrics. What they mean for users is judged by `jitlat-verdict`.
+//! Measurements: records, analysis, metrics. `jitlat-verdict` judges what they mean for users.
 //!
-//! This crate is pure: no socket, no clock, no thread and no randomness of its own. Time is an
-//! argument, random choices come from a seed.
+//! This crate is pure: no socket, clock or thread, and no randomness of its own. Time is an argument, and
+//! random choices come from a seed.
 //!
 //! * [`time`] – [`WallTime`], [`SteadyTime`] and [`Span`]; stamps and their sources
 //! * [`record`] – [`PacketRecord`]: one packet of any instrument
 //! * [`spec`] – [`TestSpec`]: the parameters of a test stream, always valid
-//! * [`schedule`] – when each packet is to be sent
+//! * [`schedule`] – the time at which each packet is due
 //! * [`gaps`] – random times between packets
-//! * [`prefix`] – [`Prefix`](prefix::Prefix): an IP address, or those that begin with the same bits
+//! * [`prefix`] – [`Prefix`](prefix::Prefix): a range of IP addresses in CIDR notation
 //! * [`priority`] – [`AccessCategory`]: Wi-Fi's access categories as priorities
 //! * [`session`] – [`Session`]: everything known about a test except its packets
-//! * [`link`] – [`AccessLink`](link::AccessLink): the time that a packet occupies an access link
-//! * [`clock`] – what is known about the two hosts' clocks
-//! * [`noise`] – what a host adds to every figure
+//! * [`link`] – [`AccessLink`](link::AccessLink): the time for which a packet occupies an access link
+//! * [`clock`] – facts about the two hosts' clocks
+//! * [`noise`] – the measurement noise of a host
 //! * [`ntp`] – the time formats of measurement protocols
-//! * [`observer`] – [`Observer`] and [`Event`]: what happens in a measurement, and who receives it
+//! * [`observer`] – [`Observer`] and [`Event`]: events of a measurement and their receiver
 //! * [`distribution`] – exact samples, and histograms in bounded memory
 //! * [`scalars`] – every number of a summary, in one list
-//! * [`metrics`] – the figures, one file per metric
+//! * [`metrics`] – computation of the figures, one file per metric
 //! * [`analysis`] – [`Analyzer`]: records in, [`Summary`] out
-//! * [`helpers`] – [`Helpers`](helpers::Helpers): threads that a caller lends for it
-//! * [`state`] – [`SavedAnalysis`](state::SavedAnalysis): an analysis as bytes, which can be merged with others
+//! * [`helpers`] – [`Helpers`](helpers::Helpers): threads that a caller supplies for the analysis
+//! * [`state`] – [`SavedAnalysis`](state::SavedAnalysis): an analysis as bytes, which can be merged with
+//!   others
 //! * [`pool`] – [`Pool`](pool::Pool): counts and distributions of many tests together
 //! * [`summary`] – [`Summary`]: everything computed, the JSON summary
-//! * [`live`] – what is known of a test while it runs
-//! * [`so_far`] – what a receiver knows of a stream that still runs
+//! * [`live`] – the state of a running test
+//! * [`so_far`] – a receiver's figures of a running stream
 //! * [`sweep`] – a test under many conditions, repeated
-//! * [`evidence`] – [`Evidence`](evidence::Evidence): what an analysis hands over to be judged, and by whom
-//! * [`answer`] – [`Answer`](answer::Answer): the form of a verdict: what is wrong, since when, how much, how certain
-//! * [`comparable`] – [`Comparable`](comparable::Comparable): what is stored of a test so that it can be compared
+//! * [`evidence`] – [`Evidence`](evidence::Evidence): the input of a verdict, and the interface of judges
+//! * [`answer`] – [`Answer`](answer::Answer): a verdict: causes with their time, size and confidence
+//! * [`comparable`] – [`Comparable`](comparable::Comparable): the part of a test that is stored for later
+//!   comparisons
 //! * [`twoway`] – two-way records viewed as one-way ones
 //! * [`path`] – the routers between two hosts
 //! * [`quantity`] – parsing quantities such as `20ms` and `64kbit`
 //! * [`units`] – numbers as text
 //!
-//! Neighbours: `jitlat-proto` has the protocols, `jitlat-net` sockets and clocks, `jitlat-impair` and `jitlat-passive` models of paths and captured
-//! traffic, `jitlat-store` files, `jitlat-instruments` puts them together. Public items carry the promise of compatibility that the README states.
+//! Neighbours: `jitlat-proto` (protocols), `jitlat-net` (sockets and clocks), `jitlat-impair` (models of
+//! paths), `jitlat-passive` (captured traffic), `jitlat-store` (files), and `jitlat-instruments`, which
+//! combines them. The README states which compatibility public items promise.
 //!
-//! Three packets, and every figure of them:
+//! Every figure of three packets:
 //!
 //! ```
 //! use jitlat_core::scalars::SCALARS;

@@ -1,18 +1,18 @@
-//! MessagePack of saved states and of the catalogue of an archive.
+//! MessagePack for saved states and for the catalogue of an archive.
 
 use serde::Deserialize;
 
-/// Reason why bytes are not the expected value.
+/// Error: the bytes are not the expected value.
 pub use rmp_serde::decode::Error;
 
-/// Nesting depth of arrays and maps that no valid value has.
+/// Maximum nesting depth of arrays and maps; no valid value is nested as deeply.
 const MAX_DEPTH: usize = 96;
 
-/// Reads a value from `bytes`, which need not be trusted: memory is limited to a multiple of their length and a few MiB, recursion to a
-/// fixed depth.
+/// Reads a value from `bytes`, which need not be trusted: memory is limited to a multiple of their length and
+/// a few MiB, recursion to a fixed depth.
 ///
 /// # Errors
-/// Bytes that end early, are nested too deeply, or are another value.
+/// The bytes end early, are nested too deeply, or have another type.
 ///
 /// ```
 /// use jitlat_core::msgpack;
@@ -22,8 +22,8 @@ const MAX_DEPTH: usize = 96;
 /// assert!(msgpack::from_slice::<(u8, String)>(&bytes[..3]).is_err());
 /// ```
 pub fn from_slice<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, Error> {
-    // Texts are borrowed from the slice, so that their lengths are checked before anything is allocated; of an array serde reserves
-    // at most 1 MiB before its elements are there.
+    // Strings are borrowed from the slice, so their lengths are checked before anything is allocated. For an
+    // array, serde reserves at most 1 MiB before its elements are read.
     let mut reader = rmp_serde::Deserializer::from_read_ref(bytes);
     reader.set_max_depth(MAX_DEPTH);
     T::deserialize(&mut reader)
@@ -90,7 +90,7 @@ mod tests {
     }
 
     proptest! {
-        /// With names and without.
+        /// Encoded with field names and without.
         #[test]
         fn what_was_written_is_read(value in everything()) {
             for bytes in [rmp_serde::to_vec_named(&value).unwrap(), rmp_serde::to_vec(&value).unwrap()] {

@@ -1,5 +1,5 @@
-//! [`NoiseFloor`]: what a host adds to every figure measured on it, and which figures of a test are no larger
-//! than that (metrics §22).
+//! [`NoiseFloor`]: the noise that a host adds to measurements, and the figures of a test that do not exceed
+//! it (metrics §22).
 
 use crate::distribution::Distribution;
 use crate::distribution::percentile::Percent;
@@ -8,41 +8,42 @@ use core::fmt;
 use core::str::FromStr;
 use serde::{Deserialize, Serialize};
 
-/// What a host adds by itself: how it keeps time, how late it wakes up, and the delay of a stream of the same size and
-/// period through this host alone. Times in ns.
+/// Noise of a host: its clock, its wake-up errors, and the delay variation of a stream of the same size and
+/// period that does not leave the host. Times in ns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct NoiseFloor {
-    /// Median cost of reading the clock.
+    /// Median time to read the clock.
     pub clock_read: Span,
-    /// The longest single reading seen.
+    /// Longest time to read the clock.
     pub clock_stall: Span,
-    /// Median wake-up error at the test's period.
+    /// Median wake-up error at the period of the test.
     pub wake_p50: Span,
-    /// 99th percentile of the wake-up error.
+    /// 99th percentile of the wake-up error at the period of the test.
     pub wake_p99: Span,
-    /// Packets of the loopback baseline.
+    /// Number of packets of the loopback baseline.
     pub packets: u64,
-    /// Their delay above the smallest: 50th percentile.
+    /// PDV of the loopback baseline: 50th percentile.
     pub pdv_p50: Span,
-    /// 90th percentile.
+    /// PDV of the loopback baseline: 90th percentile.
     pub pdv_p90: Span,
-    /// 99th percentile.
+    /// PDV of the loopback baseline: 99th percentile.
     pub pdv_p99: Span,
-    /// 99.9th percentile; with fewer than a thousand packets the largest.
+    /// PDV of the loopback baseline: 99.9th percentile, or the largest value if there are fewer than a
+    /// thousand packets.
     pub pdv_p999: Span,
-    /// Largest.
+    /// PDV of the loopback baseline: largest value.
     pub pdv_max: Span,
-    /// Standard deviation of their delay.
+    /// Standard deviation of the baseline's delay.
     pub stddev: Span,
 }
 
-/// A percentile below this many times the host's own may be caused by the host.
+/// Factor between a percentile and that of the host below which the host may have caused it.
 const MARGIN: i64 = 2;
 
 impl NoiseFloor {
-    /// The floor of percentile `p` of PDV: the baseline's at the nearest percentile not above it. `None` below the
-    /// median.
+    /// Returns the noise floor of PDV at percentile `p`: the baseline's value at the nearest percentile not
+    /// above it. `None` below the median.
     pub fn pdv(&self, p: Percent) -> Option<Span> {
         match p.0 {
             0..50_000 => None,
@@ -54,7 +55,7 @@ impl NoiseFloor {
         }
     }
 
-    /// Whether a PDV of `value` ns at percentile `p` cannot be distinguished from the host's own.
+    /// Returns true if a PDV of `value` ns at percentile `p` cannot be distinguished from the host's own.
     pub fn covers(&self, p: Percent, value: i64) -> bool {
         self.pdv(p).is_some_and(|floor| value <= floor.0.saturating_mul(MARGIN))
     }
@@ -90,7 +91,7 @@ impl NoiseFloor {
     }
 }
 
-/// `clock_read=25 clock_stall=… …`: one line of a log's header, in ns.
+/// Formats as one line of a log's header, in ns: `clock_read=25 clock_stall=… …`.
 impl fmt::Display for NoiseFloor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (i, (key, value)) in NoiseFloor::KEYS.iter().zip(self.values()).enumerate() {
@@ -100,7 +101,7 @@ impl fmt::Display for NoiseFloor {
     }
 }
 
-/// Not the text of a [`NoiseFloor`].
+/// Error: the text does not describe a [`NoiseFloor`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("'{text}' lacks {key}= with a number of nanoseconds")]
 pub struct NoNoise {
@@ -111,7 +112,7 @@ pub struct NoNoise {
 impl FromStr for NoiseFloor {
     type Err = NoNoise;
 
-    /// Parses what [`Display`](fmt::Display) writes; further keys are skipped.
+    /// Parses the form that [`Display`](fmt::Display) writes; unknown keys are ignored.
     fn from_str(text: &str) -> Result<NoiseFloor, NoNoise> {
         let field = |key: &'static str| {
             let found = text.split_ascii_whitespace().find_map(|w| w.strip_prefix(key)?.strip_prefix('='));
@@ -140,23 +141,23 @@ impl FromStr for NoiseFloor {
     }
 }
 
-/// A test's figures compared with its host's noise floor.
+/// Figures of a test compared with the noise floor of its host.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct Noise {
-    /// The floor, measured before the test.
+    /// Noise floor, measured before the test.
     pub floor: NoiseFloor,
-    /// Percentiles of PDV that cannot be distinguished from the host's own: below twice the floor. As keys of
-    /// `pdv.percentiles`.
+    /// Percentiles of PDV that cannot be distinguished from the host's own because they are below twice the
+    /// floor; written as the keys of `pdv.percentiles`.
     pub at_or_below: Vec<String>,
-    /// Standard deviation of the delay without the host's share, in ns, assuming that the two are independent: √max(0,
-    /// σ² − σ_host²).
+    /// Standard deviation of delay without the host's share, in ns: √max(0, σ² − σ_host²). Assumes that both
+    /// are independent.
     pub stddev_net: Option<f64>,
 }
 
 impl Noise {
-    /// From the distributions of delay and PDV.
+    /// Compares the distributions of delay and PDV with `floor`.
     pub fn new(floor: NoiseFloor, latency: &Distribution, pdv: &Distribution) -> Noise {
         let covered =
             |(p, v): &(Percent, Option<i64>)| v.filter(|v| floor.covers(*p, *v)).map(|_| p.to_string());
@@ -168,7 +169,7 @@ impl Noise {
         }
     }
 
-    /// Whether percentile `p` of PDV does not exceed the host's own.
+    /// Returns true if percentile `p` of PDV cannot be distinguished from the host's own.
     pub fn marks(&self, p: Percent) -> bool {
         self.at_or_below.contains(&p.to_string())
     }

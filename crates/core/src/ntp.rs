@@ -1,5 +1,5 @@
-//! The time formats of measurement protocols: NTP (RFC 5905 §6, RFC 4656 §4.1.2), truncated PTPv2
-//! (RFC 8186) and the error estimate that goes with either.
+//! Time formats of measurement protocols: NTP (RFC 5905 §6, RFC 4656 §4.1.2), truncated PTPv2 (RFC 8186), and
+//! the error estimate that accompanies either.
 
 use crate::clock::SyncState;
 use crate::time::{SECOND, Span, WallTime};
@@ -9,52 +9,54 @@ const EPOCH: i128 = 2_208_988_800;
 /// Length of an NTP or PTP era in seconds.
 const ERA: i128 = 1 << 32;
 
-/// The 64-bit NTP format: 32-bit seconds since 1900, 32-bit binary fraction (2⁻³² s ≈ 0.23 ns). The next era begins on
-/// 2036-02-07, so a value alone is ambiguous: decoding it needs a time near it.
+/// The 64-bit NTP format: 32-bit seconds since 1900 and a 32-bit binary fraction (2⁻³² s ≈ 0.23 ns). The next
+/// era begins on 2036-02-07, so a value is ambiguous by itself; decoding needs a time near it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct NtpTime(pub u64);
 
-/// The truncated PTPv2 format: 32-bit seconds, 32-bit nanoseconds. By its standard the scale is TAI; jitlat writes UTC
-/// like all known peers, and considers whole seconds of difference a matter of configuration.
+/// The truncated PTPv2 format: 32-bit seconds, 32-bit nanoseconds. The standard demands TAI. jitlat writes
+/// UTC, as all known peers do, and treats differences of whole seconds as a matter of configuration.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct PtpTime(pub u64);
 
-/// `n / d` rounded to nearest, for `d` > 0.
+/// Returns `n / d` rounded to nearest, for `d` > 0.
 fn rounded(n: i128, d: i128) -> i128 {
     (n + d / 2).div_euclid(d)
 }
 
-/// `t` in units of 2⁻³² s since 1970, rounded to nearest.
+/// Returns `t` in units of 2⁻³² s since 1970, rounded to nearest.
 fn units_of(t: WallTime) -> i128 {
     let (seconds, nanos) = (t.0.div_euclid(SECOND), t.0.rem_euclid(SECOND) as u64);
-    // Below a second 64 bits are enough.
+    // Fractions of a second fit 64 bits.
     let fraction = ((nanos << 32) + SECOND as u64 / 2) / SECOND as u64;
     (i128::from(seconds) << 32) + i128::from(fraction)
 }
 
 impl From<WallTime> for NtpTime {
-    /// The nearest representable value: converting back gives the same nanosecond.
+    /// Converts to the nearest representable value; converting back gives the same nanosecond.
     fn from(t: WallTime) -> NtpTime {
         NtpTime((units_of(t) + (EPOCH << 32)) as u64)
     }
 }
 
 impl NtpTime {
-    /// The time nearest to `near` that this value may represent: unambiguous within 68 years.
+    /// Returns the time nearest to `near` that this value may represent, which is unambiguous within 68
+    /// years.
     pub fn to_nanos(self, near: WallTime) -> WallTime {
         let difference = self.0.wrapping_sub(NtpTime::from(near).0) as i64;
-        // Counted from the whole second below, so that rounding does not depend on `near`.
+        // Count from the whole second below, so that rounding does not depend on `near`.
         let base = units_of(near) + i128::from(difference);
         WallTime(rounded(base * i128::from(SECOND), 1 << 32).clamp(i64::MIN.into(), i64::MAX.into()) as i64)
     }
 
-    /// A span in this format (a timeout, a slot's interval). Negative spans become zero, too long ones the longest.
+    /// Converts a span, such as a timeout or a slot's interval. Negative spans become zero, too long ones the
+    /// maximum.
     pub fn from_span(span: Span) -> NtpTime {
         let units = rounded(i128::from(span.0.max(0)) << 32, SECOND.into());
         NtpTime(u64::try_from(units).unwrap_or(u64::MAX))
     }
 
-    /// This value as a span.
+    /// Converts to a span.
     pub fn to_span(self) -> Span {
         Span(rounded(i128::from(self.0) * i128::from(SECOND), 1 << 32) as i64)
     }
@@ -68,7 +70,8 @@ impl From<WallTime> for PtpTime {
 }
 
 impl PtpTime {
-    /// The time nearest to `near` that this value may represent; `None` if its nanoseconds are invalid.
+    /// Returns the time nearest to `near` that this value may represent; `None` if its nanoseconds are
+    /// invalid.
     pub fn to_nanos(self, near: WallTime) -> Option<WallTime> {
         let nanos = i128::from(self.0 as u32);
         if nanos >= i128::from(SECOND) {
@@ -82,17 +85,18 @@ impl PtpTime {
     }
 }
 
-/// The 16-bit error estimate of a clock (RFC 4656 §4.1.2, RFC 8186 §2.1): S, Z, a scale and a multiplier.
+/// The 16-bit error estimate of a clock (RFC 4656 §4.1.2, RFC 8186 §2.1): the bits S and Z, a scale and a
+/// multiplier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ErrorEstimate(pub u16);
 
-/// The format of a sender's times.
+/// Format of a sender's times.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum TimeFormat {
-    /// Z = 0.
+    /// NTP (Z = 0).
     #[default]
     Ntp,
-    /// Z = 1.
+    /// Truncated PTPv2 (Z = 1).
     Ptp,
 }
 
@@ -100,10 +104,10 @@ const SYNCHRONISED: u16 = 0x8000;
 const PTP: u16 = 0x4000;
 
 impl ErrorEstimate {
-    /// For a clock of which nothing is known: not synchronised, with the smallest valid multiplier.
+    /// Estimate for an unknown clock: not synchronised, with the smallest valid multiplier.
     pub const UNKNOWN: ErrorEstimate = ErrorEstimate(1);
 
-    /// The smallest representable estimate that is at least `error`.
+    /// Returns the smallest representable estimate that is at least `error`.
     pub fn new(synchronised: bool, format: TimeFormat, error: Span) -> ErrorEstimate {
         let mut units = ((i128::from(error.0.max(0)) << 32) + i128::from(SECOND) - 1) / i128::from(SECOND);
         let mut scale = 0;
@@ -117,7 +121,8 @@ impl ErrorEstimate {
         ErrorEstimate(s | z | scale << 8 | multiplier)
     }
 
-    /// From the kernel's clock state: its maximum error if it is synchronised.
+    /// Returns the estimate for a kernel's clock state: its maximum error if it is synchronised, else
+    /// [`UNKNOWN`](ErrorEstimate::UNKNOWN).
     pub fn of_clock(state: Option<SyncState>, format: TimeFormat) -> ErrorEstimate {
         match state {
             Some(s) => ErrorEstimate::new(s.synchronised, format, s.maximum_error),
@@ -125,35 +130,35 @@ impl ErrorEstimate {
         }
     }
 
-    /// S: whether the clock is synchronised to UTC by an external source.
+    /// Returns S: true if an external source synchronises the clock to UTC.
     pub fn synchronised(self) -> bool {
         self.0 & SYNCHRONISED != 0
     }
 
-    /// Z: the format of the times that belong to it.
+    /// Returns Z: the format of the times that the estimate accompanies.
     pub fn format(self) -> TimeFormat {
         if self.0 & PTP != 0 { TimeFormat::Ptp } else { TimeFormat::Ntp }
     }
 
-    /// The same estimate for times in `format`.
+    /// Returns the same estimate for times in `format`.
     pub fn with_format(self, format: TimeFormat) -> ErrorEstimate {
         let z = if format == TimeFormat::Ptp { PTP } else { 0 };
         ErrorEstimate(self.0 & !PTP | z)
     }
 
-    /// Whether the estimate is valid: a multiplier of zero means that the packet is corrupt.
+    /// Returns true if the estimate is valid. A multiplier of zero means that the packet is corrupt.
     pub fn is_valid(self) -> bool {
         self.0 & 0xff != 0
     }
 
-    /// Multiplier × 2^(scale − 32) s, rounded up; saturates at the longest span.
+    /// Returns multiplier × 2^(scale − 32) s, rounded up; saturates at the longest span.
     pub fn error(self) -> Span {
         let units = i128::from(self.0 & 0xff) << (self.0 >> 8 & 0x3f);
         let ns = (units * i128::from(SECOND) + (1 << 32) - 1) >> 32;
         Span(i64::try_from(ns).unwrap_or(i64::MAX))
     }
 
-    /// The 64-bit field for `t` in this estimate's format.
+    /// Encodes `t` as a 64-bit field in this estimate's format.
     pub fn encode(self, t: WallTime) -> u64 {
         match self.format() {
             TimeFormat::Ntp => NtpTime::from(t).0,
@@ -161,8 +166,8 @@ impl ErrorEstimate {
         }
     }
 
-    /// The time near `near` of a 64-bit field in this estimate's format; `None` if it is invalid. An all-zero field is
-    /// "no time" in both formats.
+    /// Decodes a 64-bit field in this estimate's format to the time nearest to `near`; `None` if it is
+    /// invalid. An all-zero field means "no time" in both formats.
     pub fn decode(self, field: u64, near: WallTime) -> Option<WallTime> {
         match self.format() {
             _ if field == 0 => None,
@@ -184,7 +189,7 @@ mod tests {
     fn known_values() {
         assert_eq!(NtpTime::from(WallTime(0)).0, 2_208_988_800 << 32);
         assert_eq!(NtpTime::from(WallTime(SECOND / 2)).0, (2_208_988_800 << 32) + (1 << 31));
-        // The first second of the next era (2036-02-07 06:28:16 UTC).
+        // First second of the next era (2036-02-07 06:28:16 UTC).
         assert_eq!(NtpTime::from(WallTime(ROLLOVER * SECOND)).0, 0);
         assert_eq!(NtpTime::from_span(Span::millis(20)).0, 0x051e_b852);
         assert_eq!(PtpTime::from(NOW).0, 1_795_176_909 << 32 | 770_314_159);

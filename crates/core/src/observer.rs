@@ -7,65 +7,66 @@ use crate::so_far::ReceivedSoFar;
 use crate::twoway::TcpSample;
 use core::net::SocketAddr;
 
-/// An event of a measurement, in this order: `Connected`, `Probing`…, `Started`, then `Progress`, `Arrived` and
-/// `Missed` as they occur, `Collecting`…, `Concluding`, `Records`…, and `Finished`.
+/// An event of a measurement, in this order: `Connected`, `Probing`…, `Started`, then `Progress`, `Arrived`
+/// and `Missed` as they occur, `Collecting`…, `Concluding`, `Records`…, and `Finished`.
 ///
-/// An instrument omits events it does not have: a round-trip test collects nothing from its far host. A measurement
-/// that fails may end after any event. Streams are numbered from 0 in the order of the sessions.
+/// An instrument omits events that do not apply: a round-trip test, for example, collects nothing from the
+/// far host. A measurement that fails may end after any event. Streams are numbered from 0 in the order of
+/// the sessions.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum Event<'a> {
-    /// A connection to the far host is attempted, at this address.
+    /// A connection attempt to the far host at this address begins.
     Connecting(SocketAddr),
-    /// The far host has not answered at this address for two seconds; the attempt goes on.
+    /// The far host has not answered at this address for two seconds; the attempt continues.
     Unanswered(SocketAddr),
-    /// The far host has been reached at this address.
+    /// The far host answered at this address.
     Connected(SocketAddr),
-    /// Clock probes answered so far.
+    /// Progress of the clock probes.
     Probing {
-        /// Answered.
+        /// Number of probes answered.
         done: u32,
-        /// In all.
+        /// Number of probes in total.
         of: u32,
     },
-    /// The streams begin, with what is known of each so far.
+    /// The streams begin; everything known about each so far.
     Started(&'a [Session]),
-    /// The progress of each stream, in the order of the sessions; about ten times a second.
+    /// Progress of each stream, in the order of the sessions; about ten times per second.
     Progress(&'a [StreamProgress]),
-    /// Packets that have arrived at this host, with the times known so far. For live views, and for logs that survive a
-    /// crash; each packet comes again in `Records`.
+    /// Packets that arrived at this host, with the times known so far. For live views, and for logs that
+    /// survive a crash. Each packet occurs again in `Records`.
     Arrived {
         /// Number of the stream.
         stream: usize,
-        /// In arrival order.
+        /// The packets, in order of arrival.
         records: &'a [PacketRecord],
     },
-    /// Packets that have arrived without being in `Arrived`, because records came faster than the observers took them.
-    /// They come in `Records`.
+    /// Packets that are not in `Arrived` because they arrived faster than the observers could process them.
+    /// They occur in `Records`.
     Missed {
         /// Number of the stream.
         stream: usize,
-        /// Since the last such event.
+        /// Number of packets since the last such event.
         packets: u64,
     },
-    /// What the far host has received so far, as it says about once a second while somebody watches. Of streams that
-    /// arrive at this host, [`Event::Arrived`] has every packet.
+    /// The far host's report on what it has received so far. It reports about once per second to a client
+    /// that requests it. Of streams that arrive at this host, [`Event::Arrived`] has every packet.
     FarReceived {
         /// Number of the stream.
         stream: usize,
-        /// What it says.
+        /// The report.
         so_far: &'a ReceivedSoFar,
     },
-    /// Results fetched from the far host so far.
+    /// Progress of fetching results from the far host.
     Collecting {
         /// Number of the stream.
         stream: usize,
-        /// Fetched.
+        /// Number of records fetched.
         done: u64,
-        /// In all.
+        /// Number of records in total.
         of: u64,
     },
-    /// The streams have ended, with what is known of each before its final records follow.
+    /// The streams have ended; everything known about each. The final records follow.
     Concluding(&'a [Session]),
     /// Final records, in arrival order, in chunks.
     Records {
@@ -73,17 +74,17 @@ pub enum Event<'a> {
         stream: usize,
         /// Records with every time that is known.
         records: &'a [PacketRecord],
-        /// The kernel's TCP_INFO sampled with each record; empty unless the test ran over TCP.
+        /// The kernel's TCP_INFO, sampled with each record; empty unless the test used TCP.
         tcp: &'a [TcpSample],
     },
-    /// Everything is known of every stream. No event follows.
+    /// Everything is known about every stream; this is the last event.
     Finished(&'a [Session]),
 }
 
-/// The progress of a stream.
+/// Progress of a stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StreamProgress {
-    /// Packets to be sent in all.
+    /// Number of packets to send in total.
     pub packets: u32,
     /// Packets sent so far; 0 if the far host sends.
     pub sent: u32,
@@ -93,10 +94,11 @@ pub struct StreamProgress {
     pub missing: u32,
 }
 
-/// Receives the events of a measurement. All calls come from the thread that called the instrument, never from one that
-/// handles packets; a slow observer delays other observers, not packets.
+/// Receives the events of a measurement. All calls come from the thread that called the instrument, never
+/// from a thread that handles packets, so a slow observer delays other observers but not packets.
 ///
-/// A closure is an observer. So are several observers: each event goes to all of them, in order.
+/// A closure is an observer, and so is a slice or array of observers: each event goes to all of them, in
+/// order.
 pub trait Observer {
     /// Receives an event.
     fn event(&mut self, event: &Event<'_>);

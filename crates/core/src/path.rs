@@ -1,4 +1,4 @@
-//! [`Path`]: the routers between two hosts, and what each does to packets: delay, DSCP, labels.
+//! [`Path`]: the routers between two hosts, with the delay, DSCP and labels at each.
 
 use crate::distribution::histogram::Bins;
 use crate::distribution::percentile::{DEFAULT_PERCENTS, Method};
@@ -20,35 +20,35 @@ pub struct Label {
     pub label: u32,
     /// Traffic class, 0…7.
     pub traffic_class: u8,
-    /// Whether it is the last of its stack.
+    /// True if it is the last entry of its stack.
     pub bottom: bool,
-    /// Its time to live.
+    /// Time to live of the label.
     pub ttl: u8,
 }
 
-/// What ends a path.
+/// Reason why a path ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum PathEnd {
     /// The destination answered.
     Destination,
-    /// A router reports that the destination is unreachable; code of ICMP or ICMPv6.
+    /// A router reported that the destination is unreachable; the code of ICMP or ICMPv6.
     Unreachable(u8),
 }
 
-/// One answer to a probe.
+/// An answer to a probe.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProbeReply {
     /// The sender of the answer.
     pub from: IpAddr,
     /// Time from the probe to the answer.
     pub rtt: Span,
-    /// TOS octet or traffic class of the probe on arrival there; `None` if the answer does not quote it.
+    /// TOS octet or traffic class with which the probe arrived there; `None` if the answer does not quote it.
     pub traffic_class: Option<u8>,
-    /// Labels of the probe, the outermost first.
+    /// MPLS labels of the probe, the outermost first.
     pub labels: Vec<Label>,
-    /// Set if the path ends there.
+    /// Set if the path ends at this responder.
     pub end: Option<PathEnd>,
 }
 
@@ -56,31 +56,31 @@ pub struct ProbeReply {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Responder {
-    /// Its address.
+    /// Address of the responder.
     pub address: IpAddr,
-    /// Answers that came from it.
+    /// Number of answers from it.
     pub answers: u64,
 }
 
-/// One hop: where packets with a given TTL expire.
+/// A hop: the point at which packets with a given TTL expire.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Hop {
-    /// The TTL.
+    /// TTL of the probes.
     pub ttl: u8,
-    /// Probes sent.
+    /// Number of probes sent.
     pub sent: u64,
-    /// Probes that were answered.
+    /// Number of probes answered.
     pub answered: u64,
-    /// The routers that answered, the most frequent first; several if packets take several paths.
+    /// Routers that answered, the most frequent first; several if packets take different routes.
     pub responders: Vec<Responder>,
-    /// Round trips, in ns, of answered probes.
+    /// Round-trip times of answered probes, in ns.
     pub rtt: Distribution,
-    /// DSCPs of probes on arrival there, with their counts; empty if no answer quotes any.
+    /// DSCPs with which probes arrived there → number of probes; empty if no answer quotes any.
     pub dscp: BTreeMap<u8, u64>,
-    /// MPLS labels of the last answered probe on arrival there, the outermost first.
+    /// MPLS labels with which the last answered probe arrived there, the outermost first.
     pub labels: Vec<Label>,
-    /// Set if the path ends here.
+    /// Set if the path ends at this hop.
     pub end: Option<PathEnd>,
 }
 
@@ -88,13 +88,13 @@ pub struct Hop {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Rewrite {
-    /// The last hop at which packets arrive unchanged; 0 is this host.
+    /// TTL of the last hop at which packets arrive unchanged; 0 is this host.
     pub after_ttl: u8,
-    /// The first hop at which they arrive changed.
+    /// TTL of the first hop at which they arrive changed.
     pub at_ttl: u8,
-    /// DSCP before.
+    /// DSCP before the change.
     pub from: u8,
-    /// DSCP after.
+    /// DSCP after the change.
     pub to: u8,
 }
 
@@ -102,9 +102,9 @@ pub struct Rewrite {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Path {
-    /// This host's address.
+    /// Address of this host.
     pub source: IpAddr,
-    /// The far host's.
+    /// Address of the far host.
     pub destination: IpAddr,
     /// Protocol of the probes: 17 UDP, 6 TCP.
     pub proto: u8,
@@ -112,22 +112,22 @@ pub struct Path {
     pub port: u16,
     /// DSCP of the probes.
     pub dscp: u8,
-    /// Whether the destination answered.
+    /// True if the destination answered.
     pub reached: bool,
-    /// By TTL, up to the destination or to the last hop that answered.
+    /// Hops by TTL, up to the destination or to the last hop that answered.
     pub hops: Vec<Hop>,
-    /// Where the DSCP changes.
+    /// Changes of the DSCP along the path.
     pub rewrites: Vec<Rewrite>,
-    /// Notes about what could not be done as requested.
+    /// Notes about requested settings that could not be applied.
     pub notes: Vec<String>,
 }
 
-/// The probes of one hop so far.
+/// Probes of one hop so far.
 #[derive(Clone, Debug, Default)]
 pub struct HopReplies {
-    /// Probes sent.
+    /// Number of probes sent.
     pub sent: u64,
-    /// Answers, in the order they came.
+    /// Answers, in order of arrival.
     pub replies: Vec<ProbeReply>,
 }
 
@@ -158,7 +158,8 @@ impl Hop {
         }
     }
 
-    /// The hop in a few words: who answered, the smallest round trip, DSCP and labels of what arrives there.
+    /// Returns the hop in a few words: responder, smallest round trip, and the DSCP and labels of packets
+    /// that arrive there.
     fn in_words(&self) -> String {
         let Some(responder) = self.responders.first() else {
             return format!("no answer to {} probes", self.sent);
@@ -181,7 +182,7 @@ impl Hop {
         words
     }
 
-    /// The DSCP with which most probes arrived there.
+    /// Returns the most frequent DSCP of probes that arrived there.
     pub fn usual_dscp(&self) -> Option<u8> {
         self.dscp.iter().max_by_key(|(_, n)| **n).map(|(dscp, _)| *dscp)
     }
@@ -197,12 +198,12 @@ fn distribution(values: &[i64]) -> Distribution {
 }
 
 impl Path {
-    /// Its hops in a few words each, as tags of a test: `hop.1`, `hop.2`…
+    /// Returns the hops in a few words each, as tags of a test: `hop.1`, `hop.2`…
     pub fn tags(&self) -> Vec<(String, String)> {
         self.hops.iter().map(|hop| (format!("hop.{}", hop.ttl), hop.in_words())).collect()
     }
 
-    /// From the replies to the probes of each TTL, the first of which is 1.
+    /// Creates a path from the replies to the probes of each TTL, starting at TTL 1.
     pub fn new(
         [source, destination]: [IpAddr; 2],
         (transport, port, dscp): (Transport, u16, Dscp),

@@ -1,9 +1,10 @@
-//! [`Pool`]: what many tests of the same traffic have together, without their packets.
+//! [`Pool`]: the common statistics of many tests of the same traffic, without their packets.
 //!
-//! A [`SavedAnalysis`](crate::state::SavedAnalysis) unites tests as if one had followed the other, and keeps their packets for it. A pool
-//! keeps counts, sums and distributions only: of integers, so that pools give the same figures in whatever order and groups they
-//! are merged, and the figures of pooled packets, never averages of figures. Delay variation is that of each test, from its own
-//! smallest delay (PDV) and from packet to packet (IPDV).
+//! A [`SavedAnalysis`](crate::state::SavedAnalysis) joins tests as if one followed the other, and stores
+//! their packets. A pool stores only counts, sums and distributions. These are integers, so the order and
+//! grouping of merges does not affect the figures, which are those of all packets together, never averages of
+//! tests. Delay variation is relative to the smallest delay of each test (PDV), or to the previous packet
+//! (IPDV).
 //!
 //! ```
 //! use jitlat_core::scalars::Scalar;
@@ -36,12 +37,12 @@ use crate::summary::Summary;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// The pooled packets of tests.
+/// Common statistics of the packets of several tests.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Pool {
-    /// Tests.
+    /// Number of tests.
     pub tests: u64,
-    /// Packets sent, as far as their fate is known.
+    /// Packets sent whose fate is known.
     pub sent: u64,
     /// Datagrams received.
     pub received: u64,
@@ -51,33 +52,34 @@ pub struct Pool {
     pub duplicate: u64,
     /// Invalid rows.
     pub invalid: u64,
-    /// Sent, not accepted.
+    /// Packets sent but not accepted.
     pub lost: u64,
-    /// Overtaken.
+    /// Reordered packets.
     pub out_of_sequence: u64,
     /// Runs of consecutive losses.
     pub loss_runs: u64,
-    /// Packets of the longest run.
+    /// Length of the longest run of losses, in packets.
     pub longest_loss_run: u64,
-    /// Delays, as measured.
+    /// Delays, as measured, without clock correction.
     delay: Pooled,
-    /// Delays less the smallest of their test.
+    /// Delays minus the smallest of their test.
     pdv: Pooled,
-    /// Differences of consecutive packets' delays.
+    /// Differences in delay between consecutive packets.
     ipdv: Pooled,
-    /// Of each metric without a field of its own in summaries, the worst of the tests: by key.
+    /// Worst value among the tests for each metric without a field of its own in summaries, by key.
     #[serde(default)]
     worst: BTreeMap<String, f64>,
 }
 
-/// Values, in ns.
+/// A distribution of values in ns, with exact sums.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct Pooled {
-    /// Around 0: a percentile is at most 1/1024 of itself too high, and exact up to 1024 values.
+    /// Histogram with the origin 0: exact up to 1024 values, then a percentile is at most 1/1024 of itself
+    /// too high.
     values: LogHistogram,
-    /// High and low half of the sum.
+    /// High and low half of the sum of the values.
     sum: (i64, u64),
-    /// Of the values without their signs.
+    /// High and low half of the sum of the absolute values.
     sum_of_sizes: (i64, u64),
 }
 
@@ -114,7 +116,7 @@ impl Pooled {
         self.sum_of_sizes = halves(whole(self.sum_of_sizes).wrapping_add(whole(other.sum_of_sizes)));
     }
 
-    /// One of its figures, by the part of the key after the name of the distribution.
+    /// Returns a figure by the part of its key after the name of the distribution.
     fn scalar(&self, what: &str) -> Option<f64> {
         let at = |p| self.values.quantiles().percentile(p, Method::Edf);
         let extremes = self.values.min().zip(self.values.max());
@@ -122,7 +124,7 @@ impl Pooled {
     }
 }
 
-/// A figure of `n` values, from what is known of them: their extremes, their sum and that without signs, and percentiles.
+/// Returns a figure of `n` values from their extremes, sums and percentiles.
 fn scalar_of(
     what: &str,
     n: u64,
@@ -142,8 +144,9 @@ fn scalar_of(
     }
 }
 
-/// Whether a pool has this scalar where it has packets: counts, ratios of counts, order statistics and means of delays and
-/// their variation; and the worst of the tests of what has no field of its own in summaries. All others are of one test only.
+/// Returns true if pools have this scalar: counts, ratios of counts, order statistics and means of delay and
+/// its variation, and the worst value among the tests for metrics without a field of their own in summaries.
+/// All other scalars apply to a single test only.
 pub fn has(scalar: &Scalar) -> bool {
     let key = scalar.key;
     let of_delays = ["latency-", "pdv-", "ipdv-"].iter().find_map(|family| key.strip_prefix(family));
@@ -154,14 +157,14 @@ pub fn has(scalar: &Scalar) -> bool {
         || key == "ipdv-mean-abs"
 }
 
-/// Whether a pool has the worst of its tests.
+/// Returns true if the pool's value of the scalar is the worst among its tests.
 fn is_worst_of_tests(scalar: &Scalar) -> bool {
     scalar.is_computed() && scalar.better != Better::Neither
 }
 
 type PoolCount = (&'static str, fn(&Pool) -> Option<f64>);
 
-/// Figures from counts, by key.
+/// Figures computed from counts, by key.
 const COUNTED: [PoolCount; 14] = [
     ("sent", |p| Some(p.sent as f64)),
     ("received", |p| Some(p.received as f64)),
@@ -184,7 +187,7 @@ fn ratio(part: u64, whole: u64) -> Option<f64> {
 }
 
 impl Pool {
-    /// One test, with the accepted packets of its analysis.
+    /// Creates a pool of one test from its summary and its accepted packets.
     pub fn of(summary: &Summary, samples: &Samples) -> Pool {
         let counts = &summary.counts;
         let figure = |key| Scalar::named(key).and_then(|f| f.of(summary)).map_or(0, |n| n.as_f64() as u64);
@@ -208,7 +211,7 @@ impl Pool {
         }
     }
 
-    /// Adds all tests of `other`, which the caller knows to be others.
+    /// Adds all tests of `other`. The caller must ensure that no test is in both.
     pub fn merge(&mut self, other: &Pool) {
         let add = |a: &mut u64, b: u64| *a = a.saturating_add(b);
         add(&mut self.tests, other.tests);
@@ -231,7 +234,8 @@ impl Pool {
         }
     }
 
-    /// A figure of all packets together, in the figure's unit; `None` if it is undefined, or [not a pool's](has).
+    /// Returns a figure of all packets together, in the figure's unit; `None` if it is undefined, or if
+    /// [pools do not have it](has).
     pub fn scalar(&self, scalar: &Scalar) -> Option<f64> {
         if !has(scalar) {
             return None;
@@ -250,27 +254,27 @@ impl Pool {
         }
     }
 
-    /// Delays as measured, in ns: between two hosts with the difference of their clocks.
+    /// Returns the delays as measured, in ns; between two hosts they include the clock offset.
     pub fn delays(&self) -> &LogHistogram {
         &self.delay.values
     }
 
-    /// Delays less the smallest of their test, in ns.
+    /// Returns the delays minus the smallest of their test, in ns.
     pub fn variations(&self) -> &LogHistogram {
         &self.pdv.values
     }
 
-    /// The sum of [`Pool::delays`], in ns.
+    /// Returns the sum of [`Pool::delays`], in ns.
     pub fn delay_sum(&self) -> i128 {
         whole(self.delay.sum)
     }
 
-    /// The sum of [`Pool::variations`], in ns.
+    /// Returns the sum of [`Pool::variations`], in ns.
     pub fn variation_sum(&self) -> i128 {
         whole(self.pdv.sum)
     }
 
-    /// Whether it can be one, as far as computing relies on it.
+    /// Returns true if this can be a pool, as far as computations rely on it.
     pub fn is_possible(&self) -> bool {
         [&self.delay, &self.pdv, &self.ipdv].iter().all(|p| p.values.is_possible(p.values.len()))
     }
@@ -283,7 +287,7 @@ mod tests {
     use crate::{Analyzer, Options, PacketRecord, Session, TestSpec, WallTime};
     use proptest::prelude::*;
 
-    /// The delays of a test, of which every seventh packet is lost and some are overtaken.
+    /// Analyses these delays; every seventh packet is lost, and some are reordered.
     fn analysed(delays: &[i64]) -> (Summary, Samples) {
         let spec = TestSpec::default().with_packets(delays.len().max(1) as u64).unwrap();
         let session = Session { sent: Some(delays.len() as u32), ..Session::new(spec) };
@@ -344,7 +348,7 @@ mod tests {
                 prop_assert_eq!((delays.delays(), delays.variations()), (read.delays(), read.variations()));
                 prop_assert_eq!((delays.sent, delays.lost, delays.tests), (read.sent, read.lost, read.tests));
                 prop_assert_eq!(read.to_bytes(), bytes);
-                // What a merge makes of them is the same too.
+                // Merging them gives the same, too.
                 let mut twice = (read.clone(), pool.clone());
                 twice.0.merge(&grouped);
                 twice.1.merge(&grouped);

@@ -1,11 +1,11 @@
-//! [`Prefix`]: an IP address, or all addresses that begin with the same bits.
+//! [`Prefix`]: a range of IP addresses that begin with the same bits.
 
 use core::fmt;
 use core::net::{IpAddr, Ipv6Addr};
 use core::str::FromStr;
 use serde::{Deserialize, Serialize};
 
-/// An address or a prefix, of either family.
+/// An address or a prefix of either family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub struct Prefix {
@@ -14,53 +14,53 @@ pub struct Prefix {
 }
 
 impl Prefix {
-    /// The prefix of `length` bits (at most 32 or 128) around an address.
+    /// Returns the prefix of `length` bits around an address; `None` above 32 or 128.
     pub fn new(a: IpAddr, length: u8) -> Option<Prefix> {
         let host = if a.is_ipv4() { 32u8 } else { 128 }.checked_sub(length)?;
         let mask = u128::MAX.checked_shl(host.into()).unwrap_or(0);
         Some(Prefix { network: bits(a) & mask, mask })
     }
 
-    /// One address alone, as IPv6.
+    /// Returns the prefix of a single address, given as IPv6.
     #[inline]
     pub fn host(address: u128) -> Prefix {
         Prefix { network: address, mask: u128::MAX }
     }
 
-    /// The bits that its addresses share, as IPv6.
+    /// Returns the bits that its addresses share, as IPv6.
     pub fn network(&self) -> u128 {
         self.network
     }
 
-    /// How many bits its addresses share, of those of IPv6.
+    /// Returns the number of bits that its addresses share, counted as in IPv6.
     pub fn length(&self) -> u8 {
         self.mask.leading_ones() as u8
     }
 
-    /// The address, if it contains just one.
+    /// Returns the address if there is only one.
     pub fn address(&self) -> Option<IpAddr> {
         let a = Ipv6Addr::from_bits(self.network);
         (self.mask == u128::MAX).then(|| a.to_ipv4_mapped().map_or(IpAddr::V6(a), IpAddr::V4))
     }
 
-    /// The first address it contains, and how many of its bits all of them share.
+    /// Returns the first address, and the number of its bits that all addresses share.
     pub fn parts(&self) -> (IpAddr, u8) {
         let length = self.mask.leading_ones() as u8;
         let first = Ipv6Addr::from_bits(self.network);
         match first.to_ipv4_mapped() {
-            // Its network has those 96 bits, and so has its mask.
+            // The length of an IPv4-mapped prefix includes the 96 bits of the mapping.
             Some(v4) => (v4.into(), length.saturating_sub(96)),
             None => (first.into(), length),
         }
     }
 
-    /// Whether it contains the address.
+    /// Returns true if the address is in the prefix.
     #[inline]
     pub fn contains(&self, a: IpAddr) -> bool {
         self.holds(bits(a))
     }
 
-    /// Whether it contains the address `a`, as IPv6.
+    /// Returns true if the address `a`, given as IPv6, is in the prefix.
     #[inline]
     pub fn holds(&self, a: u128) -> bool {
         a & self.mask == self.network
@@ -95,7 +95,7 @@ impl TryFrom<String> for Prefix {
     type Error = String;
 
     fn try_from(text: String) -> Result<Prefix, String> {
-        text.parse().map_err(|()| format!("'{text}' is no address or prefix"))
+        text.parse().map_err(|()| format!("'{text}' is not an IP address or prefix"))
     }
 }
 
@@ -109,7 +109,7 @@ impl fmt::Display for Prefix {
     }
 }
 
-/// Bits of an address as IPv6.
+/// Returns the bits of an address as IPv6.
 pub fn bits(a: IpAddr) -> u128 {
     match a {
         IpAddr::V4(a) => a.to_ipv6_mapped().to_bits(),
@@ -149,7 +149,7 @@ mod tests {
         assert_eq!(of("10.1.2.3/24"), (120, None, "10.1.2.0/24".into()));
         assert_eq!(of("fd00::1"), (128, Some("fd00::1".into()), "fd00::1".into()));
         assert_eq!(of("fd00::1/7"), (7, None, "fc00::/7".into()));
-        // IPv4 addresses among all others.
+        // Prefixes that contain the IPv4-mapped range and other addresses.
         assert_eq!(of("::ffff:0:0/90").2, "::ffc0:0:0/90");
     }
 }

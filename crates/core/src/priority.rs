@@ -1,9 +1,9 @@
-//! [`AccessCategory`]: the access categories of Wi-Fi, as priorities within the sending host.
+//! [`AccessCategory`]: the access categories of Wi-Fi, used as priorities within the sending host.
 
 use core::fmt;
 use core::str::FromStr;
 
-/// An access category of IEEE 802.11 (EDCA), from the least to the most urgent.
+/// An access category of IEEE 802.11 (EDCA), in order of urgency, lowest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum AccessCategory {
     /// Background.
@@ -17,7 +17,7 @@ pub enum AccessCategory {
 }
 
 impl AccessCategory {
-    /// All, in order.
+    /// All categories, in order.
     pub const ALL: [AccessCategory; 4] = [
         AccessCategory::Background,
         AccessCategory::BestEffort,
@@ -25,7 +25,7 @@ impl AccessCategory {
         AccessCategory::Voice,
     ];
 
-    /// The priority within the sending host (`SO_PRIORITY`) that stands for it, as LaTe sets it.
+    /// Returns the corresponding priority within the sending host (`SO_PRIORITY`), as LaTe sets it.
     pub fn priority(self) -> u32 {
         match self {
             AccessCategory::Background => 1,
@@ -47,7 +47,7 @@ impl fmt::Display for AccessCategory {
     }
 }
 
-/// No access category has this name.
+/// Error: not the name of an access category.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("'{0}' is not an access category: give BK, BE, VI or VO")]
 pub struct UnknownCategory(pub String);

@@ -1,12 +1,12 @@
-//! Parses quantities such as `20ms`, `1.5s`, `50/s`, `64kbit`. Decimal arithmetic on integers, so that `0.1s` is
-//! exactly 100 000 000 ns.
+//! Parses quantities such as `20ms`, `1.5s`, `50/s`, `64kbit`. Uses decimal arithmetic on integers, so that
+//! `0.1s` is exactly 100 000 000 ns.
 
 use crate::time::{SECOND, Span};
 use core::net::{IpAddr, SocketAddr};
 use std::borrow::Cow;
 use std::ops::RangeInclusive;
 
-/// A text that is not a quantity, with a hint how to write one.
+/// Error: the text is not a valid quantity. Explains how to write one.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct QuantityError(Cow<'static, str>);
@@ -18,13 +18,13 @@ impl From<QuantityError> for String {
 }
 
 impl QuantityError {
-    /// With its explanation.
+    /// Creates an error with its explanation.
     pub fn new(text: impl Into<Cow<'static, str>>) -> QuantityError {
         QuantityError(text.into())
     }
 }
 
-/// A time with a unit (ns, us, µs, ms, s, m, h, d); a bare number counts `bare` nanoseconds.
+/// Parses a time with a unit (ns, us, µs, ms, s, m, h, d); a number without a unit counts `bare` nanoseconds.
 fn span(text: &str, bare: i64) -> Result<Span, QuantityError> {
     let text = text.trim();
     let split = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
@@ -47,7 +47,7 @@ fn span(text: &str, bare: i64) -> Result<Span, QuantityError> {
     decimal(number, scale).map(Span)
 }
 
-/// `number × scale`, exactly, rounded half up to an integer.
+/// Returns `number × scale`, computed exactly and rounded half up to an integer.
 fn decimal(number: &str, scale: i64) -> Result<i64, QuantityError> {
     let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
     if whole.is_empty() && fraction.is_empty() {
@@ -65,10 +65,10 @@ fn decimal(number: &str, scale: i64) -> Result<i64, QuantityError> {
         .ok_or_else(|| QuantityError::new(format!("'{number}' is too large")))
 }
 
-/// A time of either sign, or zero: `-5us`; a bare number is nanoseconds.
+/// Parses a time that may be negative or zero, such as `-5us`; a number without a unit is in nanoseconds.
 ///
 /// # Errors
-/// [`QuantityError`] for anything else.
+/// [`QuantityError`] if the text has another form.
 pub fn signed_time(text: &str) -> Result<Span, QuantityError> {
     match text.trim().strip_prefix('-') {
         Some(rest) => Ok(Span(-span(rest, 1)?.0)),
@@ -76,42 +76,48 @@ pub fn signed_time(text: &str) -> Result<Span, QuantityError> {
     }
 }
 
-/// A bare number of nanoseconds below this is taken for a slip of the pen: no sender keeps such a period.
+/// Smallest period in ns that may be written without a unit. A smaller number is probably a mistake, because
+/// no sender achieves such a period.
 const MIN_BARE_NS: i64 = 10_000;
 
-/// A packet period: `20ms`; a bare number is nanoseconds, as in the classic tool.
+/// Parses a packet period such as `20ms`; a number without a unit is in nanoseconds, as in the classic tool.
 ///
 /// # Errors
-/// [`QuantityError`] for anything else, and for a bare number that somebody who thinks of milliseconds writes.
+/// [`QuantityError`] if the text has another form, or for a small number without a unit, which was probably
+/// meant in milliseconds.
 pub fn period(text: &str) -> Result<Span, QuantityError> {
     let period = positive(span(text, 1)?, text)?;
     let number = text.trim();
     if period.0 < MIN_BARE_NS && number.ends_with(|c: char| c.is_ascii_digit() || c == '.') {
         return Err(QuantityError::new(format!(
-            "a bare number is nanoseconds: did you mean {number}ms? Otherwise write {number}ns"
+            "a number without a unit is in nanoseconds: did you mean {number}ms? Otherwise write {number}ns"
         )));
     }
     Ok(period)
 }
 
-/// A time of waiting or a duration: `30s`, `10m`; a bare number is seconds.
+/// Parses a duration such as `30s` or `10m`; a number without a unit is in seconds.
 ///
 /// # Errors
-/// [`QuantityError`] for anything else.
+/// [`QuantityError`] if the text has another form.
 pub fn duration(text: &str) -> Result<Span, QuantityError> {
     positive(span(text, SECOND)?, text)
 }
 
-/// A pause: a duration, or `0` for none.
+/// Parses a pause: a duration, or `0` for none.
 ///
 /// # Errors
-/// [`QuantityError`] for anything else.
+/// [`QuantityError`] if the text has another form.
 pub fn pause(text: &str) -> Result<Span, QuantityError> {
     if text.trim() == "0" { Ok(Span::ZERO) } else { duration(text) }
 }
 
 fn positive(span: Span, text: &str) -> Result<Span, QuantityError> {
-    if span.0 > 0 { Ok(span) } else { Err(QuantityError::new(format!("'{text}' is no time at all"))) }
+    if span.0 > 0 {
+        Ok(span)
+    } else {
+        Err(QuantityError::new(format!("'{text}' is too short: give a time above 0")))
+    }
 }
 
 /// A sending rate: packets or payload bits per second.
@@ -124,7 +130,7 @@ pub enum SendingRate {
 }
 
 impl SendingRate {
-    /// The packet period of this rate for packets of `payload` bytes.
+    /// Returns the packet period of this rate for packets of `payload` bytes.
     ///
     /// # Errors
     /// [`QuantityError`] if it is shorter than a nanosecond or too long.
@@ -136,17 +142,18 @@ impl SendingRate {
                 if ns >= 1.0 && ns < i64::MAX as f64 {
                     Ok(Span(ns.round() as i64))
                 } else {
-                    Err(QuantityError::new("that rate needs a period below a nanosecond"))
+                    Err(QuantityError::new("the rate is too high: its period would be below a nanosecond"))
                 }
             }
         }
     }
 }
 
-/// A rate: `50`, `50/s`, `1k/s` packets per second, or `64kbit`, `1.5Mbit` payload bits per second.
+/// Parses a rate: `50`, `50/s`, `1k/s` in packets per second, or `64kbit`, `1.5Mbit` in payload bits per
+/// second.
 ///
 /// # Errors
-/// [`QuantityError`] for anything else.
+/// [`QuantityError`] if the text has another form.
 pub fn rate(text: &str) -> Result<SendingRate, QuantityError> {
     let bad = || QuantityError::new(format!("'{text}' is not a rate: write 50, 50/s, 2k/s or 64kbit"));
     let (value, bits) = scaled(text).ok_or_else(bad)?;
@@ -155,12 +162,15 @@ pub fn rate(text: &str) -> Result<SendingRate, QuantityError> {
     }
     let ns = SECOND as f64 / value;
     if !(1.0..i64::MAX as f64).contains(&ns) {
-        return Err(QuantityError::new(format!("'{text}' needs a period outside 1 ns … 292 years")));
+        return Err(QuantityError::new(format!(
+            "'{text}' is out of range: the period must be 1 ns to 292 years"
+        )));
     }
     Ok(SendingRate::Packets(Span(ns.round() as i64)))
 }
 
-/// A number above 0 with a decimal scale (k, M, G) and a unit per second; returns whether the unit is bits.
+/// Parses a number above 0 with a decimal scale (k, M, G) and an optional unit per second. Returns the
+/// number, and true if the unit is bits.
 fn scaled(text: &str) -> Option<(f64, bool)> {
     let lower = text.trim().to_ascii_lowercase();
     let lower = ["/sec", "/s", "pps"].iter().find_map(|s| lower.strip_suffix(s)).unwrap_or(&lower);
@@ -179,10 +189,10 @@ fn scaled(text: &str) -> Option<(f64, bool)> {
     value.filter(|v| *v > 0.0).map(|v| (v, bits))
 }
 
-/// Bits per second: `64kbit`, `1.5Mbit/s`, `10G`; a bare number is bits.
+/// Parses bits per second: `64kbit`, `1.5Mbit/s`, `10G`; a number without a unit is in bits per second.
 ///
 /// # Errors
-/// [`QuantityError`] for anything else.
+/// [`QuantityError`] if the text has another form.
 pub fn bit_rate(text: &str) -> Result<u64, QuantityError> {
     let value = scaled(text).map(|(value, _)| value).filter(|v| v.fract() == 0.0 && *v < u64::MAX as f64);
     value.map(|v| v as u64).ok_or_else(|| {
@@ -190,10 +200,10 @@ pub fn bit_rate(text: &str) -> Result<u64, QuantityError> {
     })
 }
 
-/// Packets per second: `1000`, `200k`, `2k/s`.
+/// Parses packets per second: `1000`, `200k`, `2k/s`.
 ///
 /// # Errors
-/// [`QuantityError`] for anything else.
+/// [`QuantityError`] if the text has another form.
 pub fn packet_rate(text: &str) -> Result<u32, QuantityError> {
     let packets = |(value, bits): (f64, bool)| (!bits).then_some(value);
     let value = scaled(text).and_then(packets).filter(|v| v.fract() == 0.0 && *v <= u32::MAX.into());
@@ -202,10 +212,10 @@ pub fn packet_rate(text: &str) -> Result<u32, QuantityError> {
         .ok_or_else(|| QuantityError::new(format!("'{text}' is not a packet rate: write 1000, 200k or 2k/s")))
 }
 
-/// A range of ports: `18760-19960`, or one port.
+/// Parses a range of ports such as `18760-19960`, or a single port.
 ///
 /// # Errors
-/// [`QuantityError`] for anything else, and for port 0.
+/// [`QuantityError`] if the text has another form, and for port 0.
 pub fn ports(text: &str) -> Result<RangeInclusive<u16>, QuantityError> {
     let (first, last) = text.split_once('-').unwrap_or((text, text));
     match (first.trim().parse(), last.trim().parse()) {
@@ -214,10 +224,10 @@ pub fn ports(text: &str) -> Result<RangeInclusive<u16>, QuantityError> {
     }
 }
 
-/// A `key=value` tag.
+/// Parses a `key=value` tag.
 ///
 /// # Errors
-/// [`QuantityError`] for anything else.
+/// [`QuantityError`] if the text has another form.
 pub fn tag(text: &str) -> Result<(String, String), QuantityError> {
     match text.split_once('=') {
         Some((k, v)) if !k.is_empty() && !k.contains(char::is_whitespace) => Ok((k.to_owned(), v.to_owned())),
@@ -225,10 +235,10 @@ pub fn tag(text: &str) -> Result<(String, String), QuantityError> {
     }
 }
 
-/// A count of bytes: `64`, `8k`, `1.5M`, `2G` (powers of 1024).
+/// Parses a number of bytes: `64`, `8k`, `1.5M`, `2G` (powers of 1024).
 ///
 /// # Errors
-/// [`QuantityError`] for anything else.
+/// [`QuantityError`] if the text has another form.
 pub fn bytes(text: &str) -> Result<u64, QuantityError> {
     let text = text.trim();
     let (number, scale) = match text.chars().last().map(|c| c.to_ascii_lowercase()) {
@@ -240,10 +250,10 @@ pub fn bytes(text: &str) -> Result<u64, QuantityError> {
     decimal(number, scale).map(|n| n as u64)
 }
 
-/// Where to listen: an address, a port, or both; `None` for what is not said.
+/// Parses an address to listen on: an address, a port, or both; `None` for a part that is not given.
 ///
 /// # Errors
-/// [`QuantityError`].
+/// [`QuantityError`] if the text has another form.
 pub fn listen(text: &str) -> Result<(Option<IpAddr>, Option<u16>), QuantityError> {
     let both = text.parse().ok().map(|at: SocketAddr| (Some(at.ip()), Some(at.port())));
     let address = || text.trim_matches(['[', ']']).parse().ok().map(|ip| (Some(ip), None));
@@ -279,7 +289,7 @@ mod tests {
         assert_eq!(period("20ns"), Ok(Span(20)));
         assert_eq!(
             period("20").unwrap_err().to_string(),
-            "a bare number is nanoseconds: did you mean 20ms? Otherwise write 20ns"
+            "a number without a unit is in nanoseconds: did you mean 20ms? Otherwise write 20ns"
         );
         assert_eq!(period("0.1s"), Ok(Span(100_000_000)));
         assert_eq!(period("62.5us"), Ok(Span(62_500)));

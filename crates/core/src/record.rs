@@ -2,16 +2,16 @@
 
 use crate::time::{Span, Stamp, StampSource, WallTime};
 
-/// The value that means "no time"; as a real stamp it would be in the year 1677.
+/// Value that means "no time"; as a real stamp it would be in the year 1677.
 const MISSING: i64 = i64::MIN;
-/// The value of a lag that means "no user-space reading in addition to the stamp".
+/// Value of a lag that means "no user-space reading in addition to the stamp".
 const NO_LAG: i32 = i32::MIN;
 
-/// Anomalies noticed when a packet was received. Zero is a clean packet; any other makes it invalid for every figure
-/// (metrics §1), but it stays in the log.
+/// Anomalies noticed when a packet was received. Zero is a clean packet. Any other value excludes the packet
+/// from all figures (metrics §1), but not from the log.
 ///
-/// Logs of versions 1 and 2 have 32 undocumented bits here, of which only zero or non-zero is meaningful: the low 15
-/// are kept, any higher one becomes [`Flags::FOREIGN`].
+/// Logs of versions 1 and 2 have 32 undocumented bits here, of which only zero or non-zero is meaningful. The
+/// low 15 are retained; any higher one becomes [`Flags::FOREIGN`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Flags(pub u16);
 
@@ -23,13 +23,13 @@ impl Flags {
     /// Unknown bits of an older log.
     pub const FOREIGN: Flags = Flags(1 << 15);
 
-    /// From the 32-bit field of a classic singleton or a log.
+    /// Converts the 32-bit field of a classic singleton or a log.
     pub fn from_classic(bits: i32) -> Flags {
         let low = (bits & 0x7fff) as u16;
         if bits & !0x7fff == 0 { Flags(low) } else { Flags(low | Flags::FOREIGN.0) }
     }
 
-    /// Whether nothing was wrong with the packet.
+    /// Returns true if nothing was wrong with the packet.
     pub fn is_clean(self) -> bool {
         self.0 == 0
     }
@@ -42,25 +42,26 @@ impl core::ops::BitOr for Flags {
     }
 }
 
-/// One of the four times of a packet. One-way tests know the first two, a two-way test up to four.
+/// One of the four times of a packet. One-way tests have the first two, two-way tests up to four.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Moment {
-    /// Sent by the sender (T1).
+    /// The sender sent the packet (T1).
     Sent = 0,
     /// The far host received it (T2).
     Arrived = 1,
     /// The far host sent its answer (T3).
     Answered = 2,
-    /// The answer came back (T4).
+    /// The answer arrived (T4).
     Returned = 3,
 }
 
-/// One packet as one observation: 64 bytes, `Copy`, the row of every log and the input of every metric. What is unknown
-/// is missing, never zero.
+/// Everything observed about one packet, in 64 bytes: the row of every log and the input of every metric.
+/// Unknown values are missing, never zero.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct PacketRecord {
-    /// Sequence number, from 0; negative or beyond the test's count is invalid but representable.
+    /// Sequence number, from 0. Numbers that are negative or beyond the test's count are invalid but can be
+    /// stored.
     pub seq: i64,
     times: [i64; 4],
     /// [`MISSING`] if unknown.
@@ -71,7 +72,7 @@ pub struct PacketRecord {
     /// Anomalies of reception.
     pub flags: Flags,
     sources: u8,
-    /// TTL or hop limit seen by the receiver; 0 = unknown (no such packet arrives).
+    /// TTL or hop limit seen by the receiver; 0 = unknown (no packet arrives with 0).
     ttl: u8,
     traffic_class: u8,
     known: u8,
@@ -80,7 +81,7 @@ pub struct PacketRecord {
 const KNOWN_CLASS: u8 = 1;
 
 impl PacketRecord {
-    /// A record of packet `seq` about which nothing else is known yet.
+    /// Creates a record of packet `seq` without any other data.
     pub const fn new(seq: i64) -> PacketRecord {
         PacketRecord {
             seq,
@@ -97,12 +98,12 @@ impl PacketRecord {
         }
     }
 
-    /// The usual one-way record: sent and arrived, both user stamps.
+    /// Creates the usual one-way record with times sent and arrived, both read by programs.
     pub fn one_way(seq: i64, sent: WallTime, arrived: WallTime) -> PacketRecord {
         PacketRecord { times: [sent.0, arrived.0, MISSING, MISSING], ..PacketRecord::new(seq) }
     }
 
-    /// The same packet, sent and arrived at other times; where these were stamped stays.
+    /// Returns the same packet with other times sent and arrived; the sources of the stamps remain.
     #[must_use]
     #[inline]
     pub fn at(mut self, sent: WallTime, arrived: WallTime) -> PacketRecord {
@@ -110,19 +111,19 @@ impl PacketRecord {
         self
     }
 
-    /// The time of `moment`; `None` if unknown.
+    /// Returns the time of `moment`; `None` if unknown.
     #[inline]
     pub fn time(&self, moment: Moment) -> Option<WallTime> {
         let t = self.times[moment as usize];
         (t != MISSING).then_some(WallTime(t))
     }
 
-    /// The time of `moment` with its source; `None` if unknown.
+    /// Returns the time of `moment` with its source; `None` if unknown.
     pub fn stamp(&self, moment: Moment) -> Option<Stamp> {
         self.time(moment).map(|at| Stamp { at, source: self.source(moment) })
     }
 
-    /// The source of the stamp of `moment`; meaningless if that time is missing.
+    /// Returns the source of the stamp of `moment`; meaningless if that time is missing.
     pub fn source(&self, moment: Moment) -> StampSource {
         StampSource::ALL[(self.sources >> (2 * moment as u8) & 3) as usize]
     }
@@ -140,26 +141,26 @@ impl PacketRecord {
         self.times[moment as usize] = MISSING;
     }
 
-    /// When it was sent.
+    /// Returns the time at which the packet was sent.
     #[inline]
     pub fn sent(&self) -> Option<WallTime> {
         self.time(Moment::Sent)
     }
 
-    /// When it arrived at the far host.
+    /// Returns the time at which it arrived at the far host.
     #[inline]
     pub fn arrived(&self) -> Option<WallTime> {
         self.time(Moment::Arrived)
     }
 
-    /// One-way delay `arrived − sent`: raw, from two clocks, negative if they disagree. `None` if either is missing or
-    /// the difference does not fit 64 bits.
+    /// Returns the raw one-way delay `arrived − sent`, which is negative if the two clocks disagree. `None`
+    /// if either time is missing or the difference does not fit 64 bits.
     #[inline]
     pub fn delay(&self) -> Option<Span> {
         self.arrived()?.checked_since(self.sent()?)
     }
 
-    /// Send time and delay in ns of a clean packet; `None` if it is flagged, or has no delay.
+    /// Returns send time and delay in ns of a clean packet; `None` if it is flagged or has no delay.
     #[inline]
     pub(crate) fn clean(&self) -> Option<(i64, i64)> {
         let [sent, arrived, ..] = self.times;
@@ -167,8 +168,8 @@ impl PacketRecord {
         known.then(|| arrived.checked_sub(sent)).flatten().map(|delay| (sent, delay))
     }
 
-    /// Whether `other` differs in nothing but its number, times and lags: sources, size and what the IP header showed are the
-    /// same.
+    /// Returns true if `other` differs only in its number, times and lags; sources, size and IP header fields
+    /// are the same.
     #[inline]
     pub(crate) fn is_like(&self, other: &PacketRecord) -> bool {
         let seen = |r: &PacketRecord| {
@@ -178,27 +179,28 @@ impl PacketRecord {
         seen(self) == seen(other)
     }
 
-    /// Whether it has a [`PacketRecord::send_lag`] or a [`PacketRecord::receive_lag`].
+    /// Returns true if it has a [`PacketRecord::send_lag`] or a [`PacketRecord::receive_lag`].
     #[inline]
     pub(crate) fn has_lags(&self) -> bool {
         self.send_lag != MISSING || self.receive_lag != NO_LAG
     }
 
-    /// How long before the send stamp the program itself read the clock (stamp − user reading): the time a packet spent
-    /// in the sending host.
+    /// Returns the time from the program's own clock reading to the send stamp, which the packet spent in the
+    /// sending host.
     pub fn send_lag(&self) -> Option<Span> {
         (self.send_lag != MISSING).then_some(Span(self.send_lag))
     }
 
-    /// How long after the program's own clock reading the packet entered the queue of the sending host's interface, by
-    /// the kernel's stamp; `None` if unknown, or beyond ±2.1 s.
+    /// Returns the time from the program's own clock reading to the kernel's stamp at entering the queue of
+    /// the sending host's interface; `None` if unknown, or beyond ±2.1 s.
     pub fn entry_lag(&self) -> Option<Span> {
         (self.entry_lag != NO_LAG).then_some(Span(self.entry_lag.into()))
     }
 
-    /// The time the packet spent in the queue of the sending host's interface: from entering it to the sent stamp. With
-    /// [`StampSource::Kernel`] the kernel stamped both; with [`StampSource::User`] it did not stamp the entry, and this is the time
-    /// since the program's own reading, which is an upper bound. `None` if nobody stamped the packet when it left.
+    /// Returns the time in the queue of the sending host's interface, from entry to the sent stamp. With
+    /// [`StampSource::Kernel`], the kernel stamped both. With [`StampSource::User`], it did not stamp the
+    /// entry, and this is the time since the program's own reading, which is an upper bound. `None` if the
+    /// packet has no stamp of its departure.
     pub fn local_queue(&self) -> Option<(Span, StampSource)> {
         if !matches!(self.source(Moment::Sent), StampSource::Kernel | StampSource::Hardware) {
             return None;
@@ -210,8 +212,8 @@ impl PacketRecord {
         })
     }
 
-    /// How long after the arrival stamp the program itself read the clock (user reading − stamp): the time a packet
-    /// waited in the receiving host. Saturates at ±2.1 s.
+    /// Returns the time from the arrival stamp to the program's own clock reading, which the packet waited in
+    /// the receiving host. Saturates at ±2.1 s.
     pub fn receive_lag(&self) -> Option<Span> {
         (self.receive_lag != NO_LAG).then_some(Span(self.receive_lag.into()))
     }
@@ -221,7 +223,7 @@ impl PacketRecord {
         self.send_lag = lag.map_or(MISSING, |lag| lag.0);
     }
 
-    /// Sets [`Self::entry_lag`]; one that does not fit is unknown.
+    /// Sets [`Self::entry_lag`]; a value that does not fit becomes unknown.
     pub fn set_entry_lag(&mut self, lag: Option<Span>) {
         self.entry_lag = lag.and_then(|lag| i32::try_from(lag.0).ok()).unwrap_or(NO_LAG);
     }
@@ -231,7 +233,8 @@ impl PacketRecord {
         self.receive_lag = lag.map_or(NO_LAG, pack_lag);
     }
 
-    /// Payload bytes received; `None` if unknown (an empty payload cannot contain a sequence number).
+    /// Returns the number of payload bytes received; `None` if unknown (an empty payload cannot contain a
+    /// sequence number).
     pub fn size(&self) -> Option<u16> {
         (self.size != 0).then_some(self.size)
     }
@@ -241,7 +244,7 @@ impl PacketRecord {
         self.size = bytes.unwrap_or(0);
     }
 
-    /// TTL or hop limit seen by the receiver; `None` if unknown.
+    /// Returns the TTL or hop limit seen by the receiver; `None` if unknown.
     pub fn ttl(&self) -> Option<u8> {
         (self.ttl != 0).then_some(self.ttl)
     }
@@ -251,7 +254,7 @@ impl PacketRecord {
         self.ttl = ttl.unwrap_or(0);
     }
 
-    /// The whole TOS / traffic-class octet seen by the receiver; `None` if unknown.
+    /// Returns the whole TOS / traffic-class octet seen by the receiver; `None` if unknown.
     pub fn traffic_class(&self) -> Option<u8> {
         (self.known & KNOWN_CLASS != 0).then_some(self.traffic_class)
     }
@@ -262,12 +265,12 @@ impl PacketRecord {
         self.known = self.known & !KNOWN_CLASS | u8::from(octet.is_some());
     }
 
-    /// The six DSCP bits seen by the receiver.
+    /// Returns the six DSCP bits seen by the receiver.
     pub fn dscp(&self) -> Option<u8> {
         self.traffic_class().map(|c| c >> 2)
     }
 
-    /// The two ECN bits seen by the receiver.
+    /// Returns the two ECN bits seen by the receiver.
     pub fn ecn(&self) -> Option<u8> {
         self.traffic_class().map(|c| c & 3)
     }

@@ -1,4 +1,5 @@
-//! When each packet is to be sent: absolute offsets from the start of the stream, never a running sum of sleeps.
+//! Due times of packets: absolute offsets from the start of the stream, so that errors of sleeping do not
+//! accumulate.
 
 use crate::gaps::{Gaps, unit};
 use crate::spec::{Schedule, TestSpec};
@@ -6,7 +7,7 @@ use crate::time::Span;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
 
-/// The due times of a stream, as offsets from its start, in sequence order and never decreasing. Ends after the
+/// Due times of a stream, as offsets from its start, in sequence order and never decreasing. Ends after the
 /// stream's last packet. The same specification always gives the same times.
 #[derive(Clone, Debug)]
 pub struct Deadlines {
@@ -20,7 +21,7 @@ pub struct Deadlines {
 enum SendLaw {
     Periodic,
     Burst(u32),
-    /// The generator and the sum of the gaps drawn so far, in nanoseconds.
+    /// Random generator, and the sum of the gaps drawn so far, in nanoseconds.
     Poisson(Box<ChaCha8Rng>, f64),
     Random(Box<RandomGaps>),
 }
@@ -36,7 +37,7 @@ struct RandomGaps {
 }
 
 impl Deadlines {
-    /// The deadlines of `spec`.
+    /// Creates the due times for `spec`.
     pub fn new(spec: &TestSpec) -> Deadlines {
         let law = match spec.schedule() {
             Schedule::Periodic => SendLaw::Periodic,
@@ -54,8 +55,8 @@ impl Deadlines {
     }
 }
 
-/// The most packets of `spec` that are due within any `window`. Counting ends beyond `enough`, which bounds the work for
-/// random gaps: up to two drawn gaps a packet.
+/// Returns the maximum number of packets of `spec` that are due within any `window`. Counting stops above
+/// `enough`, which limits the work for random gaps to two drawn gaps per packet.
 pub fn peak(spec: &TestSpec, window: Span, enough: u32) -> u32 {
     let (period, window) = (i128::from(spec.period().0.max(1)), i128::from(window.0.max(1)));
     let at_once = match spec.schedule() {

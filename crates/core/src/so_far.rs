@@ -1,5 +1,5 @@
-//! [`SoFar`]: what a receiver knows of a stream that still runs, in constant memory; [`ReceivedSoFar`]: the same as
-//! figures, which a far receiver can send in one small message.
+//! [`SoFar`]: a receiver's figures of a running stream, in constant memory. [`ReceivedSoFar`]: a snapshot of
+//! these figures, which a far receiver can send in a small message.
 
 use crate::distribution::{LogHistogram, Precision};
 use crate::metrics::classify::AcceptedPacket;
@@ -11,79 +11,80 @@ use crate::time::Span;
 use std::collections::VecDeque;
 use std::ops::Range;
 
-/// The percentages of [`ReceivedSoFar::delays`], between the smallest and the largest delay.
+/// Percentages of [`ReceivedSoFar::delays`], between the smallest and the largest delay.
 pub const PERCENTAGES: [Percent; 6] =
     [Percent(10_000), Percent(25_000), Percent(50_000), Percent(75_000), Percent(90_000), Percent(99_000)];
 
-/// What a receiver knows of a stream so far.
+/// A receiver's figures of a stream so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReceivedSoFar {
-    /// Packets received, each once.
+    /// Number of packets received, without duplicates.
     pub received: u64,
-    /// Packets missing below the highest number received; some may still arrive.
+    /// Number of packets missing below the highest number received; some may still arrive.
     pub missing: u64,
-    /// Further copies of packets.
+    /// Number of duplicates.
     pub duplicates: u64,
-    /// Packets that arrived after one with a higher number.
+    /// Number of packets that arrived after one with a higher number.
     pub reordered: u64,
-    /// Runs of missing packets, and the length of the longest.
+    /// Number of runs of missing packets.
     pub runs: u32,
-    /// The length of the longest run of missing packets.
+    /// Length of the longest run of missing packets.
     pub longest: u32,
     /// Time since the last arrival; `None` before the first.
     pub silence: Option<Span>,
     /// Inter-arrival jitter of RFC 3550; `None` before the second packet.
     pub jitter: Option<Span>,
-    /// Delays, raw, in ns: the smallest, those at [`PERCENTAGES`], the largest; `None` before the first packet.
+    /// Raw delays in ns: the smallest, those at [`PERCENTAGES`], the largest; `None` before the first packet.
     pub delays: Option<[i64; PERCENTAGES.len() + 2]>,
-    /// The packets since the message before.
+    /// Packets since the previous report.
     pub latest: Latest,
 }
 
-/// The packets of the latest while.
+/// Figures of the most recent packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Latest {
-    /// Received, each once.
+    /// Number of packets received, without duplicates.
     pub received: u32,
-    /// Delays, raw, in ns: smallest, median, 99th percentile, largest; `None` if none was received.
+    /// Raw delays in ns: smallest, median, 99th percentile, largest; `None` if no packet was received.
     pub delays: Option<[i64; 4]>,
 }
 
 impl ReceivedSoFar {
-    /// The smallest delay, ns.
+    /// Returns the smallest delay, in ns.
     pub fn fastest(&self) -> Option<i64> {
         self.delays.map(|delays| delays[0])
     }
 
-    /// The median delay, ns.
+    /// Returns the median delay, in ns.
     pub fn median(&self) -> Option<i64> {
         self.delays.map(|delays| delays[3])
     }
 
-    /// The delay that 99 % of the packets did not exceed, ns.
+    /// Returns the 99th percentile of delay, in ns.
     pub fn p99(&self) -> Option<i64> {
         self.delays.map(|delays| delays[PERCENTAGES.len()])
     }
 
-    /// Packets missing of those sent as far as is known, in per cent; `None` before the first packet.
+    /// Returns the share of packets missing among those known to have been sent, in percent; `None` before
+    /// the first packet.
     pub fn loss_pct(&self) -> Option<f64> {
         let all = self.received + self.missing;
         (all > 0).then(|| 100.0 * self.missing as f64 / all as f64)
     }
 }
 
-/// How an arrival changed what is known.
+/// Effect of an arrival on the figures.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ArrivalEffect {
-    /// A packet with the highest number so far; the numbers skipped before it, which are missing now.
+    /// The packet has the highest number so far. The numbers skipped before it are missing now.
     New(Range<i64>),
-    /// A packet that was missing until now.
+    /// The packet was missing until now.
     Late,
-    /// A further copy, or one so late that it is counted as missing to the end.
+    /// The packet is a duplicate, or so late that it counts as missing.
     Other,
 }
 
-/// Collects what is known of a stream while it runs, from the records of its receiver.
+/// Collects the figures of a running stream from the records of its receiver.
 #[derive(Clone, Debug)]
 pub struct SoFar {
     delays: LogHistogram,
@@ -94,7 +95,7 @@ pub struct SoFar {
     duplicates: u64,
     reordered: u64,
     next: i64,
-    /// The latest gaps in the sequence numbers: a late packet may still shorten or split them.
+    /// The most recent gaps in the sequence numbers, which a late packet may still shorten or split.
     open: VecDeque<Range<i64>>,
     settled: SettledLosses,
 }
@@ -118,11 +119,11 @@ impl SettledLosses {
     }
 }
 
-/// Gaps kept open; a packet that is later than this counts as missing until the end of the test.
+/// Maximum number of open gaps; a packet in an older gap counts as missing until the end of the test.
 const MAX_OPEN_GAPS: usize = 64;
 
 impl SoFar {
-    /// Without packets; percentiles have this precision.
+    /// Creates figures of no packets; `precision` is that of percentiles.
     pub fn new(precision: Precision) -> SoFar {
         SoFar {
             delays: LogHistogram::new(precision),
@@ -138,7 +139,8 @@ impl SoFar {
         }
     }
 
-    /// Adds the next packet that arrived, with its one-way or round-trip delay. `None` if it is damaged or has no delay.
+    /// Adds the next packet received, with its one-way or round-trip delay. Returns `None` if it is damaged
+    /// or has no delay.
     pub fn push(&mut self, record: &PacketRecord, delay: Option<Span>) -> Option<ArrivalEffect> {
         let delay = delay.filter(|_| record.seq >= 0 && record.flags.is_clean())?;
         let seq = record.seq;
@@ -183,17 +185,17 @@ impl SoFar {
         ArrivalEffect::Late
     }
 
-    /// The distribution of the delays so far, in ns.
+    /// Returns the distribution of delays so far, in ns.
     pub fn delays(&self) -> &LogHistogram {
         &self.delays
     }
 
-    /// Packets received, each once.
+    /// Returns the number of packets received, without duplicates.
     pub fn received(&self) -> u64 {
         self.received
     }
 
-    /// The figures so far; [`ReceivedSoFar::latest`] and [`ReceivedSoFar::silence`] are left out.
+    /// Returns the figures so far, without [`ReceivedSoFar::latest`] and [`ReceivedSoFar::silence`].
     pub fn figures(&self) -> ReceivedSoFar {
         let lost = self.open.iter().fold(self.settled, SettledLosses::and);
         ReceivedSoFar {
@@ -210,7 +212,7 @@ impl SoFar {
         }
     }
 
-    /// The figures so far, with those of the packets since the last call.
+    /// Returns the figures so far, with those of the packets since the previous call.
     pub fn take(&mut self) -> ReceivedSoFar {
         let middle = quantiles(&self.latest, [Percent(50_000), Percent(99_000)]);
         let latest = Latest {
@@ -231,7 +233,7 @@ fn quantiles<const N: usize>(of: &LogHistogram, percentages: [Percent; N]) -> Op
     Some(found)
 }
 
-/// `middle` between the smallest and the largest value of a distribution.
+/// Returns the values `middle` between the smallest and the largest value of a distribution.
 fn ends<const N: usize, const M: usize>(of: &LogHistogram, middle: [i64; N]) -> Option<[i64; M]> {
     let (low, high) = (of.min()?, of.max()?);
     let all: Vec<i64> = [low].into_iter().chain(middle.map(|x| x.clamp(low, high))).chain([high]).collect();

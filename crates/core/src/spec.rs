@@ -7,14 +7,14 @@ use core::str::FromStr;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 
-/// Bytes that every test packet has: transmit time and sequence number.
+/// Number of bytes that every test packet has: transmit time and sequence number.
 pub const HEADER_LEN: u16 = 12;
-/// The largest UDP payload over IPv4.
+/// Maximum UDP payload over IPv4.
 pub const MAX_PAYLOAD: u16 = 65_507;
-/// Sequence numbers on the wire are signed 32-bit and −1 is the sentinel.
+/// Maximum number of packets: sequence numbers on the wire are signed 32-bit, and −1 is the sentinel.
 pub const MAX_PACKETS: u32 = i32::MAX as u32;
 
-/// Direction of packets: which host sends them.
+/// Direction of packets, which determines the sending host.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
@@ -27,10 +27,10 @@ pub enum Direction {
 }
 
 impl Direction {
-    /// Both, in the order of their numbers.
+    /// Both directions, in the order of their numbers.
     pub const BOTH: [Direction; 2] = [Direction::Up, Direction::Down];
 
-    /// The opposite direction.
+    /// Returns the opposite direction.
     pub fn reversed(self) -> Direction {
         match self {
             Direction::Up => Direction::Down,
@@ -39,19 +39,19 @@ impl Direction {
     }
 }
 
-/// The transport of the test packets.
+/// Transport of the test packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Transport {
-    /// One datagram a packet.
+    /// One datagram per packet.
     Udp,
     /// Fixed-length records in one connection.
     Tcp,
 }
 
 impl Transport {
-    /// The IP protocol number, as in workorders and logs.
+    /// Returns the IP protocol number, as in workorders and logs.
     pub fn number(self) -> u8 {
         match self {
             Transport::Udp => 17,
@@ -59,7 +59,7 @@ impl Transport {
         }
     }
 
-    /// The transport of an IP protocol number.
+    /// Returns the transport of an IP protocol number.
     pub fn from_number(n: u32) -> Option<Transport> {
         match n {
             17 => Some(Transport::Udp),
@@ -78,7 +78,7 @@ impl fmt::Display for Transport {
     }
 }
 
-/// The name of an IP protocol number in reports: `UDP`, `ICMP`, `protocol 132`.
+/// Returns the name of an IP protocol number in reports: `UDP`, `ICMP`, `protocol 132`.
 pub fn ip_protocol_name(number: u8) -> Cow<'static, str> {
     match number {
         1 => "ICMP".into(),
@@ -89,7 +89,7 @@ pub fn ip_protocol_name(number: u8) -> Cow<'static, str> {
     }
 }
 
-/// The distribution of send times. The mean rate is always one packet per period.
+/// Distribution of send times. The mean rate is always one packet per period P.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase", tag = "kind")]
@@ -99,21 +99,21 @@ pub enum Schedule {
     Periodic,
     /// Exponentially distributed gaps of mean P (RFC 2330 §11.1.1), reproducible from the seed.
     Poisson {
-        /// Seed of the generator of the gaps; [`UNKNOWN_SEED`] if they were drawn otherwise.
+        /// Seed of the gap generator; [`UNKNOWN_SEED`] if another generator drew the gaps.
         seed: u64,
     },
     /// `size` packets back to back, then silence until the next multiple of `size`·P.
     Burst {
-        /// Packets in a burst, ≥ 1.
+        /// Number of packets in a burst, ≥ 1.
         size: u32,
     },
-    /// Gaps with another distribution, reproducible from the seed; P is their mean.
+    /// Gaps with another distribution of mean P, reproducible from the seed.
     Random {
-        /// The distribution.
+        /// Distribution of the gaps.
         gaps: Gaps,
-        /// Packets in a row with the same gap, ≥ 1.
+        /// Number of consecutive packets with the same gap, ≥ 1.
         batch: u32,
-        /// Seed of the generator of the gaps.
+        /// Seed of the gap generator.
         seed: u64,
     },
 }
@@ -140,22 +140,22 @@ impl TryFrom<u8> for Dscp {
 }
 
 impl Dscp {
-    /// `None` above 63.
+    /// Creates a code point; `None` above 63.
     pub fn new(value: u32) -> Option<Dscp> {
         (value < 64).then_some(Dscp(value as u8))
     }
 
-    /// The six-bit value.
+    /// Returns the six-bit value.
     pub fn value(self) -> u8 {
         self.0
     }
 
-    /// The TOS / traffic-class octet with this DSCP and no ECN.
+    /// Returns the TOS / traffic-class octet with this DSCP and no ECN.
     pub fn octet(self) -> u8 {
         self.0 << 2
     }
 
-    /// Its name in RFC 2474, 2597, 3246, 5865 or 8622; `None` if it has none.
+    /// Returns the name in RFC 2474, 2597, 3246, 5865 or 8622; `None` if it has none.
     pub fn name(self) -> Option<&'static str> {
         DSCP_NAMES.iter().find(|(_, v)| *v == self.0).map(|(n, _)| *n)
     }
@@ -192,7 +192,7 @@ const DSCP_NAMES: [(&str, u8); 25] = [
 impl FromStr for Dscp {
     type Err = SpecError;
 
-    /// Parses a number 0…63 (decimal or 0x…) or a name in any case.
+    /// Parses a number from 0 to 63 (decimal or 0x…), or a name in upper or lower case.
     fn from_str(s: &str) -> Result<Dscp, SpecError> {
         let number = match s.strip_prefix("0x") {
             Some(hex) => u32::from_str_radix(hex, 16).ok(),
@@ -212,29 +212,29 @@ impl fmt::Display for Dscp {
     }
 }
 
-/// Why a test is not possible.
+/// Reason why a test is not possible.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SpecError {
-    /// Packets outside 1…2³¹−1.
+    /// The number of packets is outside 1…2³¹−1.
     #[error("{0} packets: give 1 to {MAX_PACKETS}")]
     Packets(u64),
-    /// Payload outside 12…65 507 bytes.
+    /// The payload is outside 12…65 507 bytes.
     #[error("{0} bytes of payload: give {HEADER_LEN} to {MAX_PAYLOAD}")]
     Payload(u64),
-    /// Period not positive, or so long that the test would exceed the range of times.
+    /// The period is not positive, or so long that the test would exceed the range of times.
     #[error("a period of {0} ns: give more than 0 and keep the whole test under a century")]
     Period(i64),
-    /// Not a code point.
+    /// The text is not a code point.
     #[error("'{0}' is not a DSCP: give 0 to 63 or a name such as EF, AF41, CS1")]
     Dscp(String),
-    /// A burst or batch without packets.
+    /// A burst or batch has no packets.
     #[error("a burst or batch needs at least one packet")]
     Burst,
-    /// Random gaps that cannot be drawn.
+    /// Random gaps cannot be drawn.
     #[error(
-        "such gaps cannot be drawn: give more than 0, the shortest first and no more than a day, and a \
-         deviation of ten times the mean at most"
+        "such gaps cannot be drawn: give times above 0 and up to a day, the shortest first, and a deviation of at most \
+         ten times the mean"
     )]
     Gaps,
 }
@@ -250,15 +250,15 @@ pub struct TestSpec {
     payload: u16,
     period: Span,
     schedule: Schedule,
-    /// Code point of the test packets.
+    /// DSCP of the test packets.
     pub dscp: Dscp,
-    /// Source port of the test stream; 0 = the sender's system chooses.
+    /// Source port of the test stream; 0 = chosen by the sender's system.
     pub src_port: u16,
     /// Destination port of the test stream.
     pub dst_port: u16,
 }
 
-/// A [`TestSpec`] as it is serialised, unchecked.
+/// The serialised form of a [`TestSpec`], unchecked.
 #[derive(Deserialize)]
 struct UncheckedSpec {
     direction: Direction,
@@ -281,22 +281,24 @@ impl TryFrom<UncheckedSpec> for TestSpec {
     }
 }
 
-/// In place of the seed of a Poisson schedule whose times the sender drew by a rule of its own, as in OWAMP: when each
-/// packet was due is not known.
+/// Replaces the seed of a Poisson schedule whose times the sender drew with another generator, as in OWAMP.
+/// Due times are then unknown.
 pub const UNKNOWN_SEED: u64 = u64::MAX;
-/// The default port of test streams.
+/// Default port of test streams.
 pub const TEST_PORT: u16 = 2667;
-/// The default port of control connections.
+/// Default port of control connections.
 pub const CONTROL_PORT: u16 = 2666;
 
-/// A receiver leaves packets of a fast stream in its socket for so long at most, and then takes all of them: a wake-up a
-/// packet would cost more than the packets do. Their arrival stamps are the kernel's, and the same either way.
+/// Maximum time for which a receiver leaves packets of a fast stream in its socket to read several at once,
+/// because a wake-up per packet would cost more than the packets. The kernel stamps arrivals, so the pause
+/// does not affect them.
 const MAX_READ_PAUSE: Span = Span::millis(1);
-/// A stream is fast if so many packets are due in that time.
+/// Minimum number of packets due in that time for which a stream counts as fast.
 const MIN_PACKETS_PER_PAUSE: i64 = 4;
 
 impl Default for TestSpec {
-    /// The seed's defaults: 1000 UDP packets of 80 bytes, one every 20 ms, client to server.
+    /// Returns the defaults of the seed document: 1000 UDP packets of 80 bytes, one every 20 ms, client to
+    /// server.
     fn default() -> TestSpec {
         TestSpec {
             direction: Direction::Up,
@@ -313,7 +315,7 @@ impl Default for TestSpec {
 }
 
 impl TestSpec {
-    /// A checked specification with default ports and DSCP.
+    /// Creates a checked specification with default ports and DSCP.
     pub fn new(
         direction: Direction,
         transport: Transport,
@@ -346,62 +348,64 @@ impl TestSpec {
         })
     }
 
-    /// The same test in the other direction.
+    /// Returns the same test in the other direction.
     pub fn reversed(&self) -> TestSpec {
         TestSpec { direction: self.direction.reversed(), ..self.clone() }
     }
 
-    /// The same test with `packets` packets.
+    /// Returns the same test with `packets` packets.
     pub fn with_packets(&self, packets: u64) -> Result<TestSpec, SpecError> {
         let (payload, period) = (self.payload.into(), self.period);
         let checked = TestSpec::new(self.direction, self.transport, packets, payload, period, self.schedule)?;
         Ok(TestSpec { packets: checked.packets, ..self.clone() })
     }
 
-    /// The same test with packets spaced by `schedule`, which must be possible.
+    /// Returns the same test with packets spaced by `schedule`, which must be possible.
     pub fn with_schedule(&self, schedule: Schedule) -> TestSpec {
         TestSpec { schedule, ..self.clone() }
     }
 
-    /// Which host sends.
+    /// Returns the direction, which determines the sending host.
     pub fn direction(&self) -> Direction {
         self.direction
     }
 
-    /// UDP or TCP.
+    /// Returns the transport.
     pub fn transport(&self) -> Transport {
         self.transport
     }
 
-    /// Packets to send, 1…2³¹−1.
+    /// Returns the number of packets to send, 1…2³¹−1.
     pub fn packets(&self) -> u32 {
         self.packets
     }
 
-    /// Payload bytes of a packet, 12…65 507.
+    /// Returns the payload size of a packet, 12…65 507 bytes.
     pub fn payload(&self) -> u16 {
         self.payload
     }
 
-    /// Mean time between packets, > 0.
+    /// Returns the mean time between packets, > 0.
     pub fn period(&self) -> Span {
         self.period
     }
 
-    /// How send times follow each other.
+    /// Returns the schedule of send times.
     pub fn schedule(&self) -> Schedule {
         self.schedule
     }
 
-    /// How long a receiver of one-way packets may leave them in its socket on purpose, once the kernel has stamped their
-    /// arrival: a millisecond where they are 250 us apart or less, and no time where they are slower or come over TCP.
+    /// Returns the maximum time for which a receiver of one-way packets may intentionally leave them in its
+    /// socket after the kernel has stamped them: a millisecond for UDP packets at most 250 µs apart,
+    /// otherwise zero.
     pub fn read_pause(&self) -> Span {
         let is_fast =
             self.transport == Transport::Udp && self.period.times(MIN_PACKETS_PER_PAUSE) <= MAX_READ_PAUSE;
         if is_fast { MAX_READ_PAUSE } else { Span::ZERO }
     }
 
-    /// From the first packet's due time to one period after the last's: packets × period.
+    /// Returns the time from the first packet's due time to one period after that of the last: packets ×
+    /// period.
     pub fn duration(&self) -> Span {
         self.period.times(self.packets.into())
     }

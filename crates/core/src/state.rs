@@ -27,19 +27,19 @@ use crate::msgpack;
 use crate::record::PacketRecord;
 use crate::session::{Ending, Session};
 use crate::summary::Summary;
-use crate::twoway::{Directions, FarReport, LossRun, NotAnswers, TcpStats, TwoWay};
+use crate::twoway::{Directions, FarReport, LossRun, NotAnswers, ScheduleShift, TcpStats, TwoWay};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 
-/// The first bytes of a state: a line of text with the version of the format.
+/// First bytes of a state: a line of text with the version of the format.
 const FIRST_LINE: &[u8] = b"# jitlat state 2\n";
-/// That of version 1, which is the same but for analyses in constant memory.
+/// First line of version 1, which differs only for analyses in constant memory.
 const OLD_FIRST_LINE: &[u8] = b"# jitlat state 1\n";
 const ANY_VERSION: &[u8] = b"# jitlat state ";
-/// Bytes of the checksum behind the first line: XXH3-64 of all that follows, little-endian.
+/// Length in bytes of the checksum after the first line: XXH3-64 of all following bytes, little-endian.
 const SUM: usize = 8;
 
-/// The tag of a session that counts its tests, if there are several.
+/// Tag of a session with the number of its tests, if there are several.
 pub const TESTS: &str = "tests";
 
 /// An analysis with its session.
@@ -49,30 +49,30 @@ pub struct SavedAnalysis {
     analyzer: Analyzer,
 }
 
-/// Why a state cannot be loaded or saved.
+/// Reason why a state cannot be loaded or saved.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StateError {
     /// The bytes do not begin like a state.
     #[error("this is not a saved state of jitlat")]
     NotAState,
-    /// The version is not known to this program.
-    #[error("this state is of version {0}; this program reads versions 1 and 2")]
+    /// This program does not know the version.
+    #[error("the state has version {0}; this program reads versions 1 and 2")]
     Version(String),
     /// The bytes are not those that were written: truncated or changed.
-    #[error("the state is damaged: it ends early, or bytes of it were changed")]
+    #[error("the state is damaged: it is truncated or was changed")]
     Damaged,
-    /// The bytes are intact but cannot be a state: the reason.
-    #[error("this can be the state of no analysis: {0}")]
+    /// The bytes are intact but cannot be a state, for this reason.
+    #[error("the bytes cannot be the state of an analysis: {0}")]
     Impossible(String),
 }
 
 /// The result of merging two states.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Merged {
-    /// The other was a later part of the same test.
+    /// The other state was a later part of the same test.
     Continued,
-    /// The other was of another test.
+    /// The other state was another test.
     United,
 }
 
@@ -83,59 +83,60 @@ struct WrittenState<'a> {
 }
 
 impl SavedAnalysis {
-    /// The state before the first packet of the test `session` describes.
+    /// Creates the state before the first packet of the test that `session` describes.
     pub fn new(session: Session, options: &Options) -> SavedAnalysis {
         SavedAnalysis { analyzer: Analyzer::new(&session, options), session }
     }
 
-    /// The state of `analyzer`, with everything known of its session by now.
+    /// Creates the state of `analyzer`, with everything known about its session now.
     pub fn of(session: Session, analyzer: Analyzer) -> SavedAnalysis {
         SavedAnalysis { session, analyzer }
     }
 
-    /// The session of the test.
+    /// Returns the session of the test.
     pub fn session(&self) -> &Session {
         &self.session
     }
 
-    /// Whether all packets are known, as they are not after an analysis in constant memory.
+    /// Returns true if all packets are stored, false for an analysis in constant memory.
     pub fn keeps_packets(&self) -> bool {
         self.analyzer.keeps_packets()
     }
 
-    /// The session, to complete when more becomes known.
+    /// Returns the session for adding facts that become known later.
     pub fn session_mut(&mut self) -> &mut Session {
         &mut self.session
     }
 
-    /// The next record, in arrival order.
+    /// Adds the next record, in arrival order.
     #[inline]
     pub fn push(&mut self, record: &PacketRecord) {
         self.analyzer.push(record);
     }
 
-    /// The next records, in arrival order, see [`Analyzer::push_all`].
+    /// Adds the next records, in arrival order; see [`Analyzer::push_all`].
     pub fn push_all(&mut self, records: &[PacketRecord]) {
         self.analyzer.push_all(records);
     }
 
-    /// The summary.
+    /// Returns the summary.
     pub fn finish(self) -> Summary {
         self.finish_with_samples().0
     }
 
-    /// The summary, and the accepted packets for figures; none for an analysis in constant memory.
+    /// Returns the summary, and the accepted packets for drawing figures; none for an analysis in constant
+    /// memory.
     pub fn finish_with_samples(self) -> (Summary, Samples) {
         self.analyzer.finish_with_samples(&self.session)
     }
 
-    /// The session and the analysis.
+    /// Returns the session and the analysis.
     pub fn into_parts(self) -> (Session, Analyzer) {
         (self.session, self.analyzer)
     }
 
-    /// The state as bytes for [`SavedAnalysis::load`]: about 10 a packet, of an analysis in constant memory never more than a few
-    /// hundred kilobytes.
+    /// Returns the bytes for [`SavedAnalysis::load`]: about 10 per packet; for an analysis in constant memory
+    /// at most a few hundred kilobytes.
     pub fn save(&self) -> Result<Vec<u8>, StateError> {
         let analysis = self.analyzer.saved();
         let analysis = analysis.ok_or_else(|| StateError::Impossible("a test within a test".to_owned()))?;
@@ -144,8 +145,8 @@ impl SavedAnalysis {
         Ok(seal(&body))
     }
 
-    /// Loads what [`SavedAnalysis::save`] wrote. The bytes need not be trusted: memory is limited to a multiple of their
-    /// length. What is computed follows `options`.
+    /// Loads bytes from [`SavedAnalysis::save`]. They need not be trusted: memory is limited to a multiple of
+    /// their length. The figures to compute follow `options`.
     pub fn load(bytes: &[u8], options: &Options) -> Result<SavedAnalysis, StateError> {
         let rest = bytes.strip_prefix(FIRST_LINE).or_else(|| bytes.strip_prefix(OLD_FIRST_LINE));
         let Some(rest) = rest else {
@@ -165,13 +166,13 @@ impl SavedAnalysis {
         Ok(SavedAnalysis { session, analyzer })
     }
 
-    /// Whether these bytes begin like a state of any version.
+    /// Returns true if these bytes begin like a state of any version.
     pub fn begins(bytes: &[u8]) -> bool {
         bytes.starts_with(ANY_VERSION)
     }
 
-    /// Puts `next` behind this one: as what followed, if it is of the same test, else as another test of the same
-    /// traffic. On an error this state is as it was.
+    /// Adds `next` after this state: as a continuation if it belongs to the same test, else as another test
+    /// of the same traffic. On an error this state is unchanged.
     pub fn merge(&mut self, next: SavedAnalysis) -> Result<Merged, NotMergeable> {
         if is_same_test(&self.session, &next.session) {
             self.continue_with(next)?;
@@ -182,17 +183,18 @@ impl SavedAnalysis {
         }
     }
 
-    /// Adds the packets that followed these in the same test. The result is what one analysis of all packets gives,
-    /// wherever the test was cut; in constant memory but for what docs/metrics lists. The session is the later one's,
-    /// which knows more.
+    /// Adds a continuation of the same test. The result is that of one analysis of all packets, wherever the
+    /// test was split; in constant memory, except for the figures listed in docs/metrics. The session is
+    /// replaced by the later one, which knows more.
     pub fn continue_with(&mut self, next: SavedAnalysis) -> Result<(), NotMergeable> {
         self.analyzer.append(next.analyzer)?;
         self.follow(next.session);
         Ok(())
     }
 
-    /// Goes on with a later part of the same test, whose records are pushed next: the result is what one analysis of
-    /// all packets gives, in constant memory too. To be called again when more is known of the part, as of its end.
+    /// Prepares for a later part of the same test, whose records are pushed next. The result is that of one
+    /// analysis of all packets, even in constant memory. Call it again when more is known about the part, for
+    /// example its end.
     pub fn resume(&mut self, part: Session) -> Result<(), NotMergeable> {
         if !is_same_test(&self.session, &part) {
             return Err(NotMergeable::AnotherTest);
@@ -201,7 +203,7 @@ impl SavedAnalysis {
         Ok(())
     }
 
-    /// Takes over what a later part knows of the test.
+    /// Takes over the facts that a later part knows about the test.
     fn follow(&mut self, part: Session) {
         let mut probes = std::mem::take(&mut self.session.probes);
         let new: Vec<_> = part.probes.iter().filter(|p| !probes.contains(p)).copied().collect();
@@ -209,9 +211,9 @@ impl SavedAnalysis {
         self.session = Session { probes, ..part };
     }
 
-    /// Adds another test of the same traffic. It follows as if it had begun when this one ended: its sequence numbers
-    /// go on, its times are moved, and where both tests know how their clocks differ, its delays are
-    /// moved to the clocks of this one. Clock probes and host facts are this one's.
+    /// Adds another test of the same traffic, as if it had begun when this one ended: sequence numbers
+    /// continue and times are shifted. If the clock offset of both tests is known, the later delays are
+    /// shifted to the offset of this test. Clock probes and host facts remain those of this test.
     pub fn unite_with(&mut self, next: SavedAnalysis) -> Result<(), NotMergeable> {
         unlike(&self.session, &next.session).map_or(Ok(()), |what| Err(NotMergeable::Unlike(what)))?;
         let (mine, theirs) = (self.analyzer.sent(&self.session), next.analyzer.sent(&next.session));
@@ -248,20 +250,20 @@ impl SavedAnalysis {
     }
 }
 
-/// A state with arbitrary contents, for tests that try to break [`SavedAnalysis::load`].
+/// Returns a state with arbitrary contents, for tests that try to break [`SavedAnalysis::load`].
 #[doc(hidden)]
 pub fn seal(body: &[u8]) -> Vec<u8> {
     [FIRST_LINE, &twox_hash::XxHash3_64::oneshot(body).to_le_bytes(), body].concat()
 }
 
-/// How many tests a session covers.
+/// Returns the number of tests in a session.
 fn tests(session: &Session) -> u64 {
     let tests = session.tags.iter().find(|(key, _)| key == TESTS);
     tests.and_then(|(_, n)| n.parse().ok()).unwrap_or(1)
 }
 
-/// Whether two sessions are parts of one test: of one id, or where neither has one, begun at the same time with the
-/// same specification between the same hosts.
+/// Returns true if two sessions are parts of one test: they have the same id, or neither has one and they
+/// began at the same time with the same specification between the same hosts.
 fn is_same_test(a: &Session, b: &Session) -> bool {
     let direction = a.spec.direction() == b.spec.direction();
     match (&a.id, &b.id) {
@@ -274,7 +276,7 @@ fn is_same_test(a: &Session, b: &Session) -> bool {
     }
 }
 
-/// What makes two tests so different that figures of both together mean nothing.
+/// Returns the difference between two tests that makes common figures meaningless; `None` if there is none.
 fn unlike(a: &Session, b: &Session) -> Option<&'static str> {
     let protocol = |s: &Session| s.two_way.as_ref().map(|t| (t.protocol.clone(), t.far_clock, t.wait));
     let (x, y) = (&a.spec, &b.spec);
@@ -282,7 +284,7 @@ fn unlike(a: &Session, b: &Session) -> Option<&'static str> {
         (protocol(a) != protocol(b), "their protocols differ"),
         (x.transport() != y.transport(), "their transports differ"),
         (x.direction() != y.direction(), "their directions differ"),
-        (a.payload() != b.payload(), "their packets are of different sizes"),
+        (a.payload() != b.payload(), "their packet sizes differ"),
         (a.period() != b.period(), "their periods differ"),
         (x.dscp != y.dscp, "their classes of service (DSCP) differ"),
     ]
@@ -290,7 +292,7 @@ fn unlike(a: &Session, b: &Session) -> Option<&'static str> {
     .find_map(|(differ, what)| differ.then_some(what))
 }
 
-/// The ending of two that says less.
+/// Returns the ending that gives less information.
 fn worse(a: Ending, b: Ending) -> Ending {
     let rank = |e: Ending| match e {
         Ending::Complete => 0,
@@ -302,7 +304,7 @@ fn worse(a: Ending, b: Ending) -> Ending {
     if rank(b) > rank(a) { b } else { a }
 }
 
-/// Adds what the far host reported of another test, whose numbers follow the `sent` of this one.
+/// Adds the far host's report on another test, whose numbers follow the `sent` packets of this one.
 fn add_facts(here: &mut TwoWay, next: TwoWay, sent: u32) {
     let both = |f: fn(&Directions) -> u64, a: &Directions, b: &Directions| f(a).saturating_add(f(b));
     here.directions = here.directions.zip(next.directions).map(|(a, b)| Directions {
@@ -317,6 +319,10 @@ fn add_facts(here: &mut TwoWay, next: TwoWay, sent: u32) {
     });
     let later = next.losses.into_iter().map(|run| LossRun { first: run.first.saturating_add(sent), ..run });
     here.losses.extend(later);
+    let later =
+        next.shifts.into_iter().map(|shift| ScheduleShift { seq: shift.seq.saturating_add(sent), ..shift });
+    here.shifts.extend(later);
+    here.skipped = here.skipped.saturating_add(next.skipped);
     let (a, b) = (here.not_answers, next.not_answers);
     here.not_answers = NotAnswers {
         foreign: a.foreign.saturating_add(b.foreign),
@@ -341,7 +347,8 @@ fn add_facts(here: &mut TwoWay, next: TwoWay, sent: u32) {
     here.remarks.extend(next.remarks.into_iter().filter(|r| !here.remarks.contains(r)).collect::<Vec<_>>());
 }
 
-/// What a far host would have reported of both tests, where that follows: the deviation does not.
+/// Returns the report that a far host would have given on both tests together; the deviation cannot be
+/// derived.
 fn of_both(a: &FarReport, b: &FarReport) -> FarReport {
     use crate::time::Span;
     let (n, m) = (a.received, b.received);

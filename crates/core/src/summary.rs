@@ -41,7 +41,7 @@ use std::collections::BTreeMap;
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Summary {
-    /// The classic eleven (or thirteen) header lines of a log.
+    /// Header lines of a classic log: eleven, or thirteen in version 2.
     pub header: ClassicHeader,
     /// Packet counts.
     pub counts: Counts,
@@ -50,24 +50,24 @@ pub struct Summary {
     pub periods: MeanPeriods,
     /// Raw one-way delay: from two clocks, negative if they disagree.
     pub latency: Distribution,
-    /// The same with lost packets counted as infinitely late; `None` unless requested.
+    /// Statistics of delay with lost packets counted as infinitely late; `None` unless requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub latency_unconditional: Option<Unconditional>,
     /// Shares of packets near the mean and the median delay; `None` unless requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub within: Option<Within>,
-    /// Delay above the smallest delay: the seed's jitter.
+    /// Delay above the smallest delay: jitter in the seed document.
     pub pdv: Distribution,
     /// Delay corrected by the clock estimate; `None` without one.
     pub latency_corrected: Option<Corrected>,
-    /// Delay variation of consecutive packets.
+    /// Delay variation between consecutive packets.
     #[serde(default)]
     pub ipdv: Ipdv,
     /// RTP jitter.
     pub rfc3550_jitter: Option<Rfc3550>,
     /// MAPDV2 (per RFC 5481's description), in ns.
     pub mapdv2: Option<f64>,
-    /// Loss.
+    /// Loss and its clustering.
     #[serde(default)]
     pub loss: Loss,
     /// Duplication.
@@ -76,22 +76,22 @@ pub struct Summary {
     /// Reordering.
     #[serde(default)]
     pub reordering: Reordering,
-    /// Delay on arrival time: the seed's m and r.
+    /// Regression of delay on arrival time: m and r of the seed document.
     pub regression_arrival: Option<Regression>,
-    /// Delay on send time: the one to draw conclusions from.
+    /// Regression of delay on send time: use this one to draw conclusions.
     pub regression_send: Option<Regression>,
-    /// What the slope means.
+    /// Cause of the slope of delay.
     pub trend: Option<Trend>,
     /// Relative clock skew.
     pub skew_hull: Option<SkewHull>,
     /// PDV with the skew removed; `None` if the skew is negligible.
     pub pdv_deskewed: Option<Distribution>,
-    /// The sender's schedule error.
+    /// Schedule error of the sender.
     pub schedule_error: Option<ScheduleError>,
-    /// Host stalls, and the figures without them.
+    /// Host stalls, and the statistics without them.
     #[serde(default)]
     pub stalls: Stalls,
-    /// Delay from the due time; `None` if sender stalls are negligible.
+    /// Delay counted from due times; `None` if sender stalls are negligible.
     pub intended_latency: Option<IntendedLatency>,
     /// Confidence intervals.
     #[serde(default)]
@@ -100,7 +100,7 @@ pub struct Summary {
     pub dejitter: Option<Dejitter>,
     /// Service objectives.
     pub objectives: Option<Y1541>,
-    /// The clocks.
+    /// Clock estimate and facts about both clocks.
     #[serde(default)]
     pub clock: ClockEstimate,
     /// The figures compared with this host's noise floor; `None` if that was not measured.
@@ -112,36 +112,36 @@ pub struct Summary {
     /// Time spent in the queue of the sending host's interface, before the sent stamp; `None` if unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub local_queue: Option<LocalQueue>,
-    /// What the receiver saw in the IP header.
+    /// IP header fields that the receiver observed.
     #[serde(default)]
     pub far_end: ReceivedHeaders,
-    /// Clock steps and path changes found in the series.
+    /// Parts of the run between clock steps or path changes; empty if there are none.
     #[serde(default)]
     pub segments: Vec<PathSegment>,
     /// Summaries of windows; empty unless requested.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub intervals: Vec<Interval>,
-    /// What a two-way test has in addition to its round trips, which everything else here is about; `None` for other
-    /// tests.
+    /// Results of a two-way test in addition to its round trips, to which all other fields apply; `None` for
+    /// other tests.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub two_way: Option<Box<TwoWayFigures>>,
-    /// What is needed to compare this test with others without its packets; `None` unless requested.
+    /// Data for comparing this test with others without its packets; `None` unless requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub comparable: Option<Comparable>,
     /// Values of metrics without a field of their own, by key; `None` if undefined.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub figures: BTreeMap<String, Option<f64>>,
-    /// The test and its end.
+    /// The test, its hosts, and how it ended.
     #[serde(default)]
     pub session: SessionInfo,
-    /// Some figures formatted as the console prints them.
+    /// Some figures, formatted as in the text report.
     #[serde(default)]
     pub display: Display,
-    /// What is wrong, since when, how much, how certain; and what that means for each use. Absent without a
-    /// [judge](crate::evidence::Judge) and from parts of a test.
+    /// Causes of impairment with their time, size and confidence, and the consequences for each profile. Absent
+    /// without a [judge](crate::evidence::Judge), and for a part of a test.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answer: Option<crate::answer::Answer>,
-    /// The conclusions as text.
+    /// Conclusions as sentences.
     #[serde(default)]
     pub verdicts: Vec<Verdict>,
     /// Reasons to doubt a figure.
@@ -154,29 +154,29 @@ pub struct Summary {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct ClassicHeader {
-    /// `Fri Jul 3 19:46:11 UTC 2009`.
+    /// Date, for example `Fri Jul 3 19:46:11 UTC 2009`.
     pub date: Option<String>,
     /// `SENDING` (client to server) or `SEND_ME`.
     pub command: ClassicCommand,
-    /// Packets requested.
+    /// Number of packets requested.
     pub npkts: u64,
-    /// Payload, in bytes.
+    /// Payload size, in bytes.
     pub pktlen: u64,
     /// IP protocol number: 17 UDP, 6 TCP.
     pub proto: u8,
     /// Period, in ns.
     pub period: i64,
-    /// Sender.
+    /// Address of the sender.
     pub src_ip: Option<String>,
-    /// Receiver.
+    /// Address of the receiver.
     pub dst_ip: Option<String>,
-    /// Sender's port.
+    /// Port of the sender.
     pub src_port: u16,
-    /// Receiver's port.
+    /// Port of the receiver.
     pub dst_port: u16,
     /// Requested DSCP.
     pub dscp: u8,
-    /// θ = server − client, in ns; `None` if unknown.
+    /// Clock offset θ = server − client, in ns; `None` if unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub clock_error_ns: Option<i64>,
     /// Minimum RTT of the control channel, in ns; `None` if unknown.
@@ -186,7 +186,7 @@ pub struct ClassicHeader {
     pub version: u8,
 }
 
-/// The classic command of a test, which gives its direction.
+/// Classic command of a test, which determines the direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub enum ClassicCommand {
@@ -204,57 +204,57 @@ pub enum ClassicCommand {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct StampCounts {
-    /// Of the sent times.
+    /// Stamps of the sent times.
     pub sent: Coverage,
-    /// Of the arrived times.
+    /// Stamps of the arrived times.
     pub arrived: Coverage,
     /// Mean time from the sending program's clock reading to the sent stamp, in ns.
     pub send_lag_mean_ns: Option<i64>,
-    /// Largest.
+    /// Largest time from the sending program's clock reading to the sent stamp, in ns.
     pub send_lag_max_ns: Option<i64>,
-    /// Packets for which a stamp of their departure was asked for and never came; `None` if none were asked for, or it is
-    /// unknown.
+    /// Number of packets whose departure stamp was requested but never received; `None` if no stamps were
+    /// requested, or if it is unknown.
     pub sent_lost: Option<u64>,
     /// Mean time from the arrived stamp to the receiving program's clock reading, in ns.
     pub receive_lag_mean_ns: Option<i64>,
-    /// Largest.
+    /// Largest time from the arrived stamp to the receiving program's clock reading, in ns.
     pub receive_lag_max_ns: Option<i64>,
-    /// How much of that the receiver waited on purpose at most, to take several packets at once, in ns; `None` if it took
-    /// each as it came, or it is unknown.
+    /// Maximum part of that time that the receiver waited intentionally to read several packets at once, in
+    /// ns. `None` if it read each packet immediately, or if it is unknown.
     pub receive_pause_ns: Option<i64>,
 }
 
-/// Stamps by source.
+/// Number of stamps by source.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct Coverage {
-    /// Read by the program.
+    /// Stamps read by the program.
     pub user: u64,
-    /// By the kernel.
+    /// Stamps of the kernel.
     pub kernel: u64,
-    /// By the adapter.
+    /// Stamps of the network adapter.
     pub hardware: u64,
-    /// By a capture.
+    /// Stamps of a capture.
     pub wire: u64,
 }
 
-/// What the receiver saw in the IP header, over all rows: value → packets. Empty if unknown.
+/// IP header fields that the receiver observed, over all rows: value → number of packets. Empty if unknown.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct ReceivedHeaders {
     /// DSCPs.
     pub dscp: BTreeMap<u8, u64>,
-    /// ECN bits.
+    /// Values of the two ECN bits.
     pub ecn: BTreeMap<u8, u64>,
     /// Time to live or hop limit.
     pub ttl: BTreeMap<u8, u64>,
-    /// Payload sizes other than the agreed one.
+    /// Number of rows with a payload size other than the agreed one.
     pub odd_sizes: u64,
 }
 
-/// A part of the run between two changes of the path or of a clock.
+/// Part of the run between two changes of the path or of a clock.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
@@ -263,98 +263,98 @@ pub struct PathSegment {
     pub first_seq: u64,
     /// Last sequence number.
     pub last_seq: u64,
-    /// Accepted packets.
+    /// Number of accepted packets.
     pub n: u64,
     /// Smallest delay, in ns.
     pub min: i64,
     /// Mean delay, in ns.
     pub mean: f64,
-    /// 99th percentile of PDV against this segment's own minimum.
+    /// 99th percentile of PDV relative to this segment's own minimum, in ns.
     pub pdv_p99: i64,
-    /// 99.9th percentile.
+    /// 99.9th percentile of that PDV, in ns.
     pub pdv_p999: i64,
-    /// Largest.
+    /// Largest PDV, in ns.
     pub pdv_max: i64,
-    /// Change of the minimum from the previous segment, in ns; `None` for the first.
+    /// Difference to the minimum of the previous segment, in ns; `None` for the first.
     pub step_ns: Option<i64>,
 }
 
-/// The figures of one window of send time.
+/// Figures of one window of send time.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct Interval {
-    /// Start of the window, ns after the stream's first send time.
+    /// Start of the window, in ns after the stream's first send time.
     pub start_ns: i64,
-    /// Its length, in ns.
+    /// Length of the window, in ns.
     pub length_ns: i64,
-    /// First sequence number due in it.
+    /// First sequence number that is due in the window.
     pub first_seq: u64,
-    /// Packets due in it.
+    /// Number of packets due in the window.
     pub sent: u64,
-    /// Accepted.
+    /// Number of packets accepted.
     pub accepted: u64,
-    /// Lost.
+    /// Number of packets lost.
     pub lost: u64,
-    /// Runs of loss that begin in it.
+    /// Number of runs of loss that begin in the window.
     pub loss_runs: u64,
-    /// The longest of them.
+    /// Length of the longest of these runs.
     pub longest_loss: u64,
-    /// Duplicates of its packets that arrived.
+    /// Number of duplicates of the window's packets.
     pub duplicate: u64,
-    /// Overtaken.
+    /// Number of reordered packets.
     pub out_of_sequence: u64,
     /// Smallest delay, in ns.
     pub min: Option<i64>,
-    /// Mean.
+    /// Mean delay, in ns.
     pub mean: Option<f64>,
-    /// Largest.
+    /// Largest delay, in ns.
     pub max: Option<i64>,
-    /// Standard deviation.
+    /// Standard deviation of delay, in ns.
     pub stddev: Option<f64>,
-    /// Median delay.
+    /// Median delay, in ns.
     pub median: Option<f64>,
-    /// PDV against this window's own minimum: 50th, 99th, 99.9th percentile.
+    /// 50th percentile of PDV relative to this window's own minimum, in ns.
     pub pdv_p50: Option<i64>,
-    /// See above.
+    /// 99th percentile of that PDV, in ns.
     pub pdv_p99: Option<i64>,
-    /// See above.
+    /// 99.9th percentile of that PDV, in ns.
     pub pdv_p999: Option<i64>,
-    /// The largest.
+    /// Largest PDV, in ns.
     pub pdv_max: Option<i64>,
-    /// Mean |IPDV|.
+    /// Mean |IPDV|, in ns.
     pub ipdv_mean_abs: Option<f64>,
-    /// Standard deviation of IPDV.
+    /// Standard deviation of IPDV, in ns.
     pub ipdv_stddev: Option<f64>,
-    /// Interquartile range of IPDV.
+    /// Interquartile range of IPDV, in ns.
     pub ipdv_iqr: Option<i64>,
-    /// All other figures, for this window's packets as if they were a test of their own. `None` if there are more than
-    /// 10 000 windows.
+    /// All other figures of this window's packets, computed as for a separate test. `None` if there are more
+    /// than 10 000 windows.
     pub summary: Option<Box<Summary>>,
 }
 
-/// The test, its parties and its end.
+/// The test, its hosts, and how it ended.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct SessionInfo {
     /// Identifier of the results at the server, sixteen hexadecimal digits.
     pub id: Option<String>,
-    /// The user's name for the test.
+    /// Name that the user gave the test.
     pub name: Option<String>,
-    /// The user's tags.
+    /// Tags that the user gave.
     pub tags: BTreeMap<String, String>,
     /// `up` = client to server.
     pub direction: Direction,
-    /// False for classic logs.
+    /// True if the direction is known; false for classic logs.
     pub direction_known: bool,
-    /// The distribution of send times.
+    /// Distribution of send times.
     pub schedule: Schedule,
-    /// When the test was created, ns since 1970.
+    /// Time at which the test was created, ns since 1970.
     pub created: Option<WallTime>,
-    /// How it ended.
+    /// Ending of the test.
     pub ending: Ending,
-    /// The reason, if it is not complete.
+    /// Reason, if the ending is not `complete`.
     pub reason: Option<String>,
     /// Datagrams dropped by the receiving kernel because a buffer was full; `None` if unknown.
     pub receiver_drops: Option<u64>,
@@ -364,58 +364,58 @@ pub struct SessionInfo {
     pub server: HostInfo,
 }
 
-/// A host.
+/// Facts about a host.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct HostInfo {
-    /// Its name.
+    /// Name of the host.
     pub name: Option<String>,
-    /// System and release.
+    /// Operating system and release.
     pub system: Option<String>,
-    /// Notes about what could not be done as requested.
+    /// Notes about requested settings that could not be applied.
     pub notes: Vec<String>,
 }
 
-/// Figures as the console prints them (metrics §24).
+/// Figures formatted as in the text report (metrics §24).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct Display {
     /// Smallest delay, four significant digits.
     pub min: Option<String>,
-    /// Mean.
+    /// Mean delay, four significant digits.
     pub avg: Option<String>,
-    /// Largest.
+    /// Largest delay, four significant digits.
     pub max: Option<String>,
     /// Smallest delay, to the nanosecond.
     pub min_full: Option<String>,
-    /// Mean.
+    /// Mean delay, to the nanosecond.
     pub avg_full: Option<String>,
-    /// Largest.
+    /// Largest delay, to the nanosecond.
     pub max_full: Option<String>,
-    /// Standard deviation.
+    /// Standard deviation of delay.
     pub stddev: Option<String>,
     /// 99th percentile of PDV.
     pub pdv_p99: Option<String>,
-    /// 99.9th.
+    /// 99.9th percentile of PDV.
     pub pdv_p999: Option<String>,
-    /// Largest.
+    /// Largest PDV.
     pub pdv_max: Option<String>,
 }
 
 impl Summary {
-    /// Whether its delays are round trips, with both ends on one clock.
+    /// Returns true if the delays are round trips, measured with one clock.
     pub fn is_round_trip(&self) -> bool {
         self.two_way.is_some()
     }
 
-    /// Direction of the packets; `None` for round trips, and for a log that does not say.
+    /// Returns the direction of the packets; `None` for round trips, and for a log that does not contain it.
     pub fn direction(&self) -> Option<Direction> {
         (self.session.direction_known && !self.is_round_trip()).then_some(self.session.direction)
     }
 
-    /// Between which hosts it was measured, and when: `192.0.2.1 to 192.0.2.2, Fri Jul 3 19:46:11 UTC 2009`; `None` if
+    /// Returns the hosts and the date: `192.0.2.1 to 192.0.2.2, Fri Jul 3 19:46:11 UTC 2009`; `None` if
     /// neither is known.
     pub fn measured(&self) -> Option<String> {
         let ends = self.header.src_ip.as_ref().zip(self.header.dst_ip.as_ref());
@@ -424,18 +424,18 @@ impl Summary {
         (!known.is_empty()).then(|| known.join(", "))
     }
 
-    /// Whether loss and order are observable: TCP hides both.
+    /// Returns true if loss and reordering are observable; TCP hides both.
     pub fn loss_observable(&self) -> bool {
         self.header.proto != Transport::Tcp.number()
     }
 
-    /// Best mean opinion score over the buffer sizes of the de-jitter curve.
+    /// Returns the best mean opinion score over the buffer sizes of the de-jitter curve.
     pub fn best_mos(&self) -> Option<f64> {
         self.dejitter.as_ref()?.best_mos()
     }
 
-    /// What is to be subtracted from raw delay, and the remaining error, in ns. `None` if the offset of the clocks is
-    /// unknown.
+    /// Returns the value to subtract from raw delays, and the remaining error, in ns. `None` if the clock
+    /// offset is unknown.
     pub fn correction(&self) -> Option<(i64, f64)> {
         if self.is_round_trip() {
             return Some((0, 0.0));
@@ -446,7 +446,7 @@ impl Summary {
 }
 
 impl ClassicHeader {
-    /// The header of `session`, with the clock estimate if there is one.
+    /// Creates the header of `session`, with the clock estimate if there is one.
     pub fn new(session: &Session, clock: &ClockEstimate) -> ClassicHeader {
         let spec = &session.spec;
         ClassicHeader {
@@ -472,7 +472,7 @@ impl ClassicHeader {
 }
 
 impl SessionInfo {
-    /// The part of `session` that a summary repeats.
+    /// Returns the facts of `session` that a summary contains.
     pub fn new(session: &Session) -> SessionInfo {
         let host = |h: &crate::session::HostFacts| HostInfo {
             name: h.name.clone(),
@@ -497,7 +497,7 @@ impl SessionInfo {
 }
 
 impl Display {
-    /// Of delay and PDV.
+    /// Formats the figures of delay and PDV.
     pub(crate) fn new(latency: &Distribution, pdv: &Distribution) -> Display {
         Display {
             min: latency.min.map(eng4),

@@ -1,9 +1,9 @@
-//! Shared by tests: [`first`], which finds a border.
+//! Helper for tests: [`first`] finds a threshold.
 
 pub const MS: i64 = 1_000_000;
 
-/// Returns the first number of `range` for which `holds` is true, where it is false below and true from there on. Panics
-/// if it is true or false for all of them: such a range has no border.
+/// Returns the first number in `range` for which `holds` is true; it must be false for all smaller numbers
+/// and true for all larger ones. Panics if it is true or false for the whole range, which then contains no threshold.
 pub fn first(range: core::ops::RangeInclusive<i64>, holds: impl Fn(i64) -> bool) -> i64 {
     let (mut below, mut from) = (*range.start(), *range.end());
     assert!(!holds(below), "true for {below} already");

@@ -1,6 +1,6 @@
-//! Time: signed 64-bit nanoseconds. A time belongs to one of a host's two clocks, and each has its own type:
-//! [`WallTime`] for stamps and records, [`SteadyTime`] for timers and deadlines. [`Span`] is a difference of two times
-//! of one clock.
+//! Time: signed 64-bit nanoseconds. A host has two clocks, and the times of each have a type of their own:
+//! [`WallTime`] for stamps and records, [`SteadyTime`] for timers and deadlines. [`Span`] is the difference
+//! of two times of the same clock.
 //!
 //! ```compile_fail
 //! # use jitlat_core::{SteadyTime, WallTime};
@@ -8,8 +8,9 @@
 //! answer(SteadyTime(0), WallTime(0)); // the clocks cannot be swapped
 //! ```
 //!
-//! All are integers: a mean may be fractional, a stamp never is. The arithmetic saturates, so that a hostile stamp can
-//! cause a wrong figure but not a panic; use [`WallTime::checked_since`] if the difference must be exact.
+//! All are integers, because only means can be fractional, not stamps. The arithmetic saturates, so that a
+//! hostile stamp can cause a wrong figure but not a panic; use [`WallTime::checked_since`] if the difference
+//! must be exact.
 
 use core::fmt;
 use core::ops::{Add, Neg, Sub};
@@ -18,19 +19,19 @@ use serde::{Deserialize, Serialize};
 /// Nanoseconds in a second.
 pub const SECOND: i64 = 1_000_000_000;
 
-/// A time of the realtime clock: nanoseconds since 1970-01-01 00:00 UTC, on the clock of the host that read it.
-/// Comparable between hosts as far as their clocks agree; it may step.
+/// A time of the realtime clock: nanoseconds since 1970-01-01 00:00 UTC, on the clock of the host that read
+/// it. Times of different hosts are comparable as far as their clocks agree. The clock may step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(transparent)]
 pub struct WallTime(pub i64);
 
-// The earlier name, until nothing uses it.
+// Former name, for code that still uses it.
 #[doc(hidden)]
 pub use WallTime as Nanos;
 
 /// A time of the monotonic clock: nanoseconds since an arbitrary time before the program began. It never goes
-/// backwards, and means nothing to another host. For everything that waits, repeats or expires.
+/// backwards, and is meaningless on another host. Used for everything that waits, repeats or expires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SteadyTime(pub i64);
 
@@ -41,37 +42,37 @@ pub struct SteadyTime(pub i64);
 pub struct Span(pub i64);
 
 impl WallTime {
-    /// The exact difference `self − earlier`, or `None` if it does not fit 64 bits.
+    /// Returns the exact difference `self − earlier`; `None` if it does not fit 64 bits.
     pub fn checked_since(self, earlier: WallTime) -> Option<Span> {
         self.0.checked_sub(earlier.0).map(Span)
     }
 }
 
 impl Span {
-    /// No time at all.
+    /// The empty span.
     pub const ZERO: Span = Span(0);
 
-    /// Whole seconds.
+    /// Creates a span of whole seconds.
     pub const fn seconds(s: i64) -> Span {
         Span(s.saturating_mul(SECOND))
     }
 
-    /// Whole milliseconds.
+    /// Creates a span of whole milliseconds.
     pub const fn millis(ms: i64) -> Span {
         Span(ms.saturating_mul(1_000_000))
     }
 
-    /// Whole microseconds.
+    /// Creates a span of whole microseconds.
     pub const fn micros(us: i64) -> Span {
         Span(us.saturating_mul(1_000))
     }
 
-    /// This span as floating-point seconds, for display and rates.
+    /// Returns the span in seconds as a floating-point number, for display and rates.
     pub fn as_seconds(self) -> f64 {
         self.0 as f64 / SECOND as f64
     }
 
-    /// `self × n`, saturating.
+    /// Returns `self × n`, saturating.
     pub const fn times(self, n: i64) -> Span {
         Span(self.0.saturating_mul(n))
     }
@@ -124,13 +125,13 @@ impl Neg for Span {
     }
 }
 
-/// The source of a stamp. The order is from the application outwards to the wire.
+/// Source of a stamp. The order is from the application towards the wire.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 #[repr(u8)]
 pub enum StampSource {
-    /// The program read the clock itself, around the system call.
+    /// The program, which read the clock around the system call.
     #[default]
     User = 0,
     /// The kernel's network stack, in software (`SO_TIMESTAMPING`).
@@ -146,7 +147,7 @@ impl StampSource {
     pub const ALL: [StampSource; 4] =
         [StampSource::User, StampSource::Kernel, StampSource::Hardware, StampSource::Wire];
 
-    /// The one-letter code of the log formats: `u`, `k`, `h`, `w`.
+    /// Returns the one-letter code in log formats: `u`, `k`, `h`, `w`.
     pub fn letter(self) -> char {
         ['u', 'k', 'h', 'w'][self as usize]
     }
@@ -163,6 +164,6 @@ impl fmt::Display for StampSource {
 pub struct Stamp {
     /// The time.
     pub at: WallTime,
-    /// Its source.
+    /// Source of the time.
     pub source: StampSource,
 }

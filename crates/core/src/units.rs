@@ -1,19 +1,19 @@
-//! Numbers as text (metrics §24): the classic report's engineering format, rates, percentages, dates. Decimal
-//! arithmetic in integers, so that rounding is exact.
+//! Numbers as text (metrics §24): the engineering format of the classic report, rates, percentages, dates.
+//! Uses decimal arithmetic on integers, so that rounding is exact.
 
 use crate::time::{SECOND, Span, WallTime};
 
-/// Units of time, largest first: picoseconds in one, name.
+/// Units of time, largest first: number of picoseconds, name.
 const UNITS: [(i128, &str); 4] =
     [(1_000_000_000_000, "s"), (1_000_000_000, "ms"), (1_000_000, "us"), (1_000, "ns")];
 
-/// Four significant digits with s, ms, us or ns by magnitude: `42.00 us`, `1.615 s`. Rounds half to even
-/// on the exact decimal; zero is `0.000 s`. Takes nanoseconds.
+/// Formats nanoseconds with four significant digits in s, ms, us or ns by magnitude: `42.00 us`, `1.615 s`.
+/// Rounds half to even on the exact decimal; zero is `0.000 s`.
 pub fn eng4(ns: i64) -> String {
     engineering(i128::from(ns) * 1000)
 }
 
-/// [`eng4`] of a fractional number of nanoseconds, such as a mean. `-` if it is not finite.
+/// Like [`eng4`], for a fractional number of nanoseconds such as a mean. `-` if it is not finite.
 pub fn eng4_f64(ns: f64) -> String {
     match picoseconds(ns) {
         Some(ps) => engineering(ps),
@@ -21,14 +21,14 @@ pub fn eng4_f64(ns: f64) -> String {
     }
 }
 
-/// Three significant digits with s, ms, us or ns by magnitude: `12.3 ms`, `5.00 s`, `800 ns`. Takes nanoseconds; `-` if
-/// they are not finite.
+/// Formats nanoseconds with three significant digits in s, ms, us or ns by magnitude: `12.3 ms`, `5.00 s`,
+/// `800 ns`. `-` if they are not finite.
 pub fn eng3(ns: f64) -> String {
     if !ns.is_finite() {
         return "-".to_owned();
     }
     if ns.abs() < 999.5 {
-        // Without a sign if it rounds to nothing.
+        // A value that rounds to zero has no sign.
         return format!("{} ns", ns.round() as i64);
     }
     let (unit, name) = match ns.abs() {
@@ -44,8 +44,8 @@ pub fn eng3(ns: f64) -> String {
     }
 }
 
-/// A limit, a wait or a length of a test, rounded to what matters to people: `5 s`, `0.25 s`, `2.5 min`, `24 h`. Of
-/// less than a millisecond as [`eng3`].
+/// Formats a duration such as a limit or a timeout with the precision that people need: `5 s`, `0.25 s`, `2.5
+/// min`, `24 h`. Below a millisecond like [`eng3`].
 pub fn duration(span: Span) -> String {
     let s = span.as_seconds();
     let (value, decimals, unit) = match s.abs() {
@@ -58,7 +58,7 @@ pub fn duration(span: Span) -> String {
     format!("{} {unit}", digits.trim_end_matches('0').trim_end_matches('.'))
 }
 
-/// The unit by magnitude and decimals down to the nanosecond: `1.614710000 s`, `-80.000 us`, `5 ns`.
+/// Formats nanoseconds with all decimals, in a unit by magnitude: `1.614710000 s`, `-80.000 us`, `5 ns`.
 pub fn full(ns: i64) -> String {
     let magnitude = i128::from(ns).unsigned_abs();
     let sign = if ns < 0 { "-" } else { "" };
@@ -72,18 +72,18 @@ pub fn full(ns: i64) -> String {
     format!("{sign}{}.{:0digits$} {name}", magnitude / unit, magnitude % unit)
 }
 
-/// [`full`] of a fractional number of nanoseconds, rounded half to even. `-` if it is not finite.
+/// Like [`full`], for a fractional number of nanoseconds, rounded half to even. `-` if it is not finite.
 pub fn full_f64(ns: f64) -> String {
     if ns.is_finite() { full(ns.round_ties_even() as i64) } else { "-".to_owned() }
 }
 
-/// The line of the version 2 report: `20.02 ms (49.94 pkts/Sec = 31.96 kbps)`.
+/// Formats the line of the version 2 report: `20.02 ms (49.94 pkts/Sec = 31.96 kbps)`.
 pub fn rate_line(period_ns: f64, pps: f64, bps: Option<f64>) -> String {
     let bps = bps.map_or_else(|| "-".to_owned(), bit_rate);
     format!("{} ({pps:.2} pkts/Sec = {bps})", eng4_f64(period_ns))
 }
 
-/// Bits a second with two decimals and bps, kbps, Mbps, Gbps by magnitude.
+/// Formats bits per second with two decimals in bps, kbps, Mbps or Gbps by magnitude.
 pub fn bit_rate(bps: f64) -> String {
     let (unit, name) = match bps.abs() {
         x if x >= 1e9 => (1e9, "Gbps"),
@@ -94,7 +94,7 @@ pub fn bit_rate(bps: f64) -> String {
     format!("{:.2} {name}", bps / unit)
 }
 
-/// `Fri Jul 3 19:46:11 UTC 2009`, the first line of a log.
+/// Formats a date as in the first line of a log: `Fri Jul 3 19:46:11 UTC 2009`.
 pub fn utc_date(at: WallTime) -> String {
     const DAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
     const MONTHS: [&str; 12] =
@@ -112,8 +112,8 @@ pub fn utc_date(at: WallTime) -> String {
     )
 }
 
-/// Year, month and day of a number of days since 1970-01-01 (proleptic Gregorian, by 400-year eras that
-/// begin on 1 March).
+/// Returns year, month and day of a number of days since 1970-01-01 (proleptic Gregorian, computed by
+/// 400-year eras that begin on 1 March).
 pub fn civil(days: i64) -> (i64, i64, i64) {
     let z = days + 719_468;
     let (era, day_of_era) = (z.div_euclid(146_097), z.rem_euclid(146_097));
@@ -143,7 +143,7 @@ fn engineering(ps: i128) -> String {
         _ => 0,
     };
     let rounded = round_half_even(magnitude * 10u128.pow(decimals), unit);
-    // Rounding up may need one more digit: 9.9996 → 10.00, or the next unit: 999.96 us → 1.000 ms.
+    // Rounding up may add a digit (9.9996 → 10.00) or change the unit (999.96 us → 1.000 ms).
     match decimals {
         0 => decimal(sign, rounded, 0, name),
         _ if rounded < 10_000 => decimal(sign, rounded, decimals, name),

@@ -1,9 +1,9 @@
-//! A test over a simulated path with bursty loss: `cargo run -p jitlat-impair --example trial`.
+//! Simulates a test over a path with bursty loss: `cargo run -p jitlat-impair --example trial`.
 
 use jitlat_core::{Summary, TestSpec, analyze};
 use jitlat_impair::{Scenario, ScenarioError, Trial};
 
-/// The summary of a test of the default specification over `path`.
+/// Returns the summary of a test of the default specification over `path`.
 pub fn summarise(path: &str) -> Result<Summary, ScenarioError> {
     let path: Scenario = path.parse()?;
     let trial = Trial { up: path.up, down: path.down, ..Trial::new(TestSpec::default(), path.seed) };

@@ -1,48 +1,48 @@
-//! [`Bottleneck`]: a transmitter of fixed rate behind a drop-tail queue, and the traffic that shares it.
+//! [`Bottleneck`]: a transmitter of fixed rate with a drop-tail queue, and the traffic that shares it.
 
 use super::chance::unit;
 use jitlat_core::link::Encapsulation;
 use jitlat_core::time::{SECOND, Span, SteadyTime};
 use rand_chacha::ChaCha8Rng;
 
-/// A transmitter of fixed rate behind a drop-tail queue.
+/// A transmitter of fixed rate with a drop-tail queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RateBottleneck {
-    /// Bits a second, > 0.
+    /// Rate in bits per second, > 0.
     pub bits: u64,
-    /// Size of the queue in bytes, including the rest of the packet being transmitted. A packet that finds the
-    /// transmitter idle always passes.
+    /// Size of the queue in bytes, including the rest of the packet being transmitted. A packet that arrives
+    /// while the transmitter is idle is always accepted.
     pub queue: u64,
 }
 
-/// A bottleneck that sends ATM cells in slots of a clock that never stops, as ADSL does: a packet is padded to whole cells,
-/// each sent as 53 bytes, the first in the next slot that is free.
+/// A bottleneck that sends ATM cells in the slots of a clock that never stops, as ADSL does. A packet is
+/// padded to whole cells, each sent as 53 bytes, and its first cell uses the next free slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CellBottleneck {
-    /// What is put around an IP packet; ATM.
+    /// ATM encapsulation of an IP packet.
     pub encapsulation: Encapsulation,
-    /// Bytes added to each IP packet before that, by a tunnel.
+    /// Number of bytes that a tunnel adds to each IP packet before the encapsulation.
     pub tunnel: u64,
 }
 
-/// Bits of a cell on the line.
+/// Number of bits of a cell on the line.
 const CELL_BITS: i128 = 53 * 8;
-/// Bytes that it carries.
+/// Number of payload bytes of a cell.
 const CELL_PAYLOAD: i128 = 48;
 
-/// The clock of a line's cells, and the slots that are taken.
+/// Clock of a line's cells, with the next free slot.
 #[derive(Clone, Debug)]
 struct CellClock {
-    /// Bytes put around an IP packet before it is cut into cells.
+    /// Number of bytes added to an IP packet before it is split into cells.
     overhead: i128,
-    /// When slot 0 began.
+    /// Start of slot 0.
     phase: SteadyTime,
-    /// The first slot that no packet has taken.
+    /// First free slot.
     free: i128,
 }
 
 impl CellClock {
-    /// A clock of no particular phase.
+    /// Creates a clock of random phase.
     fn new(cells: CellBottleneck, rate: RateBottleneck, rng: &mut ChaCha8Rng) -> CellClock {
         let slot = CELL_BITS as f64 * SECOND as f64 / rate.bits.max(1) as f64;
         CellClock {
@@ -52,7 +52,7 @@ impl CellClock {
         }
     }
 
-    /// Takes the slots of a packet that may begin at `begin`; when the last of them is over.
+    /// Reserves the slots of a packet that may begin at `begin`; returns the end of the last of them.
     fn send(&mut self, begin: SteadyTime, bytes: usize, bits: i128) -> SteadyTime {
         let slot = CELL_BITS * i128::from(SECOND);
         let since = i128::from((begin - self.phase).0) * bits;
@@ -67,32 +67,32 @@ impl CellClock {
 /// Cross traffic through the same bottleneck, in packets of [`COMPETITOR_PACKET_BYTES`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Competition {
-    /// When it begins, from the first test packet.
+    /// Start, relative to the first test packet.
     pub from: Span,
-    /// For how long.
+    /// Duration.
     pub length: Span,
-    /// The spacing of its packets.
+    /// Spacing of its packets.
     pub load: CrossTraffic,
 }
 
-/// The spacing of the packets of cross traffic.
+/// Spacing of the packets of cross traffic.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum CrossTraffic {
-    /// Constant spacing, at this many bits a second.
+    /// Constant spacing with this rate in bits per second.
     Constant(u64),
-    /// With exponential gaps, at this many bits a second on average.
+    /// Exponential gaps with this mean rate in bits per second.
     Poisson(u64),
-    /// A TCP connection with unlimited data: slow start, then one packet more each round trip and half as many after a
-    /// loss.
+    /// A TCP connection with unlimited data: slow start, then one more packet per round trip, and half as
+    /// many after a loss.
     Greedy {
-        /// Its round trip without queueing.
+        /// Round-trip time of the connection without queueing.
         rtt: Span,
     },
 }
 
-/// Bytes of a packet of [`Competition`], IP header included.
+/// Size of a packet of [`Competition`] in bytes, IP header included.
 pub const COMPETITOR_PACKET_BYTES: usize = 1500;
-/// The smallest gap between two packets of a competitor, because they arrive over a link as well.
+/// Smallest gap between two packets of a competitor, because they also arrive over a link.
 const MIN_GAP: Span = Span::micros(10);
 
 /// A running bottleneck.
@@ -100,7 +100,7 @@ const MIN_GAP: Span = Span::micros(10);
 pub(super) struct Bottleneck {
     rate: RateBottleneck,
     cells: Option<CellClock>,
-    /// When the transmitter has sent all that it accepted.
+    /// Time at which the transmitter has sent everything that it accepted.
     busy_until: Option<SteadyTime>,
     others: Vec<Competitor>,
     rng: ChaCha8Rng,
@@ -109,11 +109,11 @@ pub(super) struct Bottleneck {
 #[derive(Clone, Debug)]
 struct Competitor {
     law: Competition,
-    /// Its next packet; `None` before the test begins.
+    /// Time of the next packet; `None` before the test begins.
     next: Option<SteadyTime>,
     end: SteadyTime,
-    /// For [`CrossTraffic::Greedy`]: window and slow-start threshold in packets, and until when a further loss counts as the
-    /// same.
+    /// For [`CrossTraffic::Greedy`]: window and slow-start threshold in packets, and the time until which
+    /// another loss belongs to the same event.
     window: f64,
     threshold: f64,
     recovering: SteadyTime,
@@ -138,7 +138,7 @@ impl Bottleneck {
         Bottleneck { rate, cells, busy_until: None, others: others.collect(), rng }
     }
 
-    /// Sets when the first test packet came, which the competitors' times refer to.
+    /// Sets the arrival of the first test packet, to which the competitors' times are relative.
     pub fn start(&mut self, first: SteadyTime) {
         for other in &mut self.others {
             other.next = Some(first + other.law.from);
@@ -146,7 +146,8 @@ impl Bottleneck {
         }
     }
 
-    /// When the last bit of a packet that comes at `now` is sent; `None` if the queue is full.
+    /// Returns the time at which the last bit of a packet that arrives at `now` is sent; `None` if the queue
+    /// is full.
     pub fn transmit(&mut self, now: SteadyTime, bytes: usize) -> Option<SteadyTime> {
         while let Some(k) = self.next_before(now) {
             self.competitor(k);
@@ -154,7 +155,7 @@ impl Bottleneck {
         self.accept(now, bytes)
     }
 
-    /// Which competitor's packet comes first, if before `now`.
+    /// Returns the competitor whose packet is next, if it is due before `now`.
     fn next_before(&self, now: SteadyTime) -> Option<usize> {
         let due = self.others.iter().enumerate().filter_map(|(k, o)| Some((o.next?, k)));
         due.min().filter(|(at, _)| *at < now).map(|(_, k)| k)

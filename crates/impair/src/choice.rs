@@ -1,32 +1,32 @@
-//! [`Choice`]: which packets are affected by an impairment.
+//! [`Choice`]: selects the packets that an impairment affects.
 
 use super::chance::unit;
 use core::ops::RangeInclusive;
 use rand_chacha::ChaCha8Rng;
 
-/// Which test packets are lost, duplicated or delayed.
+/// Selection of the test packets that are lost, duplicated or delayed.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum Choice {
-    /// None.
+    /// No packet.
     #[default]
     Never,
-    /// Each independently with this probability.
+    /// Each packet independently with this probability.
     Bernoulli(f64),
-    /// In bursts.
+    /// Packets in bursts.
     Gilbert(GilbertModel),
-    /// Only packets with these numbers, by another choice.
+    /// Packets with these numbers, if another choice selects them.
     Within(RangeInclusive<u64>, Box<Choice>),
-    /// Exactly those with these numbers, in increasing and disjoint ranges.
+    /// Exactly the packets with these numbers, in ascending and disjoint ranges.
     Exactly(Vec<RangeInclusive<u64>>),
 }
 
-/// The two-state Markov chain of Gilbert and Elliott. It starts in its good state and changes before
-/// each packet.
+/// The two-state Markov chain of Gilbert and Elliott. It starts in its good state and may change its state
+/// before each packet.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct GilbertModel {
-    /// Probability of going from good to bad.
+    /// Probability of changing from good to bad.
     pub p: f64,
-    /// Probability of going from bad to good.
+    /// Probability of changing from bad to good.
     pub r: f64,
     /// Probability that a packet is not affected in the bad state (0 in the simple Gilbert model).
     pub h: f64,
@@ -35,13 +35,13 @@ pub struct GilbertModel {
 }
 
 impl GilbertModel {
-    /// The simple model: every packet of the bad state is chosen, none of the good one. Runs have a mean
-    /// length of 1/`r`, and `p`/(`p` + `r`) of all packets are chosen.
+    /// Creates the simple model, which selects every packet in the bad state and none in the good state. Runs
+    /// have a mean length of 1/`r`, and `p`/(`p` + `r`) of all packets are selected.
     pub fn simple(p: f64, r: f64) -> GilbertModel {
         GilbertModel { p, r, h: 0.0, k: 1.0 }
     }
 
-    /// The share of packets chosen in the long run.
+    /// Returns the long-term share of packets selected.
     pub fn rate(&self) -> f64 {
         let bad = if self.p + self.r > 0.0 { self.p / (self.p + self.r) } else { 0.0 };
         bad * (1.0 - self.h) + (1.0 - bad) * (1.0 - self.k)
@@ -49,12 +49,12 @@ impl GilbertModel {
 }
 
 impl Choice {
-    /// Exactly the packets of these numbers, in any order.
+    /// Selects exactly the packets with these numbers, in any order.
     pub fn indices(numbers: impl IntoIterator<Item = u64>) -> Choice {
         Choice::ranges(numbers.into_iter().map(|n| n..=n))
     }
 
-    /// Exactly the packets in these ranges, in any order; overlapping and adjacent ones are merged.
+    /// Selects exactly the packets in these ranges, in any order; overlapping and adjacent ranges are merged.
     pub fn ranges(ranges: impl IntoIterator<Item = RangeInclusive<u64>>) -> Choice {
         let mut sorted: Vec<_> = ranges.into_iter().filter(|r| !r.is_empty()).collect();
         sorted.sort_by_key(|r| *r.start());
@@ -70,8 +70,8 @@ impl Choice {
         Choice::Exactly(joined)
     }
 
-    /// Runs of these lengths, one after the other, each preceded by `gap` packets that are not affected: a known
-    /// run-length histogram.
+    /// Selects runs of these lengths, each after `gap` packets that are not affected. This gives a known
+    /// histogram of run lengths.
     pub fn runs(lengths: impl IntoIterator<Item = u64>, gap: u64) -> Choice {
         let mut next = 0u64;
         Choice::ranges(lengths.into_iter().filter(|l| *l > 0).map(move |length| {
@@ -82,7 +82,7 @@ impl Choice {
     }
 }
 
-/// A [`Choice`] in progress.
+/// A running [`Choice`].
 #[derive(Clone, Debug)]
 pub(super) struct Chooser {
     choice: Choice,
@@ -95,7 +95,8 @@ impl Chooser {
         Chooser { choice: choice.clone(), rng, bad: false }
     }
 
-    /// Whether packet `index` is affected. Random laws depend on the order of calls, not on the index.
+    /// Returns true if packet `index` is affected. Random choices depend on the order of calls, not on the
+    /// index.
     pub fn choose(&mut self, index: u64) -> bool {
         let mut choice = &self.choice;
         let mut within = true;

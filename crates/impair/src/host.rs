@@ -3,47 +3,48 @@
 use super::{Choice, Competition, Jitter, RateBottleneck};
 use jitlat_core::time::{Span, StampSource, WallTime};
 
-/// One end of a test. The default is a perfect host whose programs take the stamps themselves.
+/// One end of a test. The default is a perfect host whose stamps are clock readings of its program.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct HostModel {
-    /// Its clock.
+    /// Clock of the host.
     pub clock: Clock,
-    /// How late its program wakes up for each packet it sends.
+    /// Wake-up error of its program for each packet it sends.
     pub wake: Jitter,
-    /// Times during which its program does not run: what it should send leaves at the end, and what arrives is read at
-    /// the end.
+    /// Times during which its program does not run. Packets that it should send leave at the end, and packets
+    /// that arrive are read at the end.
     pub stalls: Vec<Pause>,
-    /// The rate and queue of its own interface.
+    /// Rate and queue of its own interface.
     pub interface: Option<RateBottleneck>,
-    /// Other programs of the host that use that interface.
+    /// Other programs of the host that use the interface.
     pub competition: Vec<Competition>,
-    /// Packets its kernel refuses to send.
+    /// Packets that its kernel refuses to send.
     pub refused: Choice,
-    /// From a packet's arrival to its reading by the program.
+    /// Time from a packet's arrival to its reading by the program.
     pub reading: Jitter,
-    /// Source of its stamps: the program, or the kernel when the interface takes the packet.
+    /// Source of its stamps: the program, or the kernel when the interface sends the packet.
     pub stamps: StampSource,
-    /// Packets whose entry into the queue of the interface its kernel stamps, too, where the stamps are the kernel's.
+    /// Packets for which the kernel also stamps the entry into the interface's queue, if the source of stamps
+    /// is the kernel.
     pub entries: Choice,
-    /// Resolution of its stamps; zero = a nanosecond.
+    /// Resolution of its stamps; zero means a nanosecond.
     pub resolution: Span,
 }
 
-/// An interruption, relative to the time when the first packet is due.
+/// An interruption; times are relative to the due time of the first packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pause {
-    /// Its beginning.
+    /// Start of the interruption.
     pub from: Span,
-    /// Its length.
+    /// Length of the interruption.
     pub length: Span,
 }
 
-/// A wall clock's error over time.
+/// Error of a wall clock over time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Clock {
-    /// Wall clock minus true time when the first packet is due.
+    /// Wall clock minus true time at the due time of the first packet.
     pub offset: Span,
-    /// Rate error in parts per billion, > 0 = fast.
+    /// Rate error in parts per billion; positive = fast.
     pub skew_ppb: i64,
     /// Changes of the clock, ascending.
     pub shifts: Vec<ClockChange>,
@@ -52,16 +53,17 @@ pub struct Clock {
 /// A change of a clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClockChange {
-    /// Time, relative to when the first packet is due.
+    /// Time, relative to the due time of the first packet.
     pub at: Span,
-    /// Amount.
+    /// Amount of the change.
     pub by: Span,
-    /// Duration: zero is a step, anything else a slew.
+    /// Duration: zero for a step, otherwise a slew.
     pub over: Span,
 }
 
 impl Clock {
-    /// Its reading `t` after the first packet is due, which is at `epoch` by a perfect clock.
+    /// Returns the clock's reading at `t` after the due time of the first packet; a perfect clock reads
+    /// `epoch` at that due time.
     pub fn at(&self, epoch: WallTime, t: Span) -> WallTime {
         let drift = (i128::from(t.0) * i128::from(self.skew_ppb) / 1_000_000_000) as i64;
         let shifted = self.shifts.iter().map(|s| s.by_time(t)).fold(Span::ZERO, |sum, by| sum + by);
@@ -82,13 +84,13 @@ impl ClockChange {
 }
 
 impl HostModel {
-    /// A stamp `t` after the first packet is due.
+    /// Returns a stamp at `t` after the due time of the first packet.
     pub(super) fn stamp(&self, epoch: WallTime, t: Span) -> WallTime {
         let exact = self.clock.at(epoch, t);
         WallTime(exact.0 - exact.0.rem_euclid(self.resolution.0.max(1)))
     }
 
-    /// When its program runs if it should at `t`.
+    /// Returns the time at which the program runs if it should run at `t`.
     pub(super) fn runs(&self, t: Span) -> Span {
         let stall = self.stalls.iter().find(|s| t >= s.from && t < s.from + s.length);
         stall.map_or(t, |s| s.from + s.length)

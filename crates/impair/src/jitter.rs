@@ -1,13 +1,13 @@
-//! [`Jitter`]: laws of delay variation.
+//! [`Jitter`]: distributions of delay variation.
 
 use super::chance::unit;
 use jitlat_core::time::{Span, SteadyTime};
 use rand_chacha::ChaCha8Rng;
 
-/// No law of jitter delays a packet by more than this.
+/// Maximum delay that any jitter adds to a packet.
 pub const MAX_JITTER: Span = Span::seconds(60);
 
-/// A law of delay variation; all spans are one-sided, so the fixed delay stays the minimum.
+/// A distribution of delay variation. It never shortens a delay, so the fixed delay remains the minimum.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum Jitter {
     /// No variation.
@@ -15,52 +15,52 @@ pub enum Jitter {
     None,
     /// Uniform on [0, `max`].
     Uniform {
-        /// The upper end.
+        /// Upper limit.
         max: Span,
     },
     /// Exponential.
     Exponential {
-        /// Its mean, which is also its standard deviation.
+        /// Mean, which is also the standard deviation.
         mean: Span,
     },
     /// Heavy tail (Lomax, or Pareto of the second kind): exceeds x with probability (1 + x/`scale`)^−`shape`.
-    /// Mean `scale`/(`shape` − 1) for shapes above 1, without a finite variance up to 2.
+    /// The mean is `scale`/(`shape` − 1) for shapes above 1; the variance is infinite up to 2.
     Pareto {
-        /// The scale.
+        /// Scale.
         scale: Span,
-        /// The shape, > 0: the smaller, the heavier the tail.
+        /// Shape, > 0. A smaller shape means a heavier tail.
         shape: f64,
     },
-    /// Normal about three deviations, cut off at 0.
+    /// Normal with a mean of three deviations, cut off at 0.
     Normal {
         /// Standard deviation.
         deviation: Span,
     },
-    /// Lognormal: its logarithm is normal.
+    /// Lognormal: the logarithm is normal.
     LogNormal {
-        /// The median.
+        /// Median.
         median: Span,
         /// Standard deviation of the natural logarithm.
         sigma: f64,
     },
-    /// Delayed until the next multiple of a time, as by radio schedulers and interleavers.
+    /// Delay until the next multiple of a time, as caused by radio schedulers and interleavers.
     Slots {
-        /// From one slot to the next, > 0.
+        /// Time from one slot to the next, > 0.
         every: Span,
     },
-    /// Zero for most packets, uniform on [0, `max`] for some.
+    /// Zero for most packets, and uniform on [0, `max`] for some.
     Spikes {
-        /// The share of packets affected.
+        /// Share of packets affected.
         share: f64,
-        /// The upper end.
+        /// Upper limit.
         max: Span,
     },
-    /// The sum of several laws, applied in this order.
+    /// Sum of several distributions, applied in this order.
     Sum(Vec<Jitter>),
 }
 
 impl Jitter {
-    /// What is added to the delay of a packet that enters at `now`, 0…[`MAX_JITTER`].
+    /// Returns the delay to add to a packet that enters at `now`, 0…[`MAX_JITTER`].
     pub(super) fn draw(&self, rng: &mut ChaCha8Rng, now: SteadyTime) -> Span {
         let extra = match self {
             Jitter::None => return Span::ZERO,
@@ -84,7 +84,7 @@ impl Jitter {
     }
 }
 
-/// Standard normal (Box and Muller).
+/// Returns a standard normal number (Box–Muller).
 pub(super) fn normal(rng: &mut ChaCha8Rng) -> f64 {
     let radius = (-2.0 * unit(rng).ln()).sqrt();
     radius * (core::f64::consts::TAU * unit(rng)).cos()

@@ -1,19 +1,20 @@
-//! [`Impairment`]: what a network path does to packets, as a pure and seeded model.
+//! [`Impairment`]: a pure and seeded model of what a network path does to packets.
 //!
-//! One model is used by the simulated network in virtual time, the user-space relay of `jitlat demo` and the TUN
-//! emulator between two network namespaces, so that a surprising result can be reproduced in a simulation. The same
-//! configuration, seed and packets always give the same deliveries.
+//! The simulated network in virtual time, the user-space relay of `jitlat demo` and the TUN emulator between
+//! two network namespaces all use this model, so that a surprising result can be reproduced in a simulation.
+//! The same configuration, seed and packets always give the same deliveries.
 //!
-//! The impairments apply in this order: outages, size limit, policing, the bottleneck (rate and drop-tail queue, shared
-//! with others), loss, duplication, and the line (fixed delay, delay added over time, jitter, reordering). A packet
-//! lost on the line has used the bottleneck's capacity, as on a real path.
+//! The impairments apply in this order: outages, size limit, policing, the bottleneck (rate and drop-tail
+//! queue, shared with cross traffic), loss, duplication, and the line (fixed delay, delay added over time,
+//! jitter, reordering). A packet lost on the line has used the bottleneck's capacity, as on a real path.
 //!
 //! * [`Scenario`] – both directions of a path as text
-//! * [`PathModel`] – one direction; [`Impairment`] – a running instance of it, [`Deliveries`] what it makes of a packet
-//! * [`Trial`] – puts two imperfect [`HostModel`]s at the ends of such a path and produces the records of a whole test
+//! * [`PathModel`] – one direction; [`Impairment`] – a running instance of it; [`Deliveries`] – the times at
+//!   which it delivers a packet
+//! * [`Trial`] – simulates a whole test between two imperfect [`HostModel`]s over such a path
 //!
-//! Neighbours: the crate is pure: time and seeds are arguments. It depends on `jitlat-core`; `jitlat-proto` (feature `sim`) runs
-//! protocol machines over it, `jitlat-net` relays packets through it.
+//! The crate is pure: time and seeds are arguments. It depends on `jitlat-core`; `jitlat-proto` (feature
+//! `sim`) runs protocol machines over it, `jitlat-net` relays packets through it.
 //!
 //! ```
 //! use jitlat_core::SteadyTime;
@@ -54,59 +55,63 @@ use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
 use std::collections::BTreeMap;
 
-/// Most copies of a duplicated packet.
+/// Maximum number of copies of a duplicated packet.
 pub const MAX_COPIES: u8 = 7;
 
-/// One direction of a path. The default changes nothing.
+/// Model of one direction of a path. The default changes nothing.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PathModel {
-    /// Fixed delay of every packet.
+    /// Fixed delay of all packets.
     pub delay: Span,
-    /// Random delay added to it.
+    /// Random delay in addition to the fixed delay.
     pub jitter: Jitter,
-    /// Whether jitter keeps the order of packets: none is delivered before an earlier one. Packets chosen by
-    /// [`PathModel::reordering`] are still delayed, and do not delay others.
+    /// True if jitter preserves the order of packets, so that none is delivered before an earlier one.
+    /// Packets selected by [`PathModel::reordering`] are still delayed, and do not delay others.
     pub in_order: bool,
-    /// Which test packets are lost.
+    /// Test packets that are lost.
     pub loss: Choice,
-    /// Which test packets arrive more than once.
+    /// Test packets that arrive more than once.
     pub duplication: DuplicationModel,
-    /// Which test packets are overtaken.
+    /// Test packets that are delayed until they are reordered.
     pub reordering: ReorderingModel,
-    /// The bottleneck, if there is one.
+    /// Bottleneck; `None` for unlimited rate.
     pub rate: Option<RateBottleneck>,
-    /// Of a bottleneck that sends ATM cells: what they are made from.
+    /// Encapsulation of a bottleneck that sends ATM cells; `None` for other bottlenecks.
     pub cells: Option<CellBottleneck>,
-    /// Other traffic through the bottleneck.
+    /// Cross traffic through the bottleneck.
     pub competition: Vec<Competition>,
-    /// Drops packets above a rate; `None`: no policing.
+    /// Token bucket that drops packets above a rate; `None` for no policing.
     pub police: Option<Police>,
-    /// Additional delay of every packet over time, from the first test packet: straight lines between these points,
-    /// ascending; two points at one time are a step. For a changed route, or a queue of any shape.
+    /// Additional delay of all packets over time, from the first test packet: straight lines between these
+    /// points, which ascend; two points at the same time are a step. Models a route change, or a queue of any
+    /// shape.
     pub added: Vec<DelayPoint>,
-    /// Times during which the line holds packets; afterwards they arrive one after the other (a handover).
+    /// Times during which the line holds packets back, as in a handover; afterwards they are delivered in
+    /// order.
     pub pauses: Vec<Outage>,
-    /// Which of the test packets longer than so many bytes, IP header included, are lost.
+    /// Size limit above which test packets are lost.
     pub too_long: Option<SizeLimit>,
-    /// Times during which nothing passes.
+    /// Times during which no packet passes.
     pub outages: Vec<Outage>,
-    /// The DSCP written into every packet, as routers do that do not trust their neighbours; `None`: unchanged.
+    /// DSCP that is written into every packet, as done by routers that do not trust their neighbours; `None`
+    /// = unchanged.
     pub remark: Option<Dscp>,
-    /// Packets smaller than this, in bytes with the IP header, do not count as test packets for [`Impairment::pass`].
+    /// Minimum size of test packets for [`Impairment::pass`], in bytes with the IP header; smaller packets do
+    /// not count as test packets.
     pub min_bytes: usize,
 }
 
 impl PathModel {
-    /// A TOS or traffic-class octet after this path; its ECN bits stay.
+    /// Returns a TOS or traffic-class octet as it leaves this path; the ECN bits do not change.
     pub fn traffic_class(&self, octet: u8) -> u8 {
         self.remark.map_or(octet, |dscp| dscp.octet() | octet & 3)
     }
 }
 
-/// Copies of chosen packets.
+/// Duplication of selected packets.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DuplicationModel {
-    /// Which packets.
+    /// Packets that are duplicated.
     pub choice: Choice,
     /// Number of copies, 1…[`MAX_COPIES`].
     pub copies: u8,
@@ -120,22 +125,23 @@ impl Default for DuplicationModel {
     }
 }
 
-/// Extra delay of some packets, so that later ones overtake them. With a period P, a packet delayed by (k + ½)·P
-/// arrives after the k packets that follow it.
+/// Additional delay of selected packets, which reorders them. With a period P, a packet delayed
+/// by (k + ½)·P arrives after the k packets that follow it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ReorderingModel {
-    /// Which packets.
+    /// Packets that are delayed.
     pub choice: Choice,
-    /// The extra delay.
+    /// Additional delay.
     pub by: Span,
 }
 
-/// A time during which nothing passes (or is held, in [`PathModel::pauses`]), relative to the first test packet.
+/// A time during which no packet passes (or packets are delayed, in [`PathModel::pauses`]), relative to the
+/// first test packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outage {
-    /// Its beginning.
+    /// Start of the outage.
     pub from: Span,
-    /// Its length.
+    /// Length of the outage.
     pub length: Span,
 }
 
@@ -145,26 +151,26 @@ impl Outage {
     }
 }
 
-/// A delay at a time.
+/// Delay at a point in time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DelayPoint {
     /// Time, relative to the first test packet.
     pub at: Span,
-    /// The delay added.
+    /// Delay to add.
     pub delay: Span,
 }
 
-/// Packets that are too long for a part of the path.
+/// Size limit of a part of the path.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SizeLimit {
-    /// The longest packet that always passes, in bytes with the IP header.
+    /// Largest size that always passes, in bytes with the IP header.
     pub above: usize,
-    /// Which of the longer ones are lost.
+    /// Larger packets that are lost.
     pub choice: Choice,
 }
 
-/// When a packet is delivered: never (lost), once, or several times (duplicated). Not sorted by time if there are
-/// copies. Dereferences to a slice.
+/// Delivery times of a packet: none (lost), one, or several (duplicated). Not sorted if there are copies.
+/// Dereferences to a slice.
 #[derive(Clone, Copy, Debug)]
 pub struct Deliveries {
     at: [SteadyTime; MAX_COPIES as usize + 1],
@@ -187,35 +193,35 @@ impl core::ops::Deref for Deliveries {
     }
 }
 
-/// What was done so far: the truth that a measurement of the path should find.
+/// Counts of what the path did to packets: the ground truth for a measurement of the path.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PathTally {
-    /// Test packets that came in.
+    /// Number of test packets that entered.
     pub test_packets: u64,
-    /// Test packets lost on the line.
+    /// Number of test packets lost on the line.
     pub lost: u64,
-    /// Test packets that found the queue full.
+    /// Number of test packets dropped because the queue was full.
     pub queue_drops: u64,
-    /// Test packets lost in outages.
+    /// Number of test packets lost in outages.
     pub outage_drops: u64,
-    /// Test packets above the rate allowed.
+    /// Number of test packets dropped by policing.
     pub policed: u64,
-    /// Test packets that were too long.
+    /// Number of test packets lost because of their size.
     pub too_long: u64,
-    /// Copies added.
+    /// Number of copies added.
     pub copies: u64,
-    /// Test packets delayed by [`PathModel::reordering`].
-    pub held_back: u64,
-    /// Other packets (control, other sizes) that came in.
+    /// Number of test packets delayed by [`PathModel::reordering`].
+    pub delayed: u64,
+    /// Number of other packets (control, other sizes) that entered.
     pub others: u64,
-    /// Other packets dropped by the queue or an outage.
+    /// Number of other packets dropped by the queue or an outage.
     pub others_lost: u64,
     runs: BTreeMap<u64, u64>,
     open_run: u64,
 }
 
 impl PathTally {
-    /// How many runs of each length were lost, of any cause, the run in progress included.
+    /// Returns the histogram of loss run lengths, for losses of any cause, including the current run.
     pub fn loss_runs(&self) -> BTreeMap<u64, u64> {
         let mut runs = self.runs.clone();
         if self.open_run > 0 {
@@ -224,7 +230,7 @@ impl PathTally {
         runs
     }
 
-    /// Test packets that were never delivered.
+    /// Returns the number of test packets that were never delivered.
     pub fn not_delivered(&self) -> u64 {
         self.lost + self.queue_drops + self.outage_drops + self.policed + self.too_long
     }
@@ -239,7 +245,7 @@ impl PathTally {
     }
 }
 
-/// One direction of an impaired path, in progress.
+/// A running model of one direction of a path.
 #[derive(Clone, Debug)]
 pub struct Impairment {
     config: PathModel,
@@ -255,7 +261,7 @@ pub struct Impairment {
     tally: PathTally,
 }
 
-/// What kind of packet it is, for the impairments of test packets.
+/// Kind of packet, for impairments that affect only test packets.
 #[derive(Clone, Copy)]
 enum PacketKind {
     Test(u64),
@@ -263,8 +269,8 @@ enum PacketKind {
 }
 
 impl Impairment {
-    /// The path of `config`. Each random law has a random stream of its own, so that changing one does not change the
-    /// others.
+    /// Starts the model `config`. Each random process has its own random stream, so that changing one does
+    /// not change the others.
     pub fn new(config: PathModel, seed: u64) -> Impairment {
         let stream = |n| {
             let mut rng = ChaCha8Rng::seed_from_u64(seed);
@@ -291,8 +297,8 @@ impl Impairment {
         }
     }
 
-    /// The deliveries of a packet of `bytes` bytes, IP header included, that enters at `now`. Packets of at least
-    /// [`PathModel::min_bytes`] are test packets, numbered from 0 in the order they come.
+    /// Returns the deliveries of a packet of `bytes` bytes, IP header included, that enters at `now`. Packets
+    /// of at least [`PathModel::min_bytes`] are test packets, numbered from 0 in order of arrival.
     pub fn pass(&mut self, now: SteadyTime, bytes: usize) -> Deliveries {
         if bytes >= self.config.min_bytes {
             self.pass_test(now, bytes, self.tally.test_packets)
@@ -301,8 +307,8 @@ impl Impairment {
         }
     }
 
-    /// The deliveries of a test packet whose number is known: patterns of loss, duplication and reordering refer to
-    /// `index`.
+    /// Returns the deliveries of a test packet whose number is known: patterns of loss, duplication and
+    /// reordering refer to `index`.
     pub fn pass_test(&mut self, now: SteadyTime, bytes: usize, index: u64) -> Deliveries {
         if self.first_test.is_none() {
             self.first_test = Some(now);
@@ -316,8 +322,8 @@ impl Impairment {
         out
     }
 
-    /// The deliveries of a packet that is not a test packet: it is delayed, queued and stopped by outages, but not
-    /// lost, duplicated or reordered by choice.
+    /// Returns the deliveries of a packet that is not a test packet. It is subject to delays, queues and
+    /// outages, but never selected for loss, duplication or reordering.
     pub fn pass_other(&mut self, now: SteadyTime, bytes: usize) -> Deliveries {
         self.tally.others += 1;
         let out = self.carry(now, bytes, PacketKind::Other);
@@ -325,20 +331,20 @@ impl Impairment {
         out
     }
 
-    /// What was done so far.
+    /// Returns the counts so far.
     pub fn tally(&self) -> &PathTally {
         &self.tally
     }
 
-    /// The configuration of this path.
+    /// Returns the configuration of this path.
     pub fn config(&self) -> &PathModel {
         &self.config
     }
 
     fn carry(&mut self, now: SteadyTime, bytes: usize, subject: PacketKind) -> Deliveries {
         let test = u64::from(matches!(subject, PacketKind::Test(_)));
-        // Every law draws for every test packet whatever its fate, so that the fates of later packets depend only on
-        // their number.
+        // Every random process draws for every test packet regardless of its fate, so that the fates of later
+        // packets depend only on their numbers.
         let (lost, copied, held, too_long) = match subject {
             PacketKind::Test(i) => (
                 self.loss.choose(i),
@@ -382,7 +388,7 @@ impl Impairment {
         }
         if held {
             at = at + self.config.reordering.by;
-            self.tally.held_back += 1;
+            self.tally.delayed += 1;
         }
         let mut out = Deliveries::LOST;
         out.push(at);
@@ -407,7 +413,8 @@ impl Impairment {
         Some(first + pause.from + pause.length)
     }
 
-    /// The value of [`PathModel::added`] at `now`; constant before the first and after the last point.
+    /// Returns the value of [`PathModel::added`] at `now`; constant before the first and after the last
+    /// point.
     fn added(&self, now: SteadyTime) -> Span {
         let points = &self.config.added;
         let Some(first) = self.first_test else { return points.first().map_or(Span::ZERO, |p| p.delay) };

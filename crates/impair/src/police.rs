@@ -2,14 +2,14 @@
 
 use jitlat_core::time::{SECOND, Span, SteadyTime};
 
-/// A token bucket. It is full at the beginning.
+/// Settings of a token bucket, which is full at the beginning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Police {
-    /// Bits a second that pass.
+    /// Permitted rate in bits per second.
     pub bits: u64,
-    /// Bytes that may pass at once.
+    /// Number of bytes that may pass at once.
     pub burst: u64,
-    /// How often the bucket is filled; zero = continuously.
+    /// Interval at which the bucket is filled; zero = continuously.
     pub every: Span,
 }
 
@@ -26,7 +26,7 @@ impl Policer {
         Policer { law, tokens: law.burst as f64, last: None }
     }
 
-    /// Whether a packet that comes at `now` passes.
+    /// Returns true if a packet that arrives at `now` passes.
     pub fn passes(&mut self, now: SteadyTime, bytes: usize) -> bool {
         let last = *self.last.get_or_insert(now);
         let every = self.law.every.0;

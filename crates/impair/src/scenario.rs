@@ -8,24 +8,24 @@
 //! delay = 20ms
 //! jitter = exponential 2ms in order     # or: uniform MAX, pareto SCALE shape A, normal DEVIATION,
 //!                                       # lognormal MEDIAN sigma S, slots EVERY, spikes 0.1% MAX; sums with +
-//! added = 0s 0ms 30s 0ms 30s 12ms       # times and the delay added then, straight lines between them
+//! added = 0s 0ms 30s 0ms 30s 12ms       # points in time and the delay added there, straight lines between them
 //! [up]
 //! loss = gilbert p=1% r=30%             # or: 2% · at 5-9 20 · runs 1x10 2x5 7 gap 20
 //! duplicate = 0.5% copies 1 after 1ms
 //! reorder = at 40 80 by 50ms
 //! rate = 512kbit queue 16kB
-//! cells = pppoe-llc tunnel 28            # the rate is that of ATM cells, in slots of a clock: ADSL
+//! cells = pppoe-llc tunnel 28            # the rate is that of ATM cells, in clocked slots, as in ADSL
 //! competition = tcp 20ms from 5s for 9s # or: constant 400kbit …, poisson 400kbit …; may be repeated
 //! police = 64kbit burst 4kB             # and: every 100ms
 //! too-long = 100% above 1200
 //! outage = from 2s for 300ms            # may be repeated
 //! pause = from 2s for 300ms             # packets wait instead; may be repeated
-//! remark = CS0                          # the DSCP every packet leaves with
+//! remark = CS0                          # the DSCP of every packet that leaves
 //! min-bytes = 60
 //! ```
 //!
-//! `[both]` sets both directions; a later section replaces its values. Packets are numbered from 0. Probabilities are
-//! ratios (0.01) or percentages (1%).
+//! `[both]` sets both directions; a later section replaces its values. Packets are numbered from 0.
+//! Probabilities are ratios (0.01) or percentages (1%).
 
 use super::{
     CellBottleneck, Choice, Competition, CrossTraffic, DelayPoint, DuplicationModel, GilbertModel, Jitter,
@@ -37,34 +37,34 @@ use jitlat_core::link::NotALink;
 use jitlat_core::spec::SpecError;
 use jitlat_core::time::Span;
 
-/// Both directions of a path and the seed of their laws.
+/// Both directions of a path, and the seed of their random processes.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Scenario {
-    /// A description, for people.
+    /// Description for people.
     pub name: String,
-    /// Seed of the random laws; the direction down uses the next number.
+    /// Seed of the random processes; the direction down uses the next number.
     pub seed: u64,
-    /// Client to server.
+    /// Direction from client to server.
     pub up: PathModel,
-    /// Server to client.
+    /// Direction from server to client.
     pub down: PathModel,
 }
 
-/// A line that could not be parsed.
+/// Error in a line of a scenario.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: {problem}")]
 pub struct ScenarioError {
-    /// Counted from 1.
+    /// Line number, counted from 1.
     pub line: usize,
-    /// What is wrong with it and what would be right.
+    /// Fault in the line, and a hint how to write it.
     pub problem: String,
 }
 
-/// The most packets or ranges one pattern may list.
+/// Maximum number of packets or ranges in a pattern.
 const MAX_PATTERN: u64 = 1_000_000;
 
 impl Scenario {
-    /// The same configuration in both directions.
+    /// Creates a scenario with the same model in both directions.
     pub fn symmetric(name: &str, seed: u64, config: PathModel) -> Scenario {
         Scenario { name: name.to_owned(), seed, up: config.clone(), down: config }
     }
@@ -141,12 +141,13 @@ fn set(config: &mut PathModel, key: &str, fields: &[&str]) -> Result<(), String>
         }
         "reorder" => {
             let (fields, by) = option(fields, "by")?;
-            let by = span(by.ok_or("say by how much: 'reorder = 1% by 50ms'")?)?;
+            let by = span(by.ok_or("give the delay, as in 'reorder = 1% by 50ms'")?)?;
             config.reordering = ReorderingModel { choice: choice(fields)?, by };
         }
         "rate" => {
             let (fields, queue) = option(fields, "queue")?;
-            let queue = bytes(queue.ok_or("say how long the queue is: 'rate = 512kbit queue 16kB'")?)?;
+            let queue =
+                bytes(queue.ok_or("give the length of the queue, as in 'rate = 512kbit queue 16kB'")?)?;
             config.rate = Some(RateBottleneck { bits: bits(single(fields)?)?, queue });
         }
         "cells" => {
@@ -160,7 +161,7 @@ fn set(config: &mut PathModel, key: &str, fields: &[&str]) -> Result<(), String>
                 );
             }
             if config.rate.is_none() {
-                return Err("say first at which rate: 'rate = 128kbit queue 16kB'".to_owned());
+                return Err("give the rate in an earlier line, as in 'rate = 128kbit queue 16kB'".to_owned());
             }
             config.cells = Some(CellBottleneck { encapsulation, tunnel });
         }
@@ -184,24 +185,25 @@ fn set(config: &mut PathModel, key: &str, fields: &[&str]) -> Result<(), String>
         "police" => {
             let (fields, every) = option(fields, "every")?;
             let (fields, burst) = option(fields, "burst")?;
-            let burst = bytes(burst.ok_or("say how much may pass at once: 'police = 64kbit burst 4kB'")?)?;
+            let burst = bytes(burst.ok_or("give the burst size, as in 'police = 64kbit burst 4kB'")?)?;
             let every = every.map_or(Ok(Span::ZERO), span)?;
             config.police = Some(Police { bits: bits(single(fields)?)?, burst, every });
         }
         "added" => {
             if fields.is_empty() || !fields.len().is_multiple_of(2) {
-                return Err("give times and delays in turn: 'added = 0s 0ms 30s 12ms'".to_owned());
+                return Err("give times and delays alternately, as in 'added = 0s 0ms 30s 12ms'".to_owned());
             }
             let point = |w: &[&str]| Ok::<_, String>(DelayPoint { at: span(w[0])?, delay: span(w[1])? });
             let points = fields.chunks(2).map(point).collect::<Result<Vec<_>, _>>()?;
             if !points.is_sorted_by_key(|p| p.at) {
-                return Err("the times have to ascend".to_owned());
+                return Err("the times must ascend".to_owned());
             }
             config.added = points;
         }
         "too-long" => {
             let (fields, above) = option(fields, "above")?;
-            let above = bytes(above.ok_or("say above which size: 'too-long = 100% above 1200'")?)? as usize;
+            let above =
+                bytes(above.ok_or("give the size limit, as in 'too-long = 100% above 1200'")?)? as usize;
             config.too_long = Some(SizeLimit { above, choice: choice(fields)? });
         }
         "outage" => config.outages.push(stretch(fields)?),
@@ -223,12 +225,12 @@ fn stretch(fields: &[&str]) -> Result<Outage, String> {
     }
 }
 
-/// Splits a trailing `name value` off.
+/// Splits off a trailing `name value`.
 fn option<'a, 'w>(fields: &'a [&'w str], name: &str) -> Result<(&'a [&'w str], Option<&'w str>), String> {
     match fields.iter().position(|w| *w == name) {
         None => Ok((fields, None)),
         Some(i) if i + 2 == fields.len() => Ok((&fields[..i], Some(fields[i + 1]))),
-        Some(_) => Err(format!("'{name}' wants one value, after everything else")),
+        Some(_) => Err(format!("'{name}' takes one value, at the end of the line")),
     }
 }
 
@@ -248,7 +250,7 @@ fn choice(fields: &[&str]) -> Result<Choice, String> {
                 let (length, times) = word.split_once('x').unwrap_or((word, "1"));
                 let (length, times) = (number(length)?, number(times)?);
                 if length == 0 || gap == 0 {
-                    return Err("runs and the gaps between them are at least one packet long".to_owned());
+                    return Err("runs and the gaps between them must be at least one packet long".to_owned());
                 }
                 if times.saturating_add(lengths.len() as u64) > MAX_PATTERN {
                     return Err(format!("more than {MAX_PATTERN} runs"));
@@ -348,7 +350,7 @@ fn probability(word: &str) -> Result<f64, String> {
     }
 }
 
-/// A decimal number times the factor of its unit, rounded; not negative and below 2⁶².
+/// Parses a decimal number times the factor of its unit, rounded, not negative and below 2⁶².
 fn scaled(word: &str, units: &[(&str, f64)], wanted: &str) -> Result<u64, String> {
     let digits = word.trim_end_matches(|c: char| !c.is_ascii_digit() && c != '.');
     let unit = &word[digits.len()..];
@@ -375,7 +377,7 @@ fn bytes(word: &str) -> Result<u64, String> {
 fn bits(word: &str) -> Result<u64, String> {
     let units = [("bit", 1.0), ("kbit", 1e3), ("Mbit", 1e6), ("Gbit", 1e9)];
     match scaled(word, &units, "a rate such as 512kbit or 10Mbit")? {
-        0 => Err("a rate of nothing: use an outage".to_owned()),
+        0 => Err("a rate of 0: use an outage instead".to_owned()),
         rate => Ok(rate),
     }
 }

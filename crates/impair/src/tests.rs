@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 const MS: i64 = 1_000_000;
 
-/// Sends `n` packets of 80 bytes, one a millisecond; returns each one's delays.
+/// Sends `n` packets of 80 bytes, one per millisecond, and returns the delays of each one's copies.
 fn run(config: &PathModel, seed: u64, n: u64) -> (Vec<Vec<i64>>, Impairment) {
     let mut path = Impairment::new(config.clone(), seed);
     let delays = (0..n as i64)
@@ -142,24 +142,24 @@ fn copies_and_held_back_packets_come_when_they_should() {
     let (delays, path) = run(&config, 0, 4);
     let ms: Vec<Vec<i64>> = delays.iter().map(|d| d.iter().map(|x| x / MS).collect()).collect();
     assert_eq!(ms, [vec![10], vec![10, 13, 16], vec![40, 43, 46], vec![10]]);
-    assert_eq!((path.tally().copies, path.tally().held_back), (4, 1));
+    assert_eq!((path.tally().copies, path.tally().delayed), (4, 1));
 }
 
 #[test]
 fn the_queue_is_arithmetic() {
-    // 80 kbit/s: 100 bytes take 10 ms. At most 250 bytes wait.
+    // At 80 kbit/s, 100 bytes take 10 ms. The queue has room for 250 bytes.
     let config =
         PathModel { rate: Some(RateBottleneck { bits: 80_000, queue: 250 }), ..PathModel::default() };
     let mut path = Impairment::new(config, 0);
     let mut pass =
         |ms: i64, bytes| path.pass(SteadyTime(ms * MS), bytes).first().map(|t| t.0 as f64 / MS as f64);
     assert_eq!(pass(0, 100), Some(10.0));
-    assert_eq!(pass(0, 100), Some(20.0)); // 100 waited
-    assert_eq!(pass(0, 100), None); // 200 wait, 300 would
-    assert_eq!(pass(5, 100), Some(30.0)); // 150 wait, 250 will
+    assert_eq!(pass(0, 100), Some(20.0)); // 100 bytes are waiting.
+    assert_eq!(pass(0, 100), None); // 200 bytes are waiting, 300 do not fit.
+    assert_eq!(pass(5, 100), Some(30.0)); // 150 bytes are waiting, 250 fit.
     assert_eq!(pass(5, 1), None);
-    assert_eq!(pass(29, 240), Some(54.0)); // 10 wait, 250 will
-    assert_eq!(pass(54, 9000), Some(954.0)); // larger than the queue, but the transmitter is idle
+    assert_eq!(pass(29, 240), Some(54.0)); // 10 bytes are waiting, 250 fit.
+    assert_eq!(pass(54, 9000), Some(954.0)); // Larger than the queue, but the transmitter is idle.
     assert_eq!(pass(2000, 100), Some(2010.0));
     assert_eq!(path.tally().queue_drops, 2);
 }
@@ -201,7 +201,7 @@ fn more_laws_of_jitter() {
     let x = with(Jitter::Sum(vec![Jitter::Uniform { max: Span::millis(1) }, spikes]));
     let high = x.iter().filter(|d| **d > ms).count() as f64 / x.len() as f64;
     assert!((high - 0.01).abs() < 0.002 && x.iter().all(|d| *d <= 81.0 * ms), "{high}");
-    // Sent every millisecond from 0 on: 0, 4, 3, 2, 1 ms to the next multiple of 5.
+    // Packets are sent every millisecond from 0 on: 0, 4, 3, 2, 1 ms before the next multiple of 5.
     let (slots, _) =
         run(&PathModel { jitter: Jitter::Slots { every: Span::millis(5) }, ..PathModel::default() }, 1, 6);
     assert_eq!(slots.iter().map(|d| d[0] / MS).collect::<Vec<_>>(), [0, 4, 3, 2, 1, 0]);
@@ -209,14 +209,14 @@ fn more_laws_of_jitter() {
 
 #[test]
 fn others_fill_the_bottleneck() {
-    // 640 kbit/s of the test itself and, between 1 s and 3 s, 1.4 Mbit/s of cross traffic.
+    // 640 kbit/s of test traffic and, between 1 s and 3 s, 1.4 Mbit/s of cross traffic.
     let rate = Some(RateBottleneck { bits: 2_000_000, queue: 50_000 });
     let load = CrossTraffic::Constant(1_400_000);
     let others = Competition { from: Span::seconds(1), length: Span::seconds(2), load };
     let (delays, path) = run(&PathModel { rate, competition: vec![others], ..PathModel::default() }, 1, 5000);
     let delay = |k: usize| delays[k][0] as f64 / MS as f64;
     assert!(delay(900) < 0.4, "{}", delay(900));
-    // 40 kbit/s too much for 2 s at 2 Mbit/s: 40 ms.
+    // 40 kbit/s above 2 Mbit/s for 2 s fill a queue of 40 ms.
     assert!((30.0..50.0).contains(&delay(2995)), "{}", delay(2995));
     assert!(delay(4900) < 0.4 && path.tally().not_delivered() == 0);
     // TCP fills any queue.
@@ -230,7 +230,7 @@ fn others_fill_the_bottleneck() {
 
 #[test]
 fn police_drops_what_exceeds_its_rate() {
-    // 80 bytes a millisecond are 640 kbit/s.
+    // 80 bytes per millisecond are 640 kbit/s.
     let police = Police { bits: 480_000, burst: 800, every: Span::ZERO };
     let (delays, path) = run(&PathModel { police: Some(police), ..PathModel::default() }, 1, 4000);
     assert!(delays[..30].iter().all(|d| d == &[0]));
@@ -348,18 +348,18 @@ fn a_bad_scenario_names_its_line() {
         ("[up]\nloss = gilbert p=1%", 2, "needs both"),
         ("[up]\n\ndelay = 3", 3, "a time such as"),
         ("[up]\ndelay = -3ms", 2, "a time such as"),
-        ("[up]\nrate = 0kbit queue 1kB", 2, "nothing"),
+        ("[up]\nrate = 0kbit queue 1kB", 2, "a rate of 0"),
         ("[up]\nrate = 8kbit", 2, "queue"),
-        ("[up]\nreorder = 1%", 2, "by how much"),
+        ("[up]\nreorder = 1%", 2, "give the delay"),
         ("[up]\nduplicate = 1% copies 8", 2, "give 1 to 7"),
         ("[up]\nloss = at 9-5", 2, "smaller"),
         ("[up]\nloss = runs 1x99999999999", 2, "runs"),
         ("[up]\njitter = slots 0ms", 2, "above 0"),
         ("[up]\nadded = 3s 1ms 2s 1ms", 2, "ascend"),
-        ("[up]\nadded = 3s", 2, "in turn"),
+        ("[up]\nadded = 3s", 2, "alternately"),
         ("[up]\ncompetition = udp 3kbit from 1s for 2s", 2, "constant"),
-        ("[up]\npolice = 64kbit", 2, "at once"),
-        ("[up]\ntoo-long = 1%", 2, "which size"),
+        ("[up]\npolice = 64kbit", 2, "burst size"),
+        ("[up]\ntoo-long = 1%", 2, "size limit"),
         ("[up]\npause = 3s", 2, "from 2s for"),
         ("[up]\nremark = EFF", 2, "not a DSCP"),
         ("[up]\nlosss = 1%", 2, "give delay, jitter"),
@@ -425,7 +425,7 @@ fn every_scenario_of_the_repository_is_understood() {
     assert!(seen >= 8);
 }
 
-/// The line of the seed: its cells at both rates, and nothing else.
+/// The line in the seed document: its cells at both rates, without other impairments.
 const ADSL: &str = "seed = 4\n[both]\ndelay = 2500us\n[up]\nrate = 128kbit queue 64kB\ncells = pppoe-llc tunnel 28\n\
                     [down]\nrate = 512kbit queue 12kB\ncells = pppoe-llc tunnel 28\n";
 
@@ -438,7 +438,7 @@ fn both_ways(text: &str) -> [Impairment; 2] {
 fn cells_leave_in_slots_of_a_clock() {
     let [mut up, _] = both_ways(ADSL);
     let cell = 3_312_500;
-    // 68 bytes are 3 cells; 7 ms apart, at all phases of the clock.
+    // 68 bytes are 3 cells. Packets are 7 ms apart and meet all phases of the clock.
     let ends: Vec<i64> = (0..500)
         .map(|k| {
             let now = SteadyTime(k * 17_003_771);
@@ -456,7 +456,8 @@ fn cells_leave_in_slots_of_a_clock() {
         w[250] - 2.5e6 - 3.0 * cell as f64
     };
     assert!((median / cell as f64 - 0.5).abs() < 0.1, "half a slot is waited: {median}");
-    // A packet behind another takes the slots after it: 1450 bytes and the headers are 32 cells, 106 ms.
+    // A packet uses the slots after those of the packet before it: 1450 bytes and the headers are 32 cells,
+    // 106 ms.
     let [mut up, _] = both_ways(&ADSL.replace(" tunnel 28", ""));
     let first = up.pass(SteadyTime(0), 1450)[0];
     let second = up.pass(SteadyTime(1), 1450)[0];
@@ -466,7 +467,7 @@ fn cells_leave_in_slots_of_a_clock() {
 #[test]
 fn cells_are_of_a_line_with_a_rate() {
     let wrong = |lines: &str| format!("[up]\n{lines}").parse::<Scenario>().unwrap_err().problem;
-    assert!(wrong("cells = pppoe-llc").contains("at which rate"));
+    assert!(wrong("cells = pppoe-llc").contains("in an earlier line"));
     assert!(wrong("rate = 1Mbit queue 9kB\ncells = ethernet").contains("ATM"));
-    assert!(wrong("rate = 1Mbit queue 9kB\ncells = nothing").contains("no link"));
+    assert!(wrong("rate = 1Mbit queue 9kB\ncells = nothing").contains("not a link"));
 }

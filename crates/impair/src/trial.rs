@@ -1,5 +1,5 @@
-//! [`Trial`]: a whole test in virtual time, without a protocol: what two imperfect hosts would record of an impaired
-//! path.
+//! [`Trial`]: a whole test in virtual time, without a protocol. It produces the records that two imperfect
+//! hosts would store of an impaired path.
 
 use super::bottleneck::Bottleneck;
 use super::choice::Chooser;
@@ -15,84 +15,85 @@ use jitlat_core::twoway::{Directions, LossRun, LossSide, TwoWay};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
 
-/// Bytes of an IPv4 and UDP header before the payload.
+/// Number of bytes of IPv4 and UDP headers before the payload.
 const HEADER_BYTES: usize = 28;
-/// Time that a program needs for each of several packets that wait for it.
+/// Time that a program needs for each packet if several are waiting.
 const TIME_PER_PACKET: Span = Span(3_000);
 /// Time between two clock probes.
 const PROBE_GAP: Span = Span::millis(40);
 /// Time from the last clock probe to the first packet.
 const PROBE_LEAD: Span = Span::seconds(2);
-/// TCP's smallest retransmission timeout.
+/// Minimum retransmission timeout of TCP.
 const RETRANSMISSION: Span = Span::millis(200);
 
-/// A test to be simulated.
+/// A test to simulate.
 #[derive(Clone, Debug)]
 pub struct Trial {
-    /// What is sent, and which way.
+    /// Specification of the stream and its direction.
     pub spec: TestSpec,
     /// Seed of all random numbers.
     pub seed: u64,
-    /// When the first packet is due, by a perfect clock.
+    /// Due time of the first packet, on a perfect clock.
     pub epoch: WallTime,
-    /// The path from client to server.
+    /// Path from client to server.
     pub up: PathModel,
-    /// The path from server to client.
+    /// Path from server to client.
     pub down: PathModel,
-    /// The host that starts the test.
+    /// Host that starts the test.
     pub client: HostModel,
-    /// The other one.
+    /// The other host.
     pub server: HostModel,
-    /// Clock probes before the stream, and as many after it.
+    /// Number of clock probes before the stream; the same number follows it.
     pub probes: u32,
-    /// Payloads of the packets, in turn; empty: those of `spec`.
+    /// Payload sizes of the packets, used in turn; if empty, that of `spec`.
     pub payloads: Vec<u16>,
-    /// For a two-way test: the server answers every packet. `None` = one way.
+    /// Answers to every packet, for a two-way test; `None` for a one-way test.
     pub answering: Option<Answering>,
 }
 
-/// How the far host of a two-way test answers.
+/// Properties of the far host's answers in a two-way test.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answering {
-    /// Name of the protocol, in small letters.
+    /// Name of the protocol in lower case.
     pub protocol: String,
-    /// Whether its answers contain its own times.
+    /// True if answers contain the far host's own times.
     pub far_clock: bool,
-    /// Whether it counts its answers, so that losses have a direction.
+    /// True if the far host counts its answers, so that the direction of losses is known.
     pub counts: bool,
-    /// Its processing time.
+    /// Processing time of the far host.
     pub processing: Span,
 }
 
-/// The result of a [`Trial`].
+/// Result of a [`Trial`].
 #[derive(Clone, Debug)]
 pub struct TrialOutcome {
-    /// What the hosts know of the test.
+    /// Facts about the test that the hosts have.
     pub session: Session,
-    /// What was received, in the order of arrival.
+    /// Packets received, in order of arrival.
     pub records: Vec<PacketRecord>,
-    /// What was done on the path from client to server.
+    /// Counts of the path from client to server.
     pub up: PathTally,
-    /// What was done on the path from server to client.
+    /// Counts of the path from server to client.
     pub down: PathTally,
-    /// Packets that the sending host's kernel refused to send.
+    /// Number of packets that the sending host's kernel refused to send.
     pub refused: u64,
 }
 
-/// A packet that left a host.
+/// A packet that leaves a host.
 #[derive(Clone, Copy)]
 struct LeavingPacket {
     seq: u32,
     bytes: usize,
-    /// When the program read the clock and handed the packet over, and when the interface sent it.
+    /// Time at which the program read the clock and handed the packet over, and time at which the interface
+    /// sent it.
     read: Span,
     left: Span,
-    /// Whether the kernel stamped that it entered the interface's queue.
+    /// True if the kernel stamped the entry into the interface's queue.
     entered: bool,
 }
 
 impl Trial {
-    /// A test of `spec` over a perfect path between perfect hosts.
+    /// Creates a test of `spec` over a perfect path between perfect hosts.
     pub fn new(spec: TestSpec, seed: u64) -> Trial {
         Trial {
             spec,
@@ -177,7 +178,7 @@ impl Trial {
         }
     }
 
-    /// The packets that leave the sending host, and how many its kernel refuses.
+    /// Returns the packets that leave the sending host, and the number of those that its kernel refuses.
     fn departures(&self) -> (Vec<LeavingPacket>, u64) {
         let host = self.sender();
         let mut wake = self.rng(20);
@@ -225,7 +226,7 @@ impl Trial {
             }
         }
         if self.spec.transport() == Transport::Tcp {
-            // Nothing is read before what was sent earlier.
+            // Packets are read in the order in which they were sent.
             let mut latest = Span(i64::MIN);
             for (at, _) in &mut arrivals {
                 latest = latest.max(*at);
@@ -255,8 +256,8 @@ impl Trial {
         records.collect()
     }
 
-    /// When a packet of a TCP stream finally arrives. While a packet waits for its timer nothing else is sent:
-    /// `recovered` is when the sender continues.
+    /// Returns the final arrival of a packet of a TCP stream. While a packet waits for its retransmission
+    /// timer, nothing else is sent: `recovered` is the time at which the sender continues.
     fn repaired(&self, path: &mut Impairment, d: &LeavingPacket, recovered: &mut Span) -> Span {
         let there = path.config().delay;
         let (mut at, mut wait) = (d.left.max(*recovered), RETRANSMISSION);
@@ -269,7 +270,8 @@ impl Trial {
                 }
                 return arrived;
             }
-            // Three later packets reveal the loss of one; for a retransmitted packet there is only the timer.
+            // Three later packets reveal a loss; the loss of a retransmitted packet is revealed only by the
+            // timer.
             let detected = self.spec.period().times(3) + there.times(2);
             at = at + if attempt == 0 { detected.min(wait + there.times(2)) } else { wait };
             wait = Span((2 * wait.0).min(60_000_000_000));
@@ -352,18 +354,18 @@ impl Trial {
     }
 }
 
-/// `t` after the first packet is due, on the path's time scale.
+/// Converts a time `t` after the due time of the first packet to the path's time scale.
 fn on_path(t: Span) -> SteadyTime {
     SteadyTime(t.0)
 }
 
-/// Time of `at` after the first packet is due.
+/// Returns the time of `at` after the due time of the first packet.
 fn since(at: SteadyTime) -> Span {
     Span(at.0)
 }
 
-/// The stamp of a packet that passed a host's interface at `passed` and its program at `read`, and how long after it
-/// the program read the clock, if the kernel took the stamp.
+/// Returns the stamp of a packet that passed a host's interface at `passed` and its program at `read`, and
+/// the lag between the stamp and the program's clock reading if the kernel took the stamp.
 fn stamp(host: &HostModel, epoch: WallTime, passed: Span, read: Span) -> (Stamp, Option<Span>) {
     let kernel = host.stamps != StampSource::User;
     let at = host.stamp(epoch, if kernel { passed } else { read });
@@ -373,10 +375,10 @@ fn stamp(host: &HostModel, epoch: WallTime, passed: Span, read: Span) -> (Stamp,
 
 fn runs(lost: &[(u32, LossSide)]) -> Vec<LossRun> {
     let mut runs: Vec<LossRun> = Vec::new();
-    for (seq, way) in lost {
+    for (seq, side) in lost {
         match runs.last_mut() {
-            Some(run) if run.first + run.length == *seq && run.way == *way => run.length += 1,
-            _ => runs.push(LossRun { first: *seq, length: 1, way: *way }),
+            Some(run) if run.first + run.length == *seq && run.side == *side => run.length += 1,
+            _ => runs.push(LossRun { first: *seq, length: 1, side: *side }),
         }
     }
     runs

@@ -1,4 +1,4 @@
-//! Every figure of a saved log: `cargo run --example figures -- LOG`.
+//! Prints every figure of a saved log: `cargo run --example figures -- LOG`.
 
 use jitlat_core::scalars::SCALARS;
 use jitlat_core::{Summary, analyze};
@@ -12,7 +12,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// The summary of a saved log.
+/// Returns the summary of a saved log.
 pub fn read(log: &Path) -> Result<Summary, Box<dyn Error>> {
     let mut reader = LogReader::open(log)?;
     let (session, mut failure) = (reader.session().clone(), None);
@@ -20,7 +20,7 @@ pub fn read(log: &Path) -> Result<Summary, Box<dyn Error>> {
     failure.map_or(Ok(summary), |e| Err(e.into()))
 }
 
-/// A line for each figure that is defined.
+/// Returns a line for each figure that is defined.
 pub fn list(summary: &Summary) -> Vec<String> {
     let known = SCALARS.iter().filter_map(|figure| Some((figure, figure.of(summary)?)));
     known.map(|(figure, value)| format!("{:<22} {}", figure.label, figure.show(value))).collect()

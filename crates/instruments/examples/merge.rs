@@ -1,4 +1,4 @@
-//! Two parts of a test, or two tests of the same traffic, as one: `cargo run --example merge -- A.log B.log`.
+//! Merges two parts of a test, or two tests of the same traffic: `cargo run --example merge -- A.log B.log`.
 
 use jitlat_core::state::SavedAnalysis;
 use jitlat_core::{Options, Summary};
@@ -14,7 +14,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// The analysis of a log, as bytes that can be kept or sent elsewhere.
+/// Returns the analysis of a log as bytes that can be stored or sent elsewhere.
 pub fn saved(log: &Path) -> Result<Vec<u8>, Box<dyn Error>> {
     let mut reader = LogReader::open(log)?;
     let (mut state, mut failure) = (SavedAnalysis::new(reader.session().clone(), &Options::default()), None);
@@ -22,7 +22,7 @@ pub fn saved(log: &Path) -> Result<Vec<u8>, Box<dyn Error>> {
     failure.map_or(Ok(state.save()?), |e| Err(e.into()))
 }
 
-/// The summary of both parts together.
+/// Returns the summary of both parts together.
 pub fn merge(a: &[u8], b: &[u8]) -> Result<Summary, Box<dyn Error>> {
     let mut whole = SavedAnalysis::load(a, &Options::default())?;
     whole.merge(SavedAnalysis::load(b, &Options::default())?)?;

@@ -12,7 +12,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// A hundred packets to the server.
+/// Sends a hundred packets to the server.
 pub fn measure(host: &str, control_port: u16) -> Result<Summary, Box<dyn Error>> {
     let period = Span::millis(2);
     let stream = TestSpec::new(Direction::Up, Transport::Udp, 100, 80, period, Schedule::Periodic)?;

@@ -1,12 +1,12 @@
-//! Round trips, losses and delays out of two captures of the same traffic:
-//! `cargo run -p jitlat-instruments --example passive reference.pcap monitor.pcap`.
+//! Measures round trips, losses and delays from two captures of the same traffic: `cargo run -p jitlat-instruments
+//! --example passive reference.pcap monitor.pcap`.
 
 use jitlat_instruments::passive::{CaptureSource, Passive, PassiveError};
 use jitlat_instruments::{Stop, Unobserved};
 use jitlat_passive::PassiveSummary;
 use std::path::PathBuf;
 
-/// The summary of two captures; the capture nearer to the reference end comes first.
+/// Returns the summary of two captures; the capture nearer to the reference end comes first.
 pub fn summarise(reference: PathBuf, monitor: PathBuf) -> Result<PassiveSummary, PassiveError> {
     let points = [reference, monitor].map(|path| CaptureSource::Files(vec![path]));
     let outcome = Passive::default().follow_captures(points, &Stop::new(), &mut Unobserved)?;

@@ -1,4 +1,4 @@
-//! Round trips: `cargo run --example ping -- HOST`, where HOST answers STAMP.
+//! Measures round trips: `cargo run --example ping -- HOST`, where HOST answers STAMP.
 
 use jitlat_core::{Span, Summary};
 use jitlat_instruments::ping::protocols::stamp::StampClient;
@@ -12,7 +12,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// A hundred round trips.
+/// Measures a hundred round trips.
 pub fn measure(host: &str, client: StampClient) -> Result<Summary, Box<dyn Error>> {
     let test = Ping { packets: 100, period: Span::millis(2), ..Ping::new(host, client) };
     let mut streams = test.analyse(&Default::default(), &Stop::new(), &mut Unobserved)?;

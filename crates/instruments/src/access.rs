@@ -1,4 +1,5 @@
-//! [`PolicyWithKeys`]: the policy of a server with the keys of its services, from a file of rules and from what a caller adds.
+//! [`PolicyWithKeys`]: the access policy of a server and the keys of its services, made from a policy file and the
+//! caller's settings.
 
 use crate::arguments::NamedFile;
 use crate::error::Error;
@@ -13,11 +14,11 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Why a policy cannot be made.
+/// Reason why an access policy cannot be made.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AccessError {
-    /// The file of rules cannot be read.
+    /// The policy file cannot be read.
     #[error("reading the policy {}", .path.display())]
     Read {
         /// The file.
@@ -25,7 +26,7 @@ pub enum AccessError {
         /// The system's error.
         source: io::Error,
     },
-    /// The file of rules has a mistake.
+    /// The policy file has a mistake.
     #[error("the policy {}", .path.display())]
     Rules {
         /// The file.
@@ -33,7 +34,7 @@ pub enum AccessError {
         /// The mistake.
         source: FileError,
     },
-    /// A rule is of a service that there is not, or of none.
+    /// A rule names no service, or one that does not exist.
     #[error(transparent)]
     Unknown(#[from] FileError),
     /// A key file cannot be read, or others can read it.
@@ -47,10 +48,10 @@ pub enum AccessError {
         /// The reason.
         source: BadKey,
     },
-    /// A key is not one of its protocol.
+    /// A key does not have the form that its protocol requires.
     #[error(transparent)]
     Protocol(#[from] Error),
-    /// A rule is not possible for its service. The text says which.
+    /// A rule is impossible for its service; the text gives the reason.
     #[error("{0}")]
     Refused(String),
 }
@@ -65,7 +66,7 @@ pub fn key(path: &Path) -> Result<PresharedKey, AccessError> {
         .map_err(|source| AccessError::Key { name: file.name, source })
 }
 
-/// Reads a file with a key or with users, which nobody else may be able to read.
+/// Reads a file with a key or with users; other users of this host must not be able to read it.
 ///
 /// # Errors
 /// [`AccessError::KeyFile`].
@@ -73,38 +74,38 @@ pub fn read_key_file(path: &Path) -> Result<NamedFile, AccessError> {
     Ok(NamedFile { name: path.display().to_string(), contents: key_file::read(path)? })
 }
 
-/// Who may use which service, as a caller asks for it.
+/// Access rules as the caller asks for them.
 #[derive(Clone, Debug, Default)]
 pub struct AccessRules {
-    /// File with the key that clients must prove to know; `None`: that of the policy, if it has one.
+    /// File with the key that clients must prove to know; `None`: the key of the policy, if it has one.
     pub key_file: Option<PathBuf>,
-    /// Names of services that are served without a key although another has one.
+    /// Names of services that are served without a key although another service has one.
     pub open: Vec<String>,
-    /// Hosts and networks that alone are served, in addition to those of the policy.
+    /// The only hosts and networks that are served, in addition to those of the policy.
     pub allow: Vec<Prefix>,
-    /// Hosts and networks that are not served, even if allowed.
+    /// Hosts and networks that are refused even if they are allowed elsewhere.
     pub deny: Vec<Prefix>,
-    /// File with rules for all services; `None`: the usual ones.
+    /// File with rules for all services; `None`: the defaults.
     pub policy: Option<PathBuf>,
 }
 
-/// A policy with the keys of its services.
+/// An access policy with the keys of its services.
 #[derive(Debug)]
 pub struct PolicyWithKeys {
     /// Who may use which service, and how much of it.
     pub policy: Policy,
-    /// Of one-way tests.
+    /// Keys for one-way tests.
     pub keys: PresharedKeys,
-    /// Of digests.
+    /// Keys for packet digests.
     pub digest_keys: PresharedKeys,
-    /// Of other services, by the name of the argument.
+    /// Key files of the other services, by name of the argument.
     pub key_files: BTreeMap<String, NamedFile>,
-    /// The names of all key files, to show.
+    /// Names of all key files, for messages.
     pub files: PolicyFile,
 }
 
 impl AccessRules {
-    /// The policy: the usual one, with the rules of the file, then with those of `options`.
+    /// Returns the policy: the defaults, changed by the policy file, then by `options`.
     ///
     /// # Errors
     /// [`AccessError`] if a file cannot be read, or a rule or a key is not possible.
@@ -115,7 +116,7 @@ impl AccessRules {
                     .map_err(|source| AccessError::Read { path: path.clone(), source })?;
                 let file = PolicyFile::parse(&text)
                     .map_err(|source| AccessError::Rules { path: path.clone(), source })?;
-                // Key files are looked for beside the policy.
+                // Key files are relative to the folder of the policy.
                 let folder = path.parent().unwrap_or(Path::new(""));
                 file.beside(&std::path::absolute(folder.join(".")).unwrap_or(folder.to_owned()))
             }
@@ -136,7 +137,7 @@ impl AccessRules {
         let common = common.map(|path| key(path)).transpose()?;
         let (mut keys, mut digest_keys) = (PresharedKeys::from(common.clone()), PresharedKeys::default());
         let mut key_files = BTreeMap::new();
-        // That of digests takes the place of the common one.
+        // A key for digests replaces the common key.
         let mut digest_key = common;
         for (name, rules) in &file.services {
             let name = service(name)?;
@@ -152,8 +153,8 @@ impl AccessRules {
                 }
                 _ => {
                     return Err(AccessError::Refused(format!(
-                        "services.{name}.keys: {ONE_WAY}, {IRTT} and {DIGESTS} have keys by peer, and {STAMP} by network; \
-                         the users of twamp and owamp are in their key files"
+                        "services.{name}.keys: only {ONE_WAY}, {IRTT} and {DIGESTS} (by peer) and {STAMP} \
+                         (by network) have such keys; the users of twamp and owamp are in their key files"
                     )));
                 }
             }
@@ -163,7 +164,7 @@ impl AccessRules {
                 (Some(path), DIGESTS) => digest_key = Some(key(path)?),
                 (Some(_), COLLECT) => {
                     return Err(AccessError::Refused(format!(
-                        "services.{name}.key-file: who pushes proves the key of its [[host]] in the monitor's file"
+                        "services.{name}.key-file: hosts that push use the key of their [[host]] in the monitor's file; leave it out"
                     )));
                 }
                 (Some(path), _) => {
@@ -187,7 +188,7 @@ pub fn network(text: &str) -> Result<Prefix, String> {
         .map_err(|()| "write an address or a network: 192.0.2.7, 192.0.2.0/24, 2001:db8::/32".to_owned())
 }
 
-/// Adds the key of each peer, out of a file for each.
+/// Reads the key file of each peer and adds its key.
 fn add_peers(keys: &mut PresharedKeys, files: &BTreeMap<String, PathBuf>) -> Result<(), AccessError> {
     for (peer, path) in files {
         keys.add(peer, key(path)?);
@@ -195,7 +196,7 @@ fn add_peers(keys: &mut PresharedKeys, files: &BTreeMap<String, PathBuf>) -> Res
     Ok(())
 }
 
-/// One file of the keys of IRTT's peers, out of a file for each.
+/// Combines the key files of IRTT's peers into one.
 fn irtt_keys(files: &BTreeMap<String, PathBuf>) -> Result<NamedFile, AccessError> {
     let mut contents = Vec::new();
     for (peer, path) in files {
@@ -215,7 +216,7 @@ fn irtt_keys(files: &BTreeMap<String, PathBuf>) -> Result<NamedFile, AccessError
     Ok(NamedFile { name: format!("services.{IRTT}.keys"), contents })
 }
 
-/// One file of the keys of STAMP's networks, out of a file for each.
+/// Combines the key files of STAMP's networks into one.
 fn keys_by_network(files: &BTreeMap<String, PathBuf>) -> Result<NamedFile, AccessError> {
     let mut contents = Vec::new();
     for (name, path) in files {
@@ -229,20 +230,20 @@ fn keys_by_network(files: &BTreeMap<String, PathBuf>) -> Result<NamedFile, Acces
     Ok(NamedFile { name: format!("services.{STAMP}.keys"), contents })
 }
 
-/// The policy without a file and without options.
+/// Returns the default policy, without a file and without options.
 pub fn usual() -> Policy {
     let mut policy = Policy::default();
     ServerLimits::default().apply_to(&mut policy);
     policy
 }
 
-/// Every service, with protocols that have no rules of their own yet.
+/// All services, including those of protocols that have no rules of their own yet.
 pub fn services() -> Vec<Service> {
     let answered = answered().map(|p| p.name);
     SERVICES.iter().copied().chain(answered.filter(|name| !SERVICES.contains(name))).collect()
 }
 
-/// The service that is called `name`.
+/// Finds the service called `name`.
 ///
 /// # Errors
 /// [`AccessError::Unknown`] with the names that there are.
@@ -254,7 +255,7 @@ pub fn service(name: &str) -> Result<Service, AccessError> {
 mod tests {
     use super::*;
 
-    /// Writes a key file of this name in `folder`.
+    /// Writes a key file called `name` in `folder`.
     fn key_file(folder: &Path, name: &str, contents: &str) -> PathBuf {
         use std::os::unix::fs::PermissionsExt;
         let path = folder.join(name);

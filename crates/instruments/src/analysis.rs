@@ -1,4 +1,4 @@
-//! From the events of a test to its figures: [`Analyses`], and [`RecordCollector`] for the records themselves.
+//! From the events of a test to its figures: [`Analyses`]. [`RecordCollector`] collects the records themselves.
 
 use jitlat_core::analysis::{Analyzer, Options, Samples};
 use jitlat_core::observer::{Event, Observer};
@@ -6,18 +6,18 @@ use jitlat_core::summary::Summary;
 use jitlat_core::twoway::TcpSample;
 use jitlat_core::{PacketRecord, Session};
 
-/// A stream and its analysis.
+/// One stream and its analysis.
 #[derive(Clone, Debug)]
 pub struct Analysed {
-    /// What is known of the stream: specification, hosts, times, ending.
+    /// Facts about the stream: specification, hosts, times, ending.
     pub session: Session,
-    /// Every figure.
+    /// All figures.
     pub summary: Summary,
     /// The accepted packets behind the figures; empty after an analysis in constant memory.
     pub samples: Samples,
 }
 
-/// An observer that analyses every stream of a test, as its final records come.
+/// An observer that analyses every stream of a test when its final records arrive.
 #[derive(Debug)]
 pub struct Analyses {
     options: Options,
@@ -25,17 +25,17 @@ pub struct Analyses {
 }
 
 impl Analyses {
-    /// Analyses with `options`.
+    /// Creates an observer that analyses with `options`.
     pub fn new(options: Options) -> Analyses {
         Analyses { options, streams: Vec::new() }
     }
 
-    /// The sessions of all streams, so that a caller can add what only it knows.
+    /// Sessions of all streams, to which a caller can add facts of its own.
     pub fn sessions_mut(&mut self) -> impl Iterator<Item = &mut Session> {
         self.streams.iter_mut().map(|(session, _)| session)
     }
 
-    /// The analysis of each stream; empty if the test never began.
+    /// Returns the analysis of each stream; empty if the test never began.
     pub fn finish(self) -> Vec<Analysed> {
         let analysed = |(session, analyzer): (Session, Option<Analyzer>)| {
             let analyzer = analyzer.unwrap_or_else(|| Analyzer::new(&session, &self.options));
@@ -65,12 +65,12 @@ impl Observer for Analyses {
     }
 }
 
-/// An observer that keeps the final records of every stream.
+/// An observer that stores the final records of every stream.
 #[derive(Clone, Debug, Default)]
 pub struct RecordCollector {
     /// Records by stream, in arrival order.
     pub records: Vec<Vec<PacketRecord>>,
-    /// By stream: the kernel's TCP_INFO sampled with each record; empty unless the stream ran over TCP.
+    /// The kernel's TCP_INFO sampled with each record, by stream; empty unless the stream ran over TCP.
     pub tcp: Vec<Vec<TcpSample>>,
 }
 

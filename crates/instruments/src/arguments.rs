@@ -1,7 +1,7 @@
 //! The arguments of a protocol: [`Argument`] describes one, [`Arguments`] holds the values given.
 //!
-//! A protocol lists its arguments once. A command line makes options of the list, a script makes keyword arguments;
-//! both pass the values as text, which the protocol parses.
+//! Each protocol lists its arguments once. A command line makes options of the list, a script makes keyword
+//! arguments; both pass the values as text, which the protocol parses.
 
 use crate::error::Error;
 use std::collections::BTreeMap;
@@ -11,15 +11,15 @@ use std::str::FromStr;
 /// One argument of a protocol.
 #[derive(Clone, Copy, Debug)]
 pub struct Argument {
-    /// Its name, in small letters with hyphens: `stamp-key-file`.
+    /// Name in small letters with hyphens: `stamp-key-file`.
     pub name: &'static str,
     /// The kind of value.
     pub kind: ArgumentKind,
     /// Help: one line without a full stop, then details after a blank line if there are any.
     pub help: &'static str,
-    /// Its value if the argument is not given; `None`: it then has none.
+    /// Value if the argument is not given; `None`: no default.
     pub default: Option<fn() -> String>,
-    /// Its value if only the name is given; `None`: a value is required.
+    /// Value if only the name is given; `None`: a value is required.
     pub bare: Option<&'static str>,
     /// Another argument that must be given as well.
     pub requires: Option<&'static str>,
@@ -30,20 +30,20 @@ pub struct Argument {
 /// The kind of value an argument has.
 #[derive(Clone, Copy, Debug)]
 pub enum ArgumentKind {
-    /// No value: a switch that is given or not.
+    /// A switch without a value.
     Nothing,
     /// A text that `check` accepts.
     Value {
         /// Placeholder of the value in help: `PORT`.
         name: &'static str,
-        /// Returns what is wrong with a text.
+        /// Returns an error text if the value is not valid.
         check: fn(&str) -> Result<(), String>,
     },
     /// One of several keywords.
     Choice {
         /// Placeholder of the choice in help: `MODE`.
         name: &'static str,
-        /// Each keyword with its meaning; the meaning is empty where the keyword explains itself.
+        /// Keywords with their meanings; the meaning is empty where the keyword explains itself.
         of: &'static [(&'static str, &'static str)],
     },
     /// The contents of a file, which the caller has read.
@@ -55,12 +55,12 @@ impl Argument {
         Argument { name, kind, help, default: None, bare: None, requires: None, conflicts: &[] }
     }
 
-    /// A switch.
+    /// Creates a switch.
     pub const fn switch(name: &'static str, help: &'static str) -> Argument {
         Argument::new(name, ArgumentKind::Nothing, help)
     }
 
-    /// An argument with a value; `check` (see [`parses_as`]) returns what is wrong with a text.
+    /// Creates an argument with a value; `check` (see [`parses_as`]) returns an error text for an invalid value.
     pub const fn value(
         name: &'static str,
         value: &'static str,
@@ -70,7 +70,7 @@ impl Argument {
         Argument::new(name, ArgumentKind::Value { name: value, check }, help)
     }
 
-    /// An argument whose value is one of several keywords, each with its meaning.
+    /// Creates an argument whose value is one of several keywords, each with its meaning.
     pub const fn choice(
         name: &'static str,
         value: &'static str,
@@ -80,12 +80,12 @@ impl Argument {
         Argument::new(name, ArgumentKind::Choice { name: value, of }, help)
     }
 
-    /// An argument whose value is a file's contents.
+    /// Creates an argument whose value is the contents of a file.
     pub const fn file(name: &'static str, help: &'static str) -> Argument {
         Argument::new(name, ArgumentKind::File, help)
     }
 
-    /// The port of a protocol's server; `default` if not given.
+    /// Creates the argument for the port of a protocol's server; `default` applies if it is not given.
     pub const fn port(name: &'static str, help: &'static str, default: fn() -> String) -> Argument {
         Argument::value(name, "PORT", help, parses_as::<u16>).or(default)
     }
@@ -110,7 +110,7 @@ impl Argument {
         Argument { conflicts: others, ..self }
     }
 
-    /// Checks `text` as its value; the error says what is wrong.
+    /// Checks `text` as the value of this argument; the error explains what is wrong.
     fn check(&self, text: &str) -> Result<(), String> {
         match self.kind {
             ArgumentKind::Nothing | ArgumentKind::File => Ok(()),
@@ -126,28 +126,28 @@ impl Argument {
     }
 }
 
-/// Checks that a text parses as a `T`; the error says what is wrong.
+/// Checks that a text parses as a `T`; the error explains what is wrong.
 pub fn parses_as<T: FromStr<Err: fmt::Display>>(text: &str) -> Result<(), String> {
     text.trim().parse::<T>().map(drop).map_err(|e| e.to_string())
 }
 
-/// A file given as an argument.
+/// A file that was given as an argument.
 #[derive(Clone, PartialEq, Eq)]
 pub struct NamedFile {
-    /// Its name, for messages only.
+    /// Name, for messages only.
     pub name: String,
-    /// What is in it.
+    /// Contents of the file.
     pub contents: Vec<u8>,
 }
 
 impl fmt::Debug for NamedFile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The contents may be a key.
+        // The contents are not printed: they may be a key.
         f.debug_struct("NamedFile").field("name", &self.name).finish_non_exhaustive()
     }
 }
 
-/// The values given for a protocol's arguments.
+/// Values given for a protocol's arguments.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Arguments {
     values: BTreeMap<String, ArgumentInput>,
@@ -160,7 +160,7 @@ enum ArgumentInput {
 }
 
 impl Arguments {
-    /// No arguments.
+    /// Creates an empty set of values.
     pub fn new() -> Arguments {
         Arguments::default()
     }
@@ -179,19 +179,19 @@ impl Arguments {
         self
     }
 
-    /// The names of all arguments given.
+    /// Names of all arguments given.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.values.keys().map(String::as_str)
     }
 
-    /// The arguments given that are in `list`.
+    /// The given arguments that are in `list`.
     #[must_use]
     pub fn of(&self, list: &[Argument]) -> Arguments {
         let known = |(name, _): &(&String, &ArgumentInput)| list.iter().any(|a| a.name == *name);
         Arguments { values: self.values.iter().filter(known).map(|(n, v)| (n.clone(), v.clone())).collect() }
     }
 
-    /// The values of all arguments in `list`, defaults included.
+    /// Returns the values of all arguments in `list`, defaults included.
     ///
     /// # Errors
     /// [`Error::Settings`] for the first argument that is not in the list or whose value is not valid.
@@ -212,12 +212,12 @@ impl Arguments {
         Ok(all)
     }
 
-    /// Whether `name` was given.
+    /// True if `name` was given.
     pub fn has(&self, name: &str) -> bool {
         self.values.contains_key(name)
     }
 
-    /// The value of `name` as text; `None` if it was not given.
+    /// Returns the value of `name` as text; `None` if it was not given.
     pub fn text(&self, name: &str) -> Option<&str> {
         match self.values.get(name)? {
             ArgumentInput::Text(text) => Some(text.trim()),
@@ -225,7 +225,7 @@ impl Arguments {
         }
     }
 
-    /// The value of `name`; `None` if it was not given.
+    /// Parses the value of `name`; `None` if it was not given.
     ///
     /// # Errors
     /// [`Error::Settings`] if its text does not parse as a `T`.
@@ -234,10 +234,10 @@ impl Arguments {
         self.text(name).map(read).transpose()
     }
 
-    /// The value of `name`, which has a default or must be given.
+    /// Parses the value of `name`, which has a default or must be given.
     ///
     /// # Errors
-    /// [`Error::Settings`] if its text does not parse as a `T`, or if there is none.
+    /// [`Error::Settings`] if its text does not parse as a `T`, or if it has no value.
     pub fn value<T: FromStr<Err: fmt::Display>>(&self, name: &str) -> Result<T, Error> {
         self.get(name)?.ok_or_else(|| Error::Settings(format!("{name} is missing")))
     }

@@ -1,4 +1,4 @@
-//! [`TestBed`]: a server and an impaired path on this machine; needs no privilege.
+//! [`TestBed`]: a server and an impaired path on this machine. It needs no privileges.
 //!
 //! The server listens on 127.0.0.2. A relay on 127.0.0.1 forwards everything on the same ports between the server and a
 //! client, through the impairment model.
@@ -22,7 +22,7 @@ const SERVER_SIDE: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
 pub struct TestBed {
     server: Option<RunningService>,
     relay: Option<Relay>,
-    /// Ports of control connections, of streams up and down, and where a client receives.
+    /// Ports of control connections, of streams up and down, and the port on which a client receives.
     ports: [u16; 4],
 }
 
@@ -72,7 +72,7 @@ impl TestBed {
 
 impl Drop for TestBed {
     fn drop(&mut self) {
-        // It does not wait for clients behind a relay that is gone.
+        // The server does not wait for clients, because their relay is gone.
         self.server = None;
         if let Some(relay) = self.relay.take() {
             relay.stop();
@@ -80,7 +80,7 @@ impl Drop for TestBed {
     }
 }
 
-/// Ports that are free on both addresses, for TCP and UDP.
+/// Finds ports that are free on both addresses, for TCP and UDP.
 fn free_ports<const N: usize>() -> Result<[u16; N], Error> {
     let mut held = Vec::new();
     let mut ports = [0; N];

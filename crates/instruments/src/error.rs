@@ -1,4 +1,4 @@
-//! [`Error`]: why nothing could be measured.
+//! [`Error`]: reason why nothing could be measured.
 
 use crate::passive::PassiveError;
 use jitlat_core::spec::SpecError;
@@ -10,15 +10,15 @@ use jitlat_net::server::ServerError;
 use jitlat_net::twoway;
 use std::io;
 
-/// Why nothing could be measured. A test that was cut short is not an error: [`TestOutcome`](crate::TestOutcome) says how it
-/// ended.
+/// Reason why nothing could be measured. A test that was cut short is not an error:
+/// [`TestOutcome`](crate::TestOutcome) describes how it ended.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The settings contradict each other, or ask for what cannot be done.
+    /// The settings contradict each other, or ask for something impossible.
     #[error("{0}")]
     Settings(String),
-    /// A stream cannot have this specification.
+    /// The specification of a stream is impossible.
     #[error(transparent)]
     Spec(#[from] SpecError),
     /// The far host's name could not be looked up.
@@ -44,7 +44,7 @@ pub enum Error {
     /// The operating system refused an operation.
     #[error("{doing}: {source}")]
     System {
-        /// What was being done.
+        /// The operation that failed.
         doing: &'static str,
         /// The reason.
         source: io::Error,
@@ -52,7 +52,7 @@ pub enum Error {
     /// A one-way test failed.
     #[error(transparent)]
     OneWay(#[from] ClientError),
-    /// The conversation of a one-way test with another protocol failed.
+    /// The control conversation of a one-way test with another protocol failed.
     #[error(transparent)]
     Conversation(Box<dyn std::error::Error + Send + Sync>),
     /// Captured traffic could not be analysed.
@@ -67,13 +67,13 @@ pub enum Error {
     /// The routers on the path could not be examined.
     #[error(transparent)]
     Path(#[from] jitlat_net::path::PathError),
-    /// One-way tests cannot be answered.
+    /// The service for one-way tests failed.
     #[error(transparent)]
     Server(#[from] ServerError),
-    /// Packet digests cannot be served.
+    /// The service for packet digests failed.
     #[error(transparent)]
     Digests(#[from] ExporterError),
-    /// Tests of other hosts cannot be collected.
+    /// The collector of other hosts' tests failed.
     #[error(transparent)]
     Collect(#[from] PushServiceError),
     /// An impaired path cannot be set up.
@@ -86,12 +86,12 @@ pub enum Error {
     #[error(transparent)]
     Observer(Box<dyn std::error::Error + Send + Sync>),
     /// A measuring thread failed.
-    #[error("the measuring thread panicked: a fault of this program")]
+    #[error("the measuring thread panicked: this is a bug in jitlat; please report it")]
     Panicked,
-    /// Another error, with what was being done.
+    /// Another error, with the operation that failed.
     #[error("{what}: {source}")]
     While {
-        /// What was being done.
+        /// The operation that failed.
         what: String,
         /// The error.
         source: Box<Error>,
@@ -99,9 +99,25 @@ pub enum Error {
 }
 
 impl Error {
-    /// Adds what was being done.
+    /// Adds the operation that failed.
     #[must_use]
     pub fn while_doing(self, what: String) -> Error {
         Error::While { what, source: Box::new(self) }
     }
+}
+
+/// Formats an error and its causes as one line, without causes that the text already contains.
+pub fn explain(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut text = String::new();
+    let mut next = Some(error);
+    while let Some(error) = next {
+        let cause = error.to_string();
+        if text.is_empty() {
+            text = cause;
+        } else if !text.contains(&cause) {
+            text = format!("{text}: {cause}");
+        }
+        next = error.source();
+    }
+    text
 }

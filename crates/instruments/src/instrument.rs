@@ -1,4 +1,4 @@
-//! [`Instrument`]: what every test that sends packets has in common.
+//! [`Instrument`]: the common interface of all tests that send packets.
 
 use crate::analysis::{Analysed, Analyses};
 use crate::error::Error;
@@ -17,16 +17,16 @@ pub trait Instrument {
     /// [`Error`] if nothing was measured.
     fn run(&self, stop: &Stop, observer: &mut dyn Observer) -> Result<TestOutcome, Error>;
 
-    /// How long the test should take, in ns.
+    /// Expected duration of the test, in ns.
     ///
     /// # Errors
     /// [`Error::Settings`] if the settings cannot be run.
     fn duration(&self) -> Result<Span, Error>;
 
-    /// What its delays are: "one-way delay" or "round trip".
+    /// Name of the measured quantity: "one-way delay" or "round trip".
     fn quantity(&self) -> &'static str;
 
-    /// Length of its packets as IP packets, in bytes; `None` over TCP, which forms segments itself.
+    /// Length of the test's packets as IP packets, in bytes; `None` over TCP, which forms segments itself.
     fn ip_length(&self, summary: &Summary) -> Option<u64>;
 
     /// Runs the test and analyses every stream.
@@ -51,25 +51,25 @@ pub(crate) fn ip_header(summary: &Summary) -> u64 {
     if v6 { 40 } else { 20 }
 }
 
-/// How a test ended.
+/// How a test ended, with its sessions.
 #[derive(Clone, Debug)]
 pub struct TestOutcome {
-    /// What is known of each stream.
+    /// Facts about each stream.
     pub sessions: Vec<Session>,
-    /// How it ended.
+    /// Kind of ending.
     pub ending: Ending,
-    /// Why it did not end normally; `None` after a complete test.
+    /// Reason why the test ended early; `None` after a complete test.
     pub reason: Option<String>,
-    /// Results as tools of the protocol print them; empty of most protocols.
+    /// Results in the formats of the protocol's own tools; empty for most protocols.
     pub texts: Vec<ProtocolText>,
 }
 
-/// The results of a test as a tool of its protocol prints them.
+/// Results of a test as a tool of its protocol prints them.
 #[derive(Clone, Debug)]
 pub struct ProtocolText {
     /// Name of the format: `owstats`.
     pub format: &'static str,
-    /// What the tool prints of every stream.
+    /// Text that the tool would print.
     pub text: String,
 }
 
@@ -80,14 +80,14 @@ impl From<Measured> for TestOutcome {
     }
 }
 
-/// What the caller wants to keep with a test.
+/// Annotations that the caller stores with a test.
 #[derive(Clone, Debug, Default)]
 pub struct Annotations {
     /// A name for the test.
     pub name: Option<String>,
-    /// Keys and values to find it by.
+    /// Keys and values to find the test by.
     pub tags: Vec<(String, String)>,
-    /// What this host adds to every figure, if that was measured before the test.
+    /// Noise that this host adds to every figure, if it was measured before the test.
     pub noise: Option<NoiseFloor>,
 }
 

@@ -5,7 +5,7 @@
 //!
 //! * [`one_way`] – a stream against `jitlat serve`, in either direction or both
 //! * [`ping`] – round trips by any of several protocols
-//! * [`path`] – the routers on the way, and what each does to packets
+//! * [`path`] – the routers on the path, and how each treats packets
 //! * [`load`] – any of these during background traffic sent by jitlat itself
 //! * [`doctor`] – what this host adds to every figure
 //! * [`sweep`] – a test under every combination of some conditions

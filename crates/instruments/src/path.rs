@@ -1,4 +1,4 @@
-//! [`PathTest`]: the routers between this host and another, and what each does to packets.
+//! [`PathTest`]: the routers between this host and another, and how each treats packets.
 
 use crate::error::Error;
 use crate::resolve::resolve;
@@ -20,28 +20,28 @@ pub const TCP_PORT: u16 = 80;
 pub struct PathTest {
     /// The far host: a name or an address.
     pub host: String,
-    /// Only addresses of this family.
+    /// Family of addresses to use; `None`: either.
     pub family: Option<AddressFamily>,
     /// Local address; `None`: the system chooses.
     pub bind: Option<IpAddr>,
     /// Protocol of the probes.
     pub transport: Transport,
-    /// Their destination port; `None`: the usual one of the protocol.
+    /// Destination port of the probes; `None`: the default of the protocol.
     pub port: Option<u16>,
     /// DSCP of the probes.
     pub dscp: Dscp,
-    /// Probes to each hop.
+    /// Number of probes to each hop.
     pub probes: u32,
     /// Time between two probes to the same hop.
     pub period: Span,
     /// The largest TTL to try.
     pub hops: u8,
-    /// How long to wait for an answer.
+    /// Time to wait for an answer.
     pub timeout: Span,
 }
 
 impl PathTest {
-    /// Ten UDP probes to each of at most thirty hops, one a second.
+    /// Creates a test with ten UDP probes, one per second, to each of at most thirty hops.
     pub fn new(host: impl Into<String>) -> PathTest {
         PathTest {
             host: host.into(),
@@ -72,7 +72,8 @@ impl PathTest {
             period: self.period,
             hops: self.hops,
             timeout: self.timeout,
-            // Probe identifiers are reused: the probes that had them before must be answered or given up by then.
+            // Probe identifiers are reused: earlier probes with the same identifiers must be answered or given up by
+            // then.
             spacing: Span::millis(20).max(Span(self.timeout.0 / i64::from(MAX_PROBES) + 1)),
             ..TracePlan::new(source, to.ip().to_canonical())
         };

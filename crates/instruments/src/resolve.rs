@@ -1,10 +1,10 @@
-//! Names of hosts to addresses.
+//! Resolves host names to addresses.
 
 use crate::error::Error;
 use jitlat_net::client::AddressFamily;
 use std::net::{SocketAddr, ToSocketAddrs};
 
-/// The first address of `host`, in brackets or not, that is of `family` where one is wanted.
+/// Returns the first address of `host`, with or without brackets, that has the requested `family`.
 pub(crate) fn resolve(host: &str, port: u16, family: Option<AddressFamily>) -> Result<SocketAddr, Error> {
     let host = host.trim_start_matches('[').trim_end_matches(']');
     let found = (host, port).to_socket_addrs();

@@ -21,15 +21,15 @@ pub use jitlat_proto::policy::{self, Policy};
 /// A protocol that a host can answer, in addition to jitlat's own one-way tests.
 #[derive(Clone, Copy)]
 pub struct AnsweredProtocol {
-    /// Its name in small letters, which is that of its service: `stamp`.
+    /// Name in small letters, which is also the name of its service: `stamp`.
     pub name: &'static str,
-    /// As people write it: `STAMP`.
+    /// Name as people write it: `STAMP`.
     pub title: &'static str,
-    /// What answers it.
+    /// Server that answers the protocol.
     pub server: &'static ProtocolServer,
 }
 
-/// Every one of them: the entries of [`PROTOCOLS`] and [`ONE_WAY_PROTOCOLS`] that have a server.
+/// All protocols that a host can answer: the entries of [`PROTOCOLS`] and [`ONE_WAY_PROTOCOLS`] that have a server.
 pub fn answered() -> impl Iterator<Item = AnsweredProtocol> {
     let two_way = PROTOCOLS.iter().map(|p| (p.name, p.title, p.server.as_ref()));
     let one_way = ONE_WAY_PROTOCOLS.iter().map(|p| (p.name, p.title, p.server.as_ref()));
@@ -39,7 +39,7 @@ pub fn answered() -> impl Iterator<Item = AnsweredProtocol> {
 }
 
 impl AnsweredProtocol {
-    /// Makes its reflectors from `arguments`.
+    /// Makes the reflectors from `arguments`.
     ///
     /// # Errors
     /// [`Error::Settings`] if an argument is unknown or has an invalid value.
@@ -48,7 +48,7 @@ impl AnsweredProtocol {
     }
 }
 
-/// Priorities above this need a capability (`SO_PRIORITY` in socket(7)).
+/// Highest priority that needs no capability (`SO_PRIORITY` in socket(7)).
 const ORDINARY_PRIORITY: u32 = 6;
 
 /// The services of a host.
@@ -64,7 +64,8 @@ pub struct Serve {
     pub policy: Policy,
     /// Priority within this host of everything that is sent in tests (`SO_PRIORITY`); `None`: the default.
     pub priority: Option<u32>,
-    /// Receives the packets of unidirectional LaMP tests, which only this host has; `None`: they are not kept.
+    /// Receives the packets of unidirectional LaMP tests, whose results exist only at this host; `None`: they are
+    /// discarded.
     pub one_way_packets: Option<SyncSender<OneWayPacket>>,
     /// The service for packet digests, for passive measurements elsewhere; `None`: not offered.
     pub digests: Option<DigestService>,
@@ -79,9 +80,9 @@ pub struct OneWayService {
     pub control_port: u16,
     /// Port of test streams unless a client requests another.
     pub test_port: u16,
-    /// The limits of one test. Those of connections, sessions and memory are the policy's.
+    /// Limits of one test. The limits of connections, sessions and memory are part of the policy.
     pub limits: ServerLimits,
-    /// The keys that clients may have; none: no key needed.
+    /// Keys that clients may have; empty: no key needed.
     pub keys: PresharedKeys,
     /// How the packet threads are scheduled and wait.
     pub pacing: Pacing,
@@ -104,7 +105,7 @@ impl Default for OneWayService {
 pub struct DigestService {
     /// TCP port.
     pub port: u16,
-    /// What is captured, and who may receive it.
+    /// Captured interfaces, and who may receive their digests.
     pub service: digest::DigestExporter,
 }
 
@@ -113,7 +114,7 @@ pub struct DigestService {
 pub struct CollectService {
     /// TCP port.
     pub port: u16,
-    /// Who may push, and where tests go.
+    /// Who may push, and where tests are stored.
     pub service: push::PushService,
 }
 
@@ -134,7 +135,7 @@ pub fn every_address() -> Vec<IpAddr> {
 }
 
 impl Serve {
-    /// Starts listening. What clients do is logged ([`tracing`]). A reflector that cannot start is listed in
+    /// Starts listening. Actions of clients are logged ([`tracing`]). A reflector that cannot start is listed in
     /// [`Serving::failures`].
     ///
     /// # Errors
@@ -159,7 +160,7 @@ impl Serve {
             _ => None,
         };
         let collector = match &self.collect {
-            // Nobody pushes without a key.
+            // Pushing always requires a key.
             Some(CollectService { port, service }) if is_served(COLLECT, true) => {
                 Some(service.clone().serve_sharing(&at(*port), gate.clone())?)
             }
@@ -192,8 +193,8 @@ impl Serve {
                 let why = match withheld[..] {
                     [] => "nothing to answer: no service is on, or none could start".to_owned(),
                     _ => format!(
-                        "nothing to answer: a key is configured, and {} would be served without one; name them as open, \
-                         or give them a key",
+                        "nothing to answer: a key is configured, but {} would be served without a key; open \
+                         them with --open, or give them a key",
                         withheld.join(", ")
                     ),
                 };
@@ -204,7 +205,7 @@ impl Serve {
         Ok(Serving { one_way, reflectors, digests, collector, withheld })
     }
 
-    /// The capabilities without which a service would not start, or not run; `realtime`: its threads have a real-time priority.
+    /// Capabilities without which a service would fail; `realtime`: its threads have a real-time priority.
     pub fn capabilities(&self, realtime: bool) -> Vec<Capability> {
         let one_way =
             self.one_way.iter().flat_map(|s| [s.control_port, s.test_port, *s.limits.ports.start()]);
@@ -223,7 +224,7 @@ impl Serve {
         list.into_iter().filter(|(needed, _)| *needed).map(|(_, capability)| capability).collect()
     }
 
-    /// Whether any service has a key.
+    /// True if any service has a key.
     fn has_key(&self) -> bool {
         self.one_way.as_ref().is_some_and(|s| !s.keys.is_empty())
             || self.digests.as_ref().is_some_and(|s| !s.service.keys.is_empty())
@@ -233,27 +234,27 @@ impl Serve {
 }
 
 impl Serving {
-    /// The addresses that answer one-way tests.
+    /// Addresses that answer one-way tests.
     pub fn one_way(&self) -> &[SocketAddr] {
         self.one_way.as_ref().map_or(&[], RunningService::addresses)
     }
 
-    /// The protocols that reflectors answer, with their addresses.
+    /// Protocols that reflectors answer, with their addresses.
     pub fn reflected(&self) -> &[(&'static str, SocketAddr)] {
         self.reflectors.listening()
     }
 
-    /// The addresses that serve packet digests.
+    /// Addresses that serve packet digests.
     pub fn digests(&self) -> &[SocketAddr] {
         self.digests.as_ref().map_or(&[], RunningService::addresses)
     }
 
-    /// The addresses that other hosts push to.
+    /// Addresses that other hosts push to.
     pub fn collecting(&self) -> &[SocketAddr] {
         self.collector.as_ref().map_or(&[], RunningService::addresses)
     }
 
-    /// Services that are not served because they need no key, while another has one, and are not open.
+    /// Services that are not offered because they need no key while another service has one, and are not open.
     pub fn withheld(&self) -> &[Service] {
         &self.withheld
     }

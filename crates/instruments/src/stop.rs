@@ -5,30 +5,30 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// A request to end early, from any thread or a signal handler. Clones share it.
 ///
-/// A test that is asked to stop keeps everything it has received, and still fetches the far host's results. A second
-/// request while it does so ends that, too.
+/// A test that is asked to stop retains everything it has received, and still fetches the far host's results. A
+/// second request during that time ends it at once.
 #[derive(Clone, Debug, Default)]
 pub struct Stop(Arc<AtomicBool>);
 
 impl From<Arc<AtomicBool>> for Stop {
-    /// That sets and reads this flag.
+    /// Creates a request that sets and reads this flag.
     fn from(flag: Arc<AtomicBool>) -> Stop {
         Stop(flag)
     }
 }
 
 impl Stop {
-    /// Without a request.
+    /// Creates a value without a request.
     pub fn new() -> Stop {
         Stop::default()
     }
 
-    /// Asks for an early end.
+    /// Requests an early end.
     pub fn request(&self) {
         self.0.store(true, Ordering::SeqCst);
     }
 
-    /// Whether an early end is requested. A test resets the request while it ends, to notice the next one, and restores
+    /// True if an early end is requested. A test resets the request while it ends, to notice the next one, and restores
     /// it when it returns.
     pub fn is_requested(&self) -> bool {
         self.0.load(Ordering::SeqCst)

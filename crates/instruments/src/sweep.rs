@@ -1,4 +1,5 @@
-//! [`sweep`]: runs a test under every combination of some conditions, repeatedly, and reports each outcome as it comes.
+//! [`sweep`]: runs a test under every combination of some conditions, repeatedly, and reports each outcome when it is
+//! known.
 
 pub mod lists;
 
@@ -27,13 +28,13 @@ pub struct CellTest {
 pub enum SweepEvent<'a> {
     /// A run begins.
     Begins(SweepRun),
-    /// A run failed, and will be tried once more.
+    /// A run failed, and will be repeated once.
     Failed(SweepRun, &'a Error),
     /// A run is finished: its outcome and its accepted packets.
     Finished(RunOutcome, Samples),
 }
 
-/// Pause before a failed run is tried once more.
+/// Pause before a failed run is repeated.
 const RETRY_PAUSE: Span = Span::seconds(2);
 
 /// Measures `runs` in order, with a `pause` after each. `test` makes the test of a run; `on_event` may end the sweep

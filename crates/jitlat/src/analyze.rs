@@ -20,21 +20,21 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use tracing::{info, warn};
 
-/// What to do with several logs.
+/// Handling of several logs.
 #[derive(Clone, Debug, Default)]
 pub struct SeveralLogs {
     /// Whether to merge them into one.
     pub merge: bool,
-    /// File to save the state to; `None`: not saved.
+    /// File to save the state to; `None`: the state is not saved.
     pub state: Option<PathBuf>,
 }
 
 /// A log that was read, before its figures are computed.
 struct ReadLog {
     state: SavedAnalysis,
-    /// What was found while reading the log files.
+    /// Results of reading the log files.
     readings: Vec<LogReading>,
-    /// The log that its rows can be read from again; `None` for standard input and states.
+    /// The log from which rows can be read again; `None` for standard input and states.
     log: Option<PathBuf>,
     label: String,
 }
@@ -50,7 +50,7 @@ pub fn run(logs: &[PathBuf], together: &SeveralLogs, args: &ReportArgs) -> Resul
     Ok(thresholds(&runs, &args.fail_if))
 }
 
-/// Analyses `logs` for the outputs of `args`, and saves the state if that is asked for.
+/// Analyses `logs` for the outputs of `args`, and saves the state if requested.
 pub fn analyse(logs: &[PathBuf], together: &SeveralLogs, args: &ReportArgs) -> Result<Vec<AnalysedStream>> {
     let mut others: Vec<&Path> = logs.iter().map(PathBuf::as_path).collect();
     others.extend(together.state.as_deref());
@@ -60,13 +60,13 @@ pub fn analyse(logs: &[PathBuf], together: &SeveralLogs, args: &ReportArgs) -> R
     if let Some(name) = &rows
         && logs.iter().any(|log| log.as_os_str() == "-")
     {
-        bail!("{name} reads the log twice, which standard input cannot: give a file");
+        bail!("{name} reads the log twice, but standard input can be read only once: give a file");
     }
     if let Some(path) = &together.state {
         file::check(path).context("--state")?;
     }
     if together.state.is_some() && logs.len() > 1 && !together.merge {
-        bail!("--state saves one state: give one log, or --merge");
+        bail!("--state saves only one state: give one log, or --merge");
     }
     let taken = if together.merge && args.options().streaming {
         vec![one_after_another(logs, args)?]
@@ -77,13 +77,13 @@ pub fn analyse(logs: &[PathBuf], together: &SeveralLogs, args: &ReportArgs) -> R
     if let Some(name) = rows
         && taken.iter().any(|t| t.log.is_none())
     {
-        bail!("{name} takes its lines from a log: a saved state, or several logs together, have none");
+        bail!("{name} needs the rows of a single log: a saved state or merged logs have none");
     }
     let within = args.analysis.within.map(|_| "--within".to_owned());
     if let Some(option) = args.outputs.needing_packets().map(Output::spelling).or(within)
         && let Some(taken) = taken.iter().find(|t| !t.state.keeps_packets())
     {
-        bail!("{option} needs all packets, and {} was analysed in constant memory", taken.label);
+        bail!("{option} needs all packets, but {} was analysed in constant memory", taken.label);
     }
     let state = match (&together.state, &taken[..]) {
         (Some(path), [one]) => Some((path, one.state.save()?)),
@@ -112,14 +112,60 @@ fn take(path: &Path, args: &ReportArgs) -> Result<ReadLog> {
             SavedAnalysis::load(&bytes, &args.options()).with_context(|| format!("reading {label}"))?;
         return Ok(ReadLog { state, readings: Vec::new(), log: None, label });
     }
-    let mut reader = input::open(path)?;
+    let mut reader = open(path)?;
     let mut analyzer = Analyzer::new(reader.session(), &args.options());
     read_rows(&mut reader, |records| analyzer.push_all(records))?;
     let state = SavedAnalysis::of(reader.session().clone(), analyzer);
     Ok(ReadLog { state, readings: vec![reader.reading().clone()], log: Some(path.to_owned()), label })
 }
 
-/// Hands over all rows; an error if there is none for a failure, a warning if there are some before it.
+/// Opens a log; the error for another kind of file names the command that reads it, if that is known.
+fn open(path: &Path) -> Result<LogReader> {
+    input::open(path).or_else(|e| match kind_of(path) {
+        Some(kind) => bail!("{} is not a jitlat log{kind}", path.display()),
+        None => Err(e.into()),
+    })
+}
+
+/// Describes a file that is certainly not a log, as the continuation of a sentence; `None` if it may be one.
+fn kind_of(path: &Path) -> Option<String> {
+    /// The first bytes of pcap (µs and ns) in both byte orders, and of pcapng.
+    const CAPTURES: [[u8; 4]; 5] = [
+        [0xd4, 0xc3, 0xb2, 0xa1],
+        [0xa1, 0xb2, 0xc3, 0xd4],
+        [0x4d, 0x3c, 0xb2, 0xa1],
+        [0xa1, 0xb2, 0x3c, 0x4d],
+        [0x0a, 0x0d, 0x0d, 0x0a],
+    ];
+    let bytes = beginning(path, 4096).filter(|bytes| !bytes.is_empty())?;
+    if CAPTURES.iter().any(|magic| bytes.starts_with(magic)) {
+        return Some(format!(
+            " but a packet capture: read it with `jitlat tcp {0}`, or with `jitlat spp -f {0} -F OTHER` if a second \
+             point was captured",
+            path.display()
+        ));
+    }
+    if bytes.starts_with(b"{") {
+        return Some(" but probably JSON: `jitlat compare` reads summaries written with --json".to_owned());
+    }
+    // Markdown and TOML also begin with '# '. An interrupted log has at least one of these lines.
+    let is_header =
+        |line: &[u8]| [&b"# npkts"[..], b"# command", b"# format"].iter().any(|key| line.starts_with(key));
+    let lines = || bytes.split(|byte| *byte == b'\n');
+    let has_comment = lines().next().is_some_and(|line| line.starts_with(b"# "));
+    (has_comment && bytes.len() > 64 && !lines().any(is_header))
+        .then(|| ": it has no header line like '# npkts 1000'".to_owned())
+}
+
+/// The first bytes of a file, at most `length`; `None` if it is not a regular file or cannot be read.
+fn beginning(path: &Path, length: u64) -> Option<Vec<u8>> {
+    let mut bytes = Vec::new();
+    path.is_file().then_some(())?;
+    File::open(path).ok()?.take(length).read_to_end(&mut bytes).ok()?;
+    Some(bytes)
+}
+
+/// Passes all rows to `push`. A failure is an error if no row was read before it, otherwise a warning.
 fn read_rows(reader: &mut LogReader, push: impl FnMut(&[PacketRecord])) -> Result<()> {
     if let Err(e) = reader.each_chunk_on(Threads::available(), push) {
         if reader.reading().rows == 0 {
@@ -130,9 +176,9 @@ fn read_rows(reader: &mut LogReader, push: impl FnMut(&[PacketRecord])) -> Resul
     Ok(())
 }
 
-/// Logs of one test as one, in constant memory: one analysis takes the rows of all.
+/// Reads several logs of one test in constant memory: a single analysis takes all rows.
 fn one_after_another(logs: &[PathBuf], args: &ReportArgs) -> Result<ReadLog> {
-    let (first, later) = logs.split_first().context("nothing to merge")?;
+    let (first, later) = logs.split_first().context("there is nothing to merge: give two or more logs")?;
     let mut whole = take(first, args)?;
     for log in later {
         let label = log.display();
@@ -140,7 +186,7 @@ fn one_after_another(logs: &[PathBuf], args: &ReportArgs) -> Result<ReadLog> {
             whole = merged(vec![whole, take(log, args)?])?;
             continue;
         }
-        let mut reader = input::open(log)?;
+        let mut reader = open(log)?;
         let go_on = |state: &mut SavedAnalysis, reader: &LogReader| {
             let how = state.resume(reader.session().clone());
             how.with_context(|| format!("going on with {label} after {}", first.display()))
@@ -155,27 +201,25 @@ fn one_after_another(logs: &[PathBuf], args: &ReportArgs) -> Result<ReadLog> {
     Ok(whole)
 }
 
-/// Whether a file is a saved state; a file that cannot be read is treated as a log, whose reader reports the error.
+/// True if a file is a saved state; a file that cannot be read is treated as a log, whose reader reports the error.
 fn is_state(path: &Path) -> bool {
-    let begin = || {
-        let mut begin = Vec::new();
-        File::open(path)?.take(32).read_to_end(&mut begin)?;
-        std::io::Result::Ok(begin)
-    };
-    path.is_file() && begin().is_ok_and(|bytes| SavedAnalysis::begins(&bytes))
+    beginning(path, 32).is_some_and(|bytes| SavedAnalysis::begins(&bytes))
 }
 
-/// Merges all of `taken`, each after the one before.
+/// Merges all of `taken`, each after the previous one.
 fn merged(taken: Vec<ReadLog>) -> Result<ReadLog> {
     let mut all = taken.into_iter();
-    let mut whole = all.next().context("nothing to merge")?;
+    let mut whole = all.next().context("there is nothing to merge: give two or more logs")?;
     for next in all {
         let ReadLog { state, readings, label, .. } = next;
         let how = whole.state.merge(state);
         match how.with_context(|| format!("merging {label} with {}", whole.label))? {
             Merged::Continued => info!("{label} is a later part of the test {}", whole.label),
             Merged::United => {
-                info!("{label} is another test than {}: taken as if it had followed", whole.label);
+                info!(
+                    "{label} is not the same test as {}: it is analysed as if it had followed",
+                    whole.label
+                );
             }
         }
         whole.readings.extend(readings);
@@ -203,6 +247,23 @@ impl ReadLog {
             file_ending: file_ending(session.spec.direction()),
             late: None,
             session,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn other_kinds_of_files_are_recognised() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let kind = |name: &str| kind_of(&root.join(name)).unwrap_or_default();
+        assert!(kind("testdata/tcp/spurious.pcap").contains("`jitlat tcp "));
+        assert!(kind("README.md").contains("# npkts"));
+        assert!(kind("testdata/a_loopback_v1.expected.json").contains("`jitlat compare`"));
+        for log in ["testdata/a_loopback_v1.log", "testdata/c_unsync_v2.log", "Cargo.toml", "no such file"] {
+            assert_eq!(kind(log), "");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! `jitlat HOST --capture`: captures the test's own stream where it leaves and reaches this host.
+//! `jitlat HOST --capture`: captures the test's own stream at this host's interface.
 
 use crate::options::one_way::{NO_FILE, OneWayArgs};
 use anyhow::{Context, Result};
@@ -25,10 +25,10 @@ pub struct EndedTestCapture {
 }
 
 impl TestCapture {
-    /// Starts the capture, if `args` request one.
+    /// Starts the capture if `args` request one.
     ///
     /// # Errors
-    /// Why capturing is not possible, before anything is sent.
+    /// The reason why capturing is not possible; nothing has been sent then.
     pub fn start(request: &TestRequest, args: &OneWayArgs) -> Result<Option<TestCapture>> {
         let Some(file) = &args.capture else { return Ok(None) };
         let file = Some(file).filter(|f| f.as_os_str() != NO_FILE).cloned();
@@ -45,7 +45,7 @@ impl TestCapture {
 }
 
 impl EndedTestCapture {
-    /// What it adds to the report of the test with the results `runs`.
+    /// Returns what the capture adds to the report of the test with the results `runs`.
     pub fn describe(self, runs: &[AnalysedStream]) -> Result<ReportExtra> {
         let traffic = self.capture.explain(runs.iter().map(|run| (&run.session, &run.samples)));
         let text = text::stream_traffic(&traffic, self.file.as_deref());

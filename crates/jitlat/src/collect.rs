@@ -1,4 +1,4 @@
-//! `jitlat HOST --collect LOG`: fetches a server's results of a test whose client ended before it could.
+//! `jitlat HOST --collect LOG`: fetches the server's results of a test whose client ended before it received them.
 
 use crate::exit::ExitStatus;
 use crate::options::one_way::OneWayArgs;
@@ -27,11 +27,11 @@ fn read(log: &Path) -> Result<InterruptedTest> {
     let mut reader = input::open(log)?;
     let session = reader.session().clone();
     if session.two_way.is_some() {
-        bail!("{}: a two-way test leaves nothing at the far end", log.display());
+        bail!("{} is the log of a two-way test: its far host has no results to collect", log.display());
     }
     let mut records = Vec::new();
     if session.spec.direction() == Direction::Down {
-        // A truncated last line, with which such a log may end, is not an error: the reader skips it.
+        // An interrupted log may end with a truncated line. That is not an error: the reader skips it.
         let mut failure = None;
         records.extend(reader.records(&mut failure));
         if let Some(failure) = failure {

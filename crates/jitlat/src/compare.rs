@@ -1,4 +1,4 @@
-//! `jitlat compare A B…`: saved tests side by side, with a verdict that is not based on p-values.
+//! `jitlat compare A B…`: compares saved tests, with a verdict that is not based on p-values.
 
 use crate::exit::ExitStatus;
 use crate::options::outputs::Outputs;
@@ -21,34 +21,34 @@ use tracing::error;
 
 #[derive(Clone, Debug, Args)]
 #[command(
-    after_help = "Within each row every column is compared with the first. \"Different\" takes three things at once: a \
-                  95 % interval (block bootstrap) that excludes no change, an effect that is not negligible (Cliff's \
-                  delta), and a change larger than what the measurements may be wrong by.\n\
-                  Exit status: 0 compared; 1 a --fail-if condition holds; 2 nothing could be compared."
+    after_help = "Within each row every column is compared with the first. \"Different\" requires three \
+                  things: a 95 % interval (block bootstrap) that excludes no change, an effect that is not \
+                  negligible (Cliff's delta), and a change larger than the measurement errors.\nExit status: \
+                  0 compared; 1 a --fail-if condition holds; 2 nothing could be compared."
 )]
 pub struct CompareArgs {
-    /// Logs, or summaries written with --json; LABEL=FILE names one
+    /// Logs, or summaries written with --json; LABEL=FILE sets a label
     ///
-    /// Of any instrument. - is standard input.
+    /// Tests of any instrument; - is standard input.
     #[arg(required = true, value_name = "FILE")]
     pub files: Vec<String>,
-    /// Columns of the table (default: each file a column)
+    /// Columns of the table (default: one per file)
     ///
-    /// name, tag:KEY, dscp, path, direction, transport, payload or period; runs that agree are taken together.
+    /// name, tag:KEY, dscp, path, direction, transport, payload or period; runs with the same value are combined.
     #[arg(long, value_name = "KEY")]
     pub group_by: Option<RunKey>,
-    /// Rows of the table, by the same keys: columns are compared within each row
+    /// Rows of the table, by the same keys; columns are compared within each row
     #[arg(long, value_name = "KEY")]
     pub rows: Option<RunKey>,
-    /// Column that the others are compared with (default: the first)
+    /// Column to compare the others with (default: the first)
     #[arg(long, value_name = "COLUMN")]
     pub baseline: Option<String>,
-    /// Instead of comparing: means and intervals against a number (tag:distance)
+    /// Show means and intervals against a number (tag:distance) instead of comparing
     ///
-    /// Of the runs that agree in that number: one curve, or one for each --group-by.
+    /// Runs with the same number are combined: one curve, or one for each --group-by.
     #[arg(long, value_name = "KEY", conflicts_with_all = ["rows", "baseline", "basis", "statistic", "seed", "fail_if"])]
     pub along: Option<RunKey>,
-    /// With --along: confidence of the intervals, in percent: 90, 95 or 99
+    /// Confidence of the intervals of --along, in percent: 90, 95 or 99
     #[arg(long, value_name = "P", default_value = "95", requires = "along")]
     pub confidence: ConfidenceLevel,
     /// Quantity to compare: pdv (jitter), ipdv, or delay
@@ -57,7 +57,7 @@ pub struct CompareArgs {
     /// Only delay needs clocks.
     #[arg(long, value_name = "WHAT", default_value = "pdv")]
     pub basis: By,
-    /// Statistic of the verdict: median, or p99
+    /// Statistic for the verdict: median, or p99
     #[arg(long, value_name = "STATISTIC", default_value = "median")]
     pub statistic: StatisticArg,
     /// Seed of the bootstrap
@@ -65,8 +65,8 @@ pub struct CompareArgs {
     pub seed: u64,
     /// Exit with status 1 on worse, different, loss>1%, jitter-p99>+20% …
     ///
-    /// A verdict; a figure of any run (loss>1%, jitter-p99>30ms, mos<3.8); or its change from the first column
-    /// (jitter-p99>+5ms, jitter-p99>+20%, loss>+0.5%, mos<-0.3). May be repeated.
+    /// The condition is a verdict, a figure of any run (loss>1%, jitter-p99>30ms, mos<3.8), or its change from the
+    /// first column (jitter-p99>+5ms, jitter-p99>+20%, loss>+0.5%, mos<-0.3). May be repeated.
     #[arg(long, value_name = "CONDITION")]
     pub fail_if: Vec<FailCondition>,
     #[command(flatten)]
@@ -113,7 +113,7 @@ pub fn run(args: &CompareArgs) -> Result<ExitStatus> {
     if let Some(baseline) = args.baseline.as_ref().filter(|b| !runs.iter().any(|r| columns.of(r) == **b)) {
         let mut names: Vec<String> = runs.iter().map(|r| columns.of(r)).collect();
         names.dedup();
-        bail!("there is no column {baseline}: choose one of {}", names.join(", "));
+        bail!("--baseline: unknown column {baseline}: choose one of {}", names.join(", "));
     }
     let grid = ComparisonGrid::new(&runs, &columns, rows.as_ref(), args.baseline.as_deref(), &question);
     if grid.comparisons().next().is_none() {
@@ -131,9 +131,9 @@ pub fn run(args: &CompareArgs) -> Result<ExitStatus> {
 /// Shows the runs against the number in `along`.
 fn show_along(args: &CompareArgs, runs: &[LabelledRun], along: &RunKey) -> Result<ExitStatus> {
     if let Some((output, _)) = args.outputs.needing(ReportParts::PAGE) {
-        bail!("{} shows comparisons: with --along use --plots, --csv or --json", output.spelling());
+        bail!("{} is for comparisons: with --along use --plots, --csv or --json", output.spelling());
     }
-    // The directions of a test are different paths.
+    // The two directions of a test are different paths, so each is a row.
     let itself = runs::rows_of_themselves(runs, &RunKey::Label);
     let group = args.group_by.as_ref().or(itself.as_ref());
     let report = CurveReport::new(runs, along, group, args.confidence)?;
@@ -144,10 +144,10 @@ fn show_along(args: &CompareArgs, runs: &[LabelledRun], along: &RunKey) -> Resul
     Ok(if whole { ExitStatus::Measured } else { ExitStatus::NotMeasured })
 }
 
-/// Reports why no two columns can be compared.
+/// Reports why no columns can be compared.
 fn nothing_to_compare(runs: &[LabelledRun], columns: &RunKey, rows: Option<&RunKey>) -> Result<()> {
     if let [only] = runs {
-        bail!("there is one run only ({}): give at least two to compare", only.source);
+        bail!("there is only one run ({}): give at least two to compare", only.source);
     }
     let first = runs.first().map(|run| columns.of(run)).unwrap_or_default();
     if runs.iter().all(|run| columns.of(run) == first) {
@@ -164,7 +164,7 @@ fn status(grid: &ComparisonGrid, runs: &[LabelledRun], args: &CompareArgs) -> Ex
     }
     let refused = grid.comparisons().filter(|(_, c)| c.outcome == ComparisonOutcome::Refused).count();
     if refused == grid.comparisons().count() {
-        error!("nothing could be compared: the runs are different quantities");
+        error!("nothing could be compared: the runs measure different quantities");
         return ExitStatus::NotMeasured;
     }
     if violations.is_empty() { ExitStatus::Measured } else { ExitStatus::ThresholdViolated }

@@ -1,8 +1,9 @@
-//! `jitlat demo`: server, client and an impaired path on this machine; needs no privilege.
+//! `jitlat demo`: runs server, client and an impaired path on this machine; needs no privileges.
 
 use crate::exit::ExitStatus;
 use crate::options::live::LiveArgs;
 use crate::options::one_way::OneWayArgs;
+use crate::options::report::QuietArgs;
 use crate::{interrupt, test};
 use anyhow::{Context, Result, ensure};
 use clap::Args;
@@ -18,16 +19,18 @@ use std::path::PathBuf;
 pub struct DemoArgs {
     /// Scenario file that describes the path
     ///
-    /// Default: an access line with jitter, losses in bursts, duplicates and reordering.
+    /// Default: an access line with jitter, loss bursts, duplicates and reordering.
     #[arg(long, value_name = "FILE")]
     pub scenario: Option<PathBuf>,
     #[command(flatten)]
     pub one_way: OneWayArgs,
     #[command(flatten)]
+    pub quiet: QuietArgs,
+    #[command(flatten)]
     pub live: LiveArgs,
 }
 
-/// The default path.
+/// The default scenario.
 const PATH: &str = include_str!("demo.txt");
 
 /// Runs the demonstration.
@@ -36,11 +39,14 @@ pub fn run(args: &DemoArgs) -> Result<ExitStatus> {
     let mut test = args.one_way.settings("demo")?;
     ensure!(
         test.settings.terms.dialect == Dialect::V3,
-        "the relay of the demonstration speaks version 3 only: leave out --classic"
+        "the demonstration's relay supports version 3 only: leave out --classic"
     );
     let stop = interrupt::stop()?;
     if !args.one_way.report.is_silent() {
-        terminal::print(&format!("A server, a client, and between them: {}.\n\n", scenario.name))?;
+        terminal::print(&format!(
+            "Server and client on this machine; the path between them: {}.\n\n",
+            scenario.name
+        ))?;
     }
     let bed = TestBed::start(scenario)?;
     bed.direct(&mut test);

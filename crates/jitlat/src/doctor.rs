@@ -1,4 +1,5 @@
-//! `jitlat doctor`: can this host be trusted? What it adds to every figure, why, and what to change.
+//! `jitlat doctor`: examines whether this host can be trusted: how much it adds to every figure, why, and what to
+//! change.
 
 use crate::exit::ExitStatus;
 use crate::interrupt;
@@ -15,16 +16,16 @@ use jitlat_output::terminal;
 use jitlat_report::text;
 use tracing::warn;
 
-/// Check this host: clocks, wake-ups, stamps, buffers, scheduling; and what to change
+/// Check this host: clocks, wake-ups, stamps, buffers, scheduling; with remedies
 #[derive(Clone, Debug, Args)]
 pub struct DoctorArgs {
-    /// Period of the tests that are planned (20ms; a bare number is ns)
+    /// Period of the planned tests (20ms; a bare number is ns)
     #[arg(short = 'p', value_name = "PERIOD", value_parser = quantity::period, default_value = "20ms")]
     pub period: Span,
-    /// Payload bytes of their packets
+    /// Payload of the planned tests, in bytes
     #[arg(short = 'l', value_name = "BYTES", default_value_t = 80, value_parser = clap::value_parser!(u16).range(12..=i64::from(MAX_PAYLOAD)))]
     pub payload: u16,
-    /// Time for the whole examination; longer ones find rarer stalls
+    /// Time for the whole examination; more time finds rarer stalls
     #[arg(long, value_name = "T", value_parser = quantity::duration, default_value = "6s")]
     pub duration: Span,
     #[command(flatten)]
@@ -44,7 +45,7 @@ pub fn run(args: &DoctorArgs) -> Result<ExitStatus> {
     Ok(if whole { ExitStatus::Measured } else { ExitStatus::NotMeasured })
 }
 
-/// The noise floor of a test; without it the test goes on, with a warning.
+/// Returns the noise floor of a test; if it could not be measured, logs a warning and returns `None`.
 pub fn floor_or_warning(floor: Result<NoiseFloor, String>) -> Option<NoiseFloor> {
     floor.inspect_err(|why| warn!("this host's noise floor could not be measured: {why}")).ok()
 }

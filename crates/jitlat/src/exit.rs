@@ -1,4 +1,4 @@
-//! How a command ends: the exit status, and an error in one line.
+//! How a command ends: its exit status, and an error in one line.
 
 use jitlat_core::scalars::ScalarCondition;
 use jitlat_output::{AnalysedStream, text};
@@ -10,9 +10,9 @@ use tracing::error;
 pub enum ExitStatus {
     /// The command did what was requested.
     Measured,
-    /// Something was measured, and a threshold of `--fail-if` is violated.
+    /// Something was measured, but a threshold of `--fail-if` is violated.
     ThresholdViolated,
-    /// There is no measurement to report, or a requested file could not be written completely.
+    /// No measurement can be reported, or a requested file could not be written completely.
     NotMeasured,
 }
 
@@ -26,7 +26,7 @@ impl From<ExitStatus> for ExitCode {
     }
 }
 
-/// The error and its causes in one line, without causes that the text already contains.
+/// Formats the error and its causes as one line.
 pub fn explain(error: &anyhow::Error) -> String {
     jitlat_output::explain(error.as_ref())
 }

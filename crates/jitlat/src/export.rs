@@ -1,4 +1,4 @@
-//! `jitlat export LOG --as NAME [FILE]`: a saved test in the format of another program.
+//! `jitlat export LOG --as NAME [FILE]`: writes a saved test in the format of another program.
 
 use crate::analyze::{self, SeveralLogs};
 use crate::exit::ExitStatus;
@@ -34,7 +34,7 @@ pub fn run(args: &ExportArgs) -> Result<ExitStatus> {
         (Some(file), [_]) => args.exports.clone().to(file),
         (Some(_), several) => {
             bail!(
-                "FILE is for one format, and {} are asked for: write --as NAME=FILE for each",
+                "FILE can hold one format, but {} were requested: write --as NAME=FILE for each",
                 several.len()
             )
         }

@@ -1,4 +1,4 @@
-//! Short help: `-h` shows the options that most people use, `--help` all of them.
+//! Short help: `-h` shows the options that most people use, `--help` shows all.
 
 use clap::Command;
 
@@ -176,7 +176,7 @@ const SHORT: &[(&str, &[&str])] = &[
     ),
 ];
 
-/// Those of one-way tests.
+/// Options of one-way tests that `-h` shows.
 const ONE_WAY: &[&str] = &[
     "host",
     "file",
@@ -205,7 +205,7 @@ const ONE_WAY: &[&str] = &[
     "log_level",
 ];
 
-/// `command` and its subcommands, with short help.
+/// Returns `command` and its subcommands with short help.
 pub fn arranged(command: Command) -> Command {
     let name = command.get_name().to_owned();
     arrange(command, &name).mut_subcommands(|sub| {
@@ -283,7 +283,7 @@ mod tests {
             let name = name.strip_prefix("jitlat ").unwrap_or(name);
             let Some((_, ids)) = super::SHORT.iter().find(|(of, _)| *of == name) else { return };
             let known = |id: &str| command.get_arguments().any(|arg| arg.get_id() == id);
-            // One list is for several commands, whose arguments differ.
+            // Some lists apply to several commands whose arguments differ.
             let own = ["host", "file", "scenario", "quiet"];
             let missing = ids.iter().filter(|id| !known(id) && !own.contains(id));
             unknown.extend(missing.map(|id| format!("{name}: there is no {id}")));

@@ -1,5 +1,5 @@
-//! Ctrl-C: the first ends the test early and keeps everything; one that comes before the previous request was noticed
-//! ends the process.
+//! Ctrl-C: the first request ends the test early and saves everything received so far; a second one that arrives
+//! before the first was noticed ends the process.
 
 use anyhow::{Context, Result};
 use jitlat_instruments::Stop;
@@ -13,8 +13,8 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// A stop that SIGINT, SIGTERM and SIGHUP request; if the previous request was not yet noticed, they end the process
-/// with status 2.
+/// Creates a stop that SIGINT, SIGTERM and SIGHUP request. If the previous request was not noticed yet, they end the
+/// process with status 2.
 pub fn stop() -> Result<Stop> {
     stop_at(&[SIGINT, SIGTERM, SIGHUP])
 }
@@ -24,12 +24,13 @@ fn stop_at(signals: &[i32]) -> Result<Stop> {
     for signal in signals.iter().copied() {
         flag::register_conditional_shutdown(signal, 2, stop.flag().clone())
             .and_then(|_| flag::register(signal, stop.flag().clone()))
-            .with_context(|| format!("arranging for signal {signal} to end the test early"))?;
+            .with_context(|| format!("installing a handler of signal {signal}, which ends the test early"))?;
     }
     Ok(stop)
 }
 
-/// Signals to a command that runs until it is stopped. Its descriptor can be read after each, so that they end waits for it.
+/// Signals to a command that runs until it is stopped. Its descriptor becomes readable after each signal, so that
+/// signals end waits.
 #[derive(Debug)]
 pub struct Signals {
     stop: Stop,
@@ -38,19 +39,20 @@ pub struct Signals {
 }
 
 impl Signals {
-    /// SIGINT, SIGTERM and SIGHUP request the stop, as that of [`stop`].
+    /// SIGINT, SIGTERM and SIGHUP request the stop, like that of [`stop`].
     pub fn to_stop() -> Result<Signals> {
         Signals::new(stop()?, Arc::default())
     }
 
-    /// SIGINT and SIGTERM request the stop; SIGHUP asks for the file to be read again.
+    /// SIGINT and SIGTERM request the stop; SIGHUP requests reading the file again.
     pub fn to_stop_or_reload() -> Result<Signals> {
         let reload = Arc::new(AtomicBool::new(false));
-        flag::register(SIGHUP, reload.clone()).context("arranging for SIGHUP to read the file again")?;
+        flag::register(SIGHUP, reload.clone())
+            .context("installing a handler of SIGHUP, which reads the file again")?;
         Signals::new(stop_at(&[SIGINT, SIGTERM])?, reload)
     }
 
-    /// Has the three signals end waits, once the flags of each are set.
+    /// Makes the three signals end waits, after their flags are set.
     fn new(stop: Stop, reload: Arc<AtomicBool>) -> Result<Signals> {
         let connect = || {
             let (received, sent) = UnixStream::pair()?;
@@ -60,7 +62,7 @@ impl Signals {
             }
             Ok::<_, std::io::Error>(received)
         };
-        Ok(Signals { stop, reload, received: connect().context("arranging to wait for signals")? })
+        Ok(Signals { stop, reload, received: connect().context("preparing to wait for signals")? })
     }
 
     /// Waits until the stop is requested.
@@ -76,12 +78,12 @@ impl Signals {
         &self.stop
     }
 
-    /// Whether the file is to be read again; asked once, it is no longer.
+    /// True if reading the file again is requested; resets the request.
     pub fn reload(&self) -> bool {
         self.reload.swap(false, Ordering::SeqCst)
     }
 
-    /// Reads what the signals wrote, so that the next one ends a wait.
+    /// Reads the bytes that signals wrote, so that the next signal ends a wait.
     pub fn read_all(&self) {
         let mut bytes = [0; 64];
         while (&self.received).read(&mut bytes).is_ok_and(|n| n > 0) {}

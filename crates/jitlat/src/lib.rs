@@ -1,20 +1,20 @@
 //! jitlat: measures what a network path does to real-time traffic. This crate is the command line of the library
-//! `jitlat-instruments` and the formats of `jitlat-output`; ARCHITECTURE.md says where everything else is. It is a library for the tests of the command alone: no
-//! other program should use it.
+//! `jitlat-instruments` and the formats of `jitlat-output`; ARCHITECTURE.md describes where everything else is. It is
+//! a library for the tests of the command alone: no other program should use it.
 //!
 //! * [`root`] – the commands; [`help`] – what `-h` shows of them; [`modes`] – options that a mode refuses; [`options`] – groups of options that commands share, and the settings they make
 //! * [`mod@test`], [`collect`], [`capture`], [`ping`], [`load`], [`sweep`], [`doctor`], [`demo`], [`serve`] – one command
 //!   or mode each
 //! * [`analyze`], [`mod@export`], [`compare`] – saved tests; [`mod@archive`] – years of them; [`spp`], [`tcp`] – captured
 //!   traffic
-//! * [`monitor`] – many paths, all the time
+//! * [`monitor`] – many paths, continuously
 //! * [`mod@web`] – the page of an archive
 //! * [`live`] – options of the full-screen view
-//! * [`without`] – what stands in the place of modules that a build leaves out
+//! * [`without`] – stand-ins for modules that a build leaves out
 //! * [`logs`] – the files of logs; [`log`] – lines on standard error
 
 #![deny(clippy::print_stdout, clippy::print_stderr)]
-// Shared code that only optional modules call is unused in a build without them.
+// Shared code that only optional modules call is unused in builds without them.
 #![cfg_attr(not(all(feature = "live", feature = "monitor", feature = "plots")), allow(dead_code))]
 
 mod analyze;

@@ -1,4 +1,4 @@
-//! `--live`: the views of `jitlat-tui` of tests that run, and of logs (`jitlat -f LOG --live`).
+//! `--live`: full-screen views of running tests, and of logs (`jitlat -f LOG --live`), from `jitlat-tui`.
 
 use crate::interrupt;
 use anyhow::{Context, Result, bail};
@@ -14,48 +14,50 @@ pub use jitlat_tui::{Board, View};
 use std::path::{Path, PathBuf};
 use tracing::warn;
 
-/// Records handed over at once.
+/// Number of records passed on at once.
 const RECORDS_PER_BATCH: usize = 4096;
 
-/// Whether the view that was asked for can be drawn; false: a line a second is printed instead.
+/// True if the requested view can be drawn; false if a line per second is printed instead.
 ///
 /// # Errors
-/// If standard output is not a terminal.
+/// Standard output is not a terminal.
 pub fn is_possible() -> Result<bool> {
     if !terminal::is_terminal() {
         bail!(
-            "--live draws on a terminal, and standard output is none: leave --live out, or do not redirect it"
+            "--live draws on a terminal, but standard output is not a terminal: leave out --live, or do not redirect the output"
         );
     }
     if terminal::is_dumb() {
-        warn!("--live: this terminal cannot be drawn on (TERM=dumb); a line a second is printed instead");
+        warn!(
+            "--live: this terminal does not support drawing (TERM=dumb); one line per second is printed instead"
+        );
         return Ok(false);
     }
     Ok(true)
 }
 
-/// Draws `board` on this terminal; lines of the log wait until it is given back.
+/// Draws `board` on this terminal; log lines wait until the terminal is released.
 pub fn start(board: Board, stop: &Stop) -> Result<View> {
     let look = Look { colour: terminal::style() == TextStyle::Colour, unicode: terminal::shows_unicode() };
     View::start(board, look, crate::log::hold(), stop).context("--live")
 }
 
-/// Shows `logs`, where this terminal can be drawn on.
+/// Shows `logs` if they can be drawn on this terminal.
 pub fn show_if_possible(logs: &[PathBuf]) -> Result<()> {
     if is_possible()? { show(logs, &interrupt::stop()?) } else { Ok(()) }
 }
 
-/// Shows `logs`, each a stream, until the person who watches leaves or `stop` is requested.
+/// Shows `logs`, each as a stream, until the user leaves or `stop` is requested.
 fn show(logs: &[PathBuf], stop: &Stop) -> Result<()> {
     if logs.iter().any(|log| log.as_os_str() == "-") {
-        bail!("--live reads the log before it is analysed, which standard input cannot: give a file");
+        bail!("--live reads the log twice, but standard input can be read only once: give a file");
     }
     let board = Board { targets: vec![read(logs)?], saved: true };
     start(board, stop)?.wait();
     Ok(())
 }
 
-/// Everything in the logs: of one test, or of several at once.
+/// Reads everything in the logs of one test, or of several at once.
 fn read(logs: &[PathBuf]) -> Result<LiveState> {
     let names: Vec<String> = logs.iter().map(|log| log.display().to_string()).collect();
     let mut state = LiveState::new(names.join(" ")).judged_by(jitlat_verdict::judge());

@@ -1,4 +1,4 @@
-//! `--load`: the same test idle and loaded, compared.
+//! `--load`: compares the same test idle and under load.
 
 use crate::exit::ExitStatus;
 use crate::logs::TestLogs;
@@ -33,7 +33,7 @@ pub fn two_way(args: &PingArgs) -> Result<ExitStatus> {
     let test = args.settings()?;
     let load = args.load.settings(&args.host, None)?;
     let logs = (&args.log, ping::rows(&test));
-    // Round trips are measured by one clock and can be compared directly.
+    // Round trips use one clock, so delays can be compared directly.
     run(&test, Basis::Delay, &load, logs, &args.report)
 }
 

@@ -1,10 +1,10 @@
 //! The log on standard error: one line per event, filtered by level.
 //!
-//! In commands that run for long (`jitlat serve`, live capture) and with `--log-level`, each line has a date, and the
-//! rate of repeated lines is limited. Other commands print the message after the program's name.
+//! In long-running commands (`jitlat serve`, live capture) and with `--log-level`, each line has a date, and the rate
+//! of repeated lines is limited. Other commands print the message after the program's name.
 //!
 //! Nothing here fails or blocks: a line that standard error does not accept (closed, full, its reader stuck) is
-//! dropped, and the next line is preceded by the number of dropped ones.
+//! dropped, and the next line starts with the number of dropped ones.
 
 use clap::ValueEnum;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -24,17 +24,17 @@ use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
 use tracing_subscriber::fmt::{FmtContext, MakeWriter};
 use tracing_subscriber::registry::LookupSpan;
 
-/// How lines are written.
+/// Format of log lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum LogFormat {
-    /// Time, level, message, and what it is about as `name=value`.
+    /// Time, level, message, and fields as `name=value`.
     #[default]
     Text,
-    /// One JSON object a line: `time`, `level`, `message`, and what it is about by name.
+    /// One JSON object per line: `time`, `level`, `message`, and fields by name.
     Json,
 }
 
-/// How much is logged.
+/// Level of detail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum LogLevel {
     Off,
@@ -68,26 +68,26 @@ pub fn start(level: Option<LogLevel>, format: LogFormat, runs_long: bool) {
     let subscriber = tracing_subscriber::fmt()
         .with_max_level(level.unwrap_or(LogLevel::Info))
         .with_writer(StandardError)
-        // It would report failures with eprintln!, which panics if standard error is closed.
+        // Internal errors would be reported with eprintln!, which panics if standard error is closed.
         .log_internal_errors(false)
         .event_format(lines)
         .finish();
-    // Another subscriber can only be that of a test of this program.
+    // Another subscriber can only be set by a test of this program.
     let _ = tracing::subscriber::set_global_default(subscriber);
 }
 
-/// Whether the event comes from this program, and not from a library.
+/// True if the event comes from this program and not from a library.
 fn is_own(event: &Event<'_>) -> bool {
     matches!(event.metadata().target().split("::").next(), Some("jitlat" | "jitlat_output"))
 }
 
-/// The format of lines.
+/// Formats of lines.
 enum LineFormat {
     /// `jitlat: message`.
     Plain,
     /// Time (UTC), level, message.
     Dated(Mutex<Repetitions>),
-    /// Objects.
+    /// JSON objects.
     Json(Mutex<Repetitions>),
 }
 
@@ -110,7 +110,8 @@ where
                 }
                 line.write_str("jitlat: ")?;
             }
-            // A server that a command runs itself (the demonstration, the loopback of `doctor`) has no log.
+            // A server that a command runs itself (for the demonstration, or the loopback of `doctor`) logs warnings
+            // only.
             LineFormat::Plain if !is_own(event) && *event.metadata().level() > tracing::Level::WARN => {
                 return Ok(());
             }
@@ -119,7 +120,7 @@ where
                 let object = Object::of(event);
                 let (admitted, left_out) = admit(repetitions, event, &object);
                 if left_out > 0 {
-                    let message = format!("{left_out} more lines of a kind were left out");
+                    let message = format!("{left_out} more lines of this kind were left out");
                     Object::new(tracing::Level::INFO, &message).write(&mut line)?;
                 }
                 return if admitted { object.write(&mut line) } else { Ok(()) };
@@ -128,7 +129,7 @@ where
                 let (admitted, left_out) = admit(repetitions, event, &Object::of(event));
                 if left_out > 0 {
                     SystemTime.format_time(&mut line)?;
-                    writeln!(line, "  INFO {left_out} more lines of a kind were left out")?;
+                    writeln!(line, "  INFO {left_out} more lines of this kind were left out")?;
                 }
                 if !admitted {
                     return Ok(());
@@ -142,7 +143,8 @@ where
     }
 }
 
-/// Whether a line may be written now, and how many were left out before. A test that was accepted always has its line.
+/// Whether a line may be written now, and how many were left out before. The line of an accepted test is never left
+/// out.
 fn admit(repetitions: &Mutex<Repetitions>, event: &Event<'_>, object: &Object) -> (bool, u64) {
     if object.0.get("decision").is_some_and(|decision| decision == "accepted") {
         return (true, 0);
@@ -170,7 +172,7 @@ impl Object {
         object
     }
 
-    /// Writes it in one line.
+    /// Writes the object as one line.
     fn write(self, line: &mut Writer<'_>) -> fmt::Result {
         writeln!(line, "{}", serde_json::Value::Object(self.0))
     }
@@ -198,7 +200,7 @@ impl Visit for Object {
     }
 }
 
-/// Lines of one kind (from one place in the program) in a [`WINDOW`]; further ones are counted.
+/// Largest number of lines of one kind (from one position in the program) in a [`WINDOW`]; further ones are counted.
 const MAX_LINES_PER_WINDOW: u32 = 10;
 const WINDOW: Duration = Duration::from_secs(10);
 
@@ -237,15 +239,15 @@ impl Repetitions {
 /// Standard error; a write that would fail or block drops the line and counts it.
 struct StandardError;
 
-/// Lines that wait while standard error is a terminal that shows something else; `None`: they are written at once.
+/// Lines that wait while the terminal shows a full-screen view; `None`: lines are written at once.
 static HELD_LINES: Mutex<Option<Vec<u8>>> = Mutex::new(None);
-/// Bytes that wait at most; further lines are dropped.
+/// Most bytes that wait; further lines are dropped.
 const MAX_HELD_BYTES: usize = 1 << 16;
 
-/// While it lives, lines for a terminal wait; then they are written.
+/// While this value exists, lines for a terminal wait; then they are written.
 pub struct HeldLines(());
 
-/// Has lines for a terminal wait.
+/// Makes lines for a terminal wait.
 pub fn hold() -> HeldLines {
     if io::stderr().is_terminal() {
         *HELD_LINES.lock().unwrap_or_else(PoisonError::into_inner) = Some(Vec::new());
@@ -265,7 +267,7 @@ impl Drop for HeldLines {
 /// Lines dropped since the last one that was written.
 static DROPPED_LINES: AtomicU64 = AtomicU64::new(0);
 
-/// Bytes that a pipe which is ready accepts without blocking (`PIPE_BUF`).
+/// Number of bytes that a ready pipe accepts without blocking (`PIPE_BUF`).
 const MAX_ATOMIC_WRITE: usize = 4096;
 
 impl MakeWriter<'_> for StandardError {
@@ -306,7 +308,7 @@ impl Write for StandardError {
     }
 }
 
-/// Whether standard error accepts a line without blocking.
+/// True if standard error accepts a line without blocking.
 fn is_ready() -> bool {
     let error = io::stderr();
     let mut ready = [PollFd::new(error.as_fd(), PollFlags::POLLOUT)];
@@ -321,7 +323,8 @@ mod tests {
 
     #[test]
     fn repetitions_are_counted_instead() {
-        // Not without size: two of those can have one address, by which places are distinguished.
+        // The type must have a size: two zero-sized values could share an address, by which call sites are
+        // distinguished.
         struct Place {
             _number: u8,
         }

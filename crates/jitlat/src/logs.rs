@@ -1,4 +1,5 @@
-//! The log files of a test. They are created before it, so that a name in use is an error before anything is sent.
+//! The log files of a test. They are created before the test, so that a name in use is an error before anything is
+//! sent.
 
 use crate::options::log::LogArgs;
 use anyhow::{Context, Result, bail};
@@ -8,44 +9,46 @@ use tempfile::TempDir;
 
 /// Log files of a test that has not begun.
 pub struct TestLogs {
-    /// One per stream; empty if the test writes none.
+    /// One file per stream; empty if the test writes none.
     pub files: Vec<LogFile>,
-    /// Folder of logs that only the archive needs; it is removed with this.
+    /// Folder of logs that only the archive needs; it is removed when this value is dropped.
     pub scratch: Option<TempDir>,
 }
 
 impl TestLogs {
-    /// The logs of a one-way test of one stream or two.
+    /// Creates the logs of a one-way test with one stream or two.
     pub fn one_way(args: &LogArgs, streams: usize) -> Result<TestLogs> {
         let rows = RowKind::OneWay(LogVersion::of(args.log_version).unwrap_or_default());
         TestLogs::create(args, rows, (streams == 2).then_some([".up", ".down"]))
     }
 
-    /// The log of a round-trip test.
+    /// Creates the log of a round-trip test.
     pub fn two_way(args: &LogArgs, rows: RowKind) -> Result<TestLogs> {
         check_two_way(args)?;
         TestLogs::create(args, rows, None)
     }
 
-    /// The logs of a test that runs twice, idle and under load.
+    /// Creates the logs of a test that runs twice, idle and under load.
     pub fn phases(args: &LogArgs, rows: RowKind) -> Result<TestLogs> {
         if rows != RowKind::OneWay(LogVersion::of(args.log_version).unwrap_or_default()) {
             check_two_way(args)?;
         }
         if args.output.as_ref().is_some_and(|path| path.as_os_str() == STDOUT) {
-            bail!("-o - writes one stream to standard output, and --load measures twice: name a file");
+            bail!(
+                "-o - writes one stream to standard output, but --load measures twice: give -o a file name"
+            );
         }
         TestLogs::create(args, rows, Some([".idle", ".loaded"]))
     }
 
-    /// One file, or two with these endings.
+    /// Creates one file, or two with these endings.
     fn create(args: &LogArgs, rows: RowKind, endings: Option<[&str; 2]>) -> Result<TestLogs> {
         if args.no_log && args.archive.is_none() {
             return Ok(TestLogs { files: Vec::new(), scratch: None });
         }
-        // An archive takes logs: with --no-log they are in a folder that goes with the test.
+        // The archive takes logs, so with --no-log they are in a temporary folder.
         let scratch = args.no_log.then(tempfile::tempdir).transpose();
-        let scratch = scratch.context("making a folder for what the archive takes")?;
+        let scratch = scratch.context("creating a temporary folder for the log")?;
         let naming = match (&scratch, &args.output) {
             (Some(folder), _) => Naming::Given(folder.path().join("log")),
             (None, Some(path)) => Naming::Given(path.clone()),
@@ -55,7 +58,7 @@ impl TestLogs {
             Some(endings) => LogFile::create_two(&naming, rows, endings).map(Vec::from),
             None => LogFile::create_for(&naming, rows).map(|log| vec![log]),
         };
-        let files = files.context("no log can be made; -o LOG puts it elsewhere, --no-log does without")?;
+        let files = files.context("creating the log (-o LOG writes it elsewhere, --no-log writes none)")?;
         Ok(TestLogs { files, scratch })
     }
 }

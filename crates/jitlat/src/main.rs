@@ -1,4 +1,4 @@
-//! The command `jitlat`; everything is in the library of this package, so that its tests can read the definitions.
+//! The command `jitlat`. Its code is in the library of this package, so that tests can read the definitions.
 
 use std::process::ExitCode;
 

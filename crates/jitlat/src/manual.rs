@@ -54,24 +54,24 @@ fn write_page(command: &Command, root: &Command, folder: &Path) -> Result<()> {
     fs::write(&path, page).with_context(|| format!("writing {}", path.display()))
 }
 
-/// `jitlat-ping` for the command `jitlat ping`.
+/// Name of a command's page: `jitlat-ping` for `jitlat ping`.
 fn page_name(command: &Command) -> &str {
     command.get_display_name().unwrap_or_else(|| command.get_name())
 }
 
-/// The page as roff. Its synopsis is the usage line of `--help`: the options follow below, each with its text.
+/// Renders a page as roff. Its synopsis is the usage line of `--help`; the options follow, each with its text.
 fn page(command: &Command, root: &Command) -> Result<Vec<u8>> {
     let usage = command.clone().render_usage().to_string();
     let usage = usage.trim_start_matches("Usage: ").to_owned();
     let man = Man::new(command.clone().override_usage(usage).after_help("").disable_version_flag(true))
         .title(page_name(command).to_uppercase())
-        // An empty string would be omitted, and the next argument read as the date.
+        // An empty string would be omitted, and the next argument would be read as the date.
         .date("\"\"")
         .source(format!("jitlat {}", env!("CARGO_PKG_VERSION")))
         .manual("User Commands");
     let mut page = Vec::new();
     man.render_title(&mut page)?;
-    // No hyphenation (`jit-lat` could not be found by a search), no justification.
+    // No hyphenation (a search could not find `jit-lat`), no justification.
     Roff::new().control("nh", []).control("ad", ["l"]).to_writer(&mut page)?;
     man.render_name_section(&mut page)?;
     man.render_synopsis_section(&mut page)?;
@@ -84,7 +84,7 @@ fn page(command: &Command, root: &Command) -> Result<Vec<u8>> {
     Ok(page)
 }
 
-/// The sections after the options. The exit status is explained in the notes of the main command.
+/// Sections after the options. The exit status is explained in the notes of the main command.
 fn closing(command: &Command, root: &Command) -> Roff {
     let mut roff = Roff::new();
     if let Some(notes) = command.get_after_long_help().or_else(|| command.get_after_help()) {

@@ -1,4 +1,4 @@
-//! Modes of a command that read fewer options than the command has: the others are refused, not ignored.
+//! Refuses options that the chosen mode of a command does not read, instead of ignoring them.
 
 use crate::options::analysis::AnalysisArgs;
 use crate::options::late::LateArgs;
@@ -73,13 +73,13 @@ pub fn check(name: &str, command: &Command, given: &ArgMatches) -> Result<()> {
         "spp" if !spp::POINTS.iter().any(|id| with(id)) => {
             let unread =
                 ids::<spp::LivePointArgs>().into_iter().filter(|id| !spp::POINTS.contains(&id.as_str()));
-            none(unread.collect(), "it is for live points (-i, -I, -r, -R, --follow)")
+            none(unread.collect(), "it applies only to live points (-i, -I, -r, -R, --follow)")
         }
         _ => Ok(()),
     }
 }
 
-/// Options of a test that are not those of its stream, and that fetching its results does not read.
+/// Options that belong to a test, but not to its stream, and that fetching its results does not read.
 const NOT_COLLECTED: &[&str] =
     &["doctor", "path", "pace", "realtime", "cpu", "priority", "ac", "stamps", "capture"];
 
@@ -87,13 +87,13 @@ fn named(names: &[&str]) -> Vec<String> {
     names.iter().map(|name| (*name).to_owned()).collect()
 }
 
-/// What the analysis of a saved log reads.
+/// Options that the analysis of a saved log reads.
 fn saved() -> Vec<String> {
     [ids::<ReportArgs>(), ids::<QuietArgs>(), ids::<LiveArgs>(), named(&["file", "log_level", "log_format"])]
         .concat()
 }
 
-/// The options of the output formats.
+/// Options of the output formats.
 fn outputs() -> Vec<String> {
     let own = OUTPUTS.iter().filter_map(|output| match output.option {
         OwnOption::Shown => Some(output.name.to_owned()),

@@ -1,4 +1,4 @@
-//! `jitlat path HOST`: the routers on the way, and what each does to packets.
+//! `jitlat path HOST`: examines the routers on the path, and how each treats packets.
 
 use crate::exit::ExitStatus;
 use crate::interrupt;
@@ -21,8 +21,9 @@ use tracing::warn;
 /// Examine the routers to a host: delay, DSCP rewriting and MPLS labels per hop
 #[derive(Clone, Debug, Args)]
 #[command(
-    after_help = "Needs CAP_NET_RAW, for what routers quote. Routers answer seldom on purpose (Linux: once a second): silence \
-                        at one hop is no loss on the path where later hops answer."
+    after_help = "Needs CAP_NET_RAW to receive the packets that routers quote. Routers limit their answers \
+                        (Linux: one per second): silence at one hop is not loss on the path if later hops \
+                        answer."
 )]
 pub struct PathArgs {
     /// Far host: a name or an address
@@ -51,10 +52,10 @@ pub struct PathArgs {
     /// Local address of the probes
     #[arg(long, value_name = "ADDR")]
     pub bind: Option<IpAddr>,
-    /// Farthest hop to look for
+    /// Largest number of hops
     #[arg(long, value_name = "N", default_value_t = 30, value_parser = clap::value_parser!(u8).range(1..))]
     pub hops: u8,
-    /// Time that an answer may take
+    /// Time to wait for an answer
     #[arg(long, value_name = "T", value_parser = quantity::duration, default_value = "2s")]
     pub timeout: Span,
     #[command(flatten)]
@@ -83,13 +84,15 @@ pub fn run(args: &PathArgs) -> Result<ExitStatus> {
     Ok(if whole && !path.hops.is_empty() { ExitStatus::Measured } else { ExitStatus::NotMeasured })
 }
 
-/// Before a test: the hops on its way as tags, from three probes to each. A path that cannot be examined is no reason not to
-/// measure: a warning says why.
+/// Examines the path before a test with three probes per hop, and returns the hops as tags. If that fails, a warning
+/// gives the reason, and the test runs anyway.
 pub fn tags(test: PathTest, stop: &Stop) -> Vec<(String, String)> {
     let test = PathTest { probes: 3, period: Span::millis(500), timeout: Span::seconds(1), ..test };
     let found = test.run(stop, &mut |_| ());
     found
-        .inspect_err(|why| warn!("the path is not kept with the test: {why}"))
+        .inspect_err(|why| {
+            warn!("--path: the path could not be examined, and is not stored with the test: {why}")
+        })
         .map_or(Vec::new(), |p| p.tags())
 }
 

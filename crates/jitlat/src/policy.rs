@@ -8,23 +8,23 @@ use jitlat_instruments::access::{AccessRules, PolicyWithKeys, network, services}
 use jitlat_instruments::serve::Policy;
 use std::path::PathBuf;
 
-/// Who may use which service.
+/// Options that define who may use which service.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Access")]
 pub struct AccessArgs {
     /// File with the key that clients must prove to know
     ///
-    /// All others are refused, and classic clients.
+    /// Clients without the key are refused, and so are classic clients.
     #[arg(long, value_name = "FILE")]
     pub key_file: Option<PathBuf>,
-    /// Services served without a key although another has one
+    /// Services served without a key although another service has one
     ///
-    /// Otherwise a service without a key is withheld.
+    /// Otherwise a service without a key is not served.
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = PossibleValuesParser::new(services()))]
     pub open: Vec<String>,
     /// Serve only these hosts and networks; may be repeated
     ///
-    /// 192.0.2.0/24, 2001:db8::/32. For every service.
+    /// 192.0.2.0/24, 2001:db8::/32. Applies to every service.
     #[arg(long, value_name = "NETWORK", value_parser = network, value_delimiter = ',')]
     pub allow: Vec<Prefix>,
     /// Do not serve these hosts and networks, even if allowed; may be repeated
@@ -41,7 +41,7 @@ pub struct AccessArgs {
 }
 
 impl AccessArgs {
-    /// The policy: the usual one, with the rules of the file, then with those of `options`.
+    /// Makes the policy: the defaults, changed by the file, then by `options`.
     pub fn access(&self, options: impl FnOnce(&mut Policy)) -> Result<PolicyWithKeys> {
         let rules = AccessRules {
             key_file: self.key_file.clone(),

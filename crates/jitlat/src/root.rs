@@ -39,9 +39,9 @@ pub struct Cli {
     /// Default: info. With this option each line has a date.
     #[arg(long, global = true, value_name = "LEVEL", help_heading = "Logging")]
     pub log_level: Option<LogLevel>,
-    /// Format of that log: text, or json
+    /// Format of the log: text, or json
     ///
-    /// json is one object per line with time, level, message, peer, service and decision.
+    /// json writes one object per line with time, level, message, peer, service and decision.
     #[arg(
         long,
         global = true,
@@ -53,12 +53,12 @@ pub struct Cli {
     pub log_format: LogFormat,
 }
 
-/// The definition of the command line, as help shows it.
+/// Returns the definition of the command line as help shows it.
 pub fn command() -> clap::Command {
     help::arranged(Cli::command())
 }
 
-/// The command line of this process; ends it with a message if there is no such command or option.
+/// Parses the command line of this process; ends it with a message if a command or option is unknown.
 pub fn parse() -> Cli {
     if let Some(message) = not_text(std::env::args_os()) {
         command().error(ErrorKind::InvalidUtf8, message).exit();
@@ -67,7 +67,7 @@ pub fn parse() -> Cli {
         && let Some(meant) = meant_command(&word)
     {
         let message = format!(
-            "there is no command '{word}': did you mean `jitlat {meant}`? A host of this name: `jitlat test {word}`\n"
+            "unknown command '{word}': did you mean `jitlat {meant}`? To test a host of this name: `jitlat test {word}`\n"
         );
         command().error(ErrorKind::InvalidSubcommand, message).exit();
     }
@@ -81,11 +81,12 @@ pub fn parse() -> Cli {
     cli.unwrap_or_else(|e| e.exit())
 }
 
-/// Reason why one of `arguments`, the program's name first, cannot be used: it is not UTF-8. None if all are.
+/// Returns the reason why one of `arguments` (the program's name comes first) cannot be used: it is not UTF-8. `None`
+/// if all are valid.
 fn not_text(arguments: impl Iterator<Item = OsString>) -> Option<String> {
     let (k, argument) = arguments.enumerate().skip(1).find(|(_, argument)| argument.to_str().is_none())?;
     Some(format!(
-        "argument {k}, {argument:?}, is not UTF-8: if it is the name of a file, rename the file, or make a link to it\n"
+        "argument {k}, {argument:?}, is not UTF-8: if it is a file name, rename the file, or make a link to it\n"
     ))
 }
 
@@ -99,7 +100,7 @@ pub fn check_modes(root: &clap::Command, given: &ArgMatches) -> anyhow::Result<(
     }
 }
 
-/// Completes options with others: has tests send as the profiles asked for do.
+/// Resolves options that depend on others: makes tests send like the requested profiles.
 fn shape(cli: &mut Cli, given: &ArgMatches) -> anyhow::Result<()> {
     let given = given.subcommand().map_or(given, |(_, given)| given);
     let one_way = match &mut cli.command {
@@ -113,7 +114,10 @@ fn shape(cli: &mut Cli, given: &ArgMatches) -> anyhow::Result<()> {
             args.one_way.report.set_log(args.one_way.log.output.as_deref());
             &mut args.one_way
         }
-        Some(Command::Demo(args)) => &mut args.one_way,
+        Some(Command::Demo(args)) => {
+            args.one_way.report.quiet = args.quiet.quiet;
+            &mut args.one_way
+        }
         Some(Command::Ping(ping)) => {
             ping.report.quiet = ping.quiet.quiet;
             ping.report.set_log(ping.log.output.as_deref());
@@ -136,8 +140,8 @@ fn shape(cli: &mut Cli, given: &ArgMatches) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The command that somebody meant who wrote `word` where a command or a host stands; `None` if it is a command, or
-/// more like a host.
+/// Returns the command that was probably meant by `word` in the position of a command or a host; `None` if it is a
+/// command, or more similar to a host.
 fn meant_command(word: &str) -> Option<String> {
     if word.len() < 3 || !word.bytes().all(|b| b.is_ascii_lowercase()) {
         return None;
@@ -145,14 +149,14 @@ fn meant_command(word: &str) -> Option<String> {
     let names: Vec<String> = command().get_subcommands().map(|c| c.get_name().to_owned()).collect();
     let distance = |name: &String| strsim::osa_distance(word, name);
     let nearest = names.into_iter().min_by_key(distance)?;
-    // No slip in a word as short as many hosts' names, one in a longer one, two in a long one.
+    // Number of tolerated typos: none in a word as short as many host names, one in a longer one, two in a long one.
     let slips = [0, 0, 0, 0, 1, 1].get(nearest.len()).copied().unwrap_or(2);
     (1..=slips).contains(&distance(&nearest)).then_some(nearest)
 }
 
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// One-way test against a server (the same as `jitlat HOST`)
+    /// Run a one-way test against a server (the same as `jitlat HOST`)
     Test(Box<test::TestArgs>),
     #[command(about = two_way_tests())]
     Ping(Box<PingArgs>),
@@ -173,7 +177,7 @@ pub enum Command {
     Spp(Box<spp::SppArgs>),
     Tcp(Box<tcp::TcpArgs>),
     Web(web::WebArgs),
-    /// Print what a shell needs to complete commands and options
+    /// Print completions of commands and options for a shell
     #[command(
         after_help = "bash: jitlat completions bash > ~/.local/share/bash-completion/completions/jitlat\n\
                             zsh:  jitlat completions zsh > a file _jitlat in a folder of $fpath\n\
@@ -181,12 +185,12 @@ pub enum Command {
     )]
     Completions(manual::CompletionsArgs),
     /// Write the manual pages into a folder, one for each command
-    #[command(after_help = "man reads them after: jitlat man ~/.local/share/man/man1")]
+    #[command(after_help = "To make the pages available to man: jitlat man ~/.local/share/man/man1")]
     Man(manual::ManArgs),
 }
 
 impl Command {
-    /// Whether it runs until it is stopped, so that lines of its log have dates.
+    /// True if the command runs until it is stopped, so that lines of its log have dates.
     pub fn runs_long(&self) -> bool {
         match self {
             Command::Serve(_) => true,
@@ -196,10 +200,10 @@ impl Command {
     }
 }
 
-/// What `ping` is for, with every protocol there is.
+/// Description of `ping`, with the names of all protocols.
 fn two_way_tests() -> String {
     let names: Vec<&str> = PROTOCOLS.iter().map(|p| p.name).collect();
-    format!("Two-way test against whatever answers: {}", names.join(", "))
+    format!("Run a two-way test against any host that answers: {}", names.join(", "))
 }
 
 #[derive(Clone, Debug, Args)]
@@ -216,7 +220,7 @@ pub struct AnalyzeArgs {
     pub merge: bool,
     /// Save the state of the analysis to FILE, for later merging
     ///
-    /// It can be analysed again and merged without the log; FILE may be one of those that were read.
+    /// A saved state can be analysed again and merged without the log; FILE may be one of the files that were read.
     #[arg(long, value_name = "FILE")]
     pub state: Option<PathBuf>,
     #[command(flatten)]

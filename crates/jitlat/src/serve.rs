@@ -40,12 +40,12 @@ pub struct ServeArgs {
     /// Port of control connections
     #[arg(long, value_name = "PORT", default_value_t = CONTROL_PORT)]
     pub control_port: u16,
-    /// Port of test streams for which the client names none
+    /// Port of test streams, unless the client chooses one
     #[arg(long, value_name = "PORT", default_value_t = TEST_PORT)]
     pub test_port: u16,
     /// SCHED_FIFO priority of the measuring threads, with memory locked
     ///
-    /// Reduced with a note where that is not permitted.
+    /// Where it is not permitted, the priority is reduced and the log has a note.
     #[arg(long, value_name = "PRIORITY", num_args = 0..=1, default_missing_value = "50", value_parser = clap::value_parser!(u8).range(1..=99))]
     pub realtime: Option<u8>,
     #[command(flatten)]
@@ -62,19 +62,19 @@ pub struct ServeArgs {
     pub confinement: ConfinementArgs,
 }
 
-/// Packet digests for `jitlat spp -R HOST`.
+/// Options of packet digests for `jitlat spp -R HOST`.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Packet digests")]
 pub struct DigestArgs {
     /// Interfaces whose packets are reported to `jitlat spp`
     ///
-    /// Times, lengths and hashes, no payload. Needs --key-file.
+    /// Only times, lengths and hashes are sent, no payload. Needs --key-file.
     #[arg(long, value_name = "IFACE", value_delimiter = ',')]
     pub capture: Vec<String>,
     /// TCP port of the packet digests
     #[arg(long, value_name = "PORT", default_value_t = digest::PORT, requires = "capture")]
     pub capture_port: u16,
-    /// Send them to any host that asks, without a key
+    /// Send packet digests to any host that asks, without a key
     #[arg(long, requires = "capture", conflicts_with = "key_file")]
     pub capture_without_key: bool,
     /// Packets per second reported to one host (200k)
@@ -89,8 +89,8 @@ impl DigestArgs {
         }
         ensure!(
             !keys.is_empty() || open,
-            "--capture tells other hosts about this one's packets: give a key with --key-file, \
-             or say --capture-without-key"
+            "--capture reports this host's packets to other hosts: give a key with --key-file, or allow it \
+             with --capture-without-key"
         );
         let service = jitlat_net::digest::DigestExporter {
             interfaces: self.capture.clone(),
@@ -102,7 +102,7 @@ impl DigestArgs {
     }
 }
 
-/// Two-way tests of `jitlat ping` and other programs.
+/// Options of two-way tests of `jitlat ping` and other programs.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Two-way tests")]
 pub struct ReflectArgs {
@@ -110,7 +110,8 @@ pub struct ReflectArgs {
     pub protocols: AnsweredArgs,
     /// Store the packets of one-way LaMP tests in DIR
     ///
-    /// No client has them. Each test is a file in LaTe's format and a log for `jitlat analyze`; at most 10 000 tests.
+    /// Only the server has these results. Each test is a file in LaTe's format and a log for `jitlat analyze`; at
+    /// most 10 000 tests.
     #[arg(long, value_name = "DIR")]
     pub late_packets: Option<PathBuf>,
     /// Packets per second answered per address [default: 200k]
@@ -133,7 +134,7 @@ impl AnsweredArgs {
         self.only.is_empty() || self.only.iter().any(|o| o == name)
     }
 
-    /// Names the key files that were given as options in the place of those that `files` has.
+    /// Replaces names in `files` by the key files that were given as options.
     fn name_key_files(&self, files: &mut PolicyFile) {
         for (name, path) in self.given.files() {
             if let Some(service) = name.strip_suffix("-key-file") {
@@ -143,7 +144,7 @@ impl AnsweredArgs {
         }
     }
 
-    /// The reflectors of the selected protocols, with the keys of the policy where no option names another.
+    /// Makes the reflectors of the selected protocols, with the keys of the policy unless an option names others.
     fn reflectors(&self, key_files: &BTreeMap<String, NamedFile>) -> Result<Vec<Box<dyn Reflector>>> {
         let mut given = self.given.read()?;
         for (name, file) in key_files {
@@ -169,7 +170,7 @@ impl Args for AnsweredArgs {
     fn augment_args(command: Command) -> Command {
         let names = std::iter::once(ONE_WAY).chain(answered().map(|p| p.name));
         let titles: Vec<&str> = answered().map(|p| p.title).collect();
-        let list = format!("Answer only these: {ONE_WAY} (one-way tests), {}", titles.join(", "));
+        let list = format!("Answer only these protocols: {ONE_WAY} (one-way tests), {}", titles.join(", "));
         let only = Arg::new("only")
             .long("only")
             .value_name("LIST")
@@ -202,14 +203,14 @@ impl FromArgMatches for AnsweredArgs {
     }
 }
 
-/// The limits of clients; a refusal names the limit.
+/// Options of limits; a refusal names the limit.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Limits")]
 pub struct LimitArgs {
     /// Refuse classic workorders
     #[arg(long)]
     pub no_classic: bool,
-    /// Maximum packets of a test
+    /// Maximum number of packets of a test
     #[arg(long, value_name = "N", default_value_t = ServerLimits::default().packets)]
     pub max_packets: u32,
     /// Maximum payload of a packet, in bytes
@@ -217,17 +218,17 @@ pub struct LimitArgs {
     pub max_payload: u16,
     /// Ports that clients may name for test streams
     ///
-    /// They may always leave the port to the system.
+    /// Clients may also leave the choice to the system.
     #[arg(long, value_name = "FIRST-LAST", value_parser = quantity::ports, default_value = "1024-65535")]
     pub test_ports: RangeInclusive<u16>,
     /// Maximum packets per second of a client, each direction [default: 1M]
     ///
-    /// Counted in every 100 ms (1000, 200k/s).
+    /// The limit applies to every 100 ms. Examples: 1000, 200k/s.
     #[arg(long, value_name = "PPS", value_parser = quantity::packet_rate)]
     pub max_rate: Option<u32>,
-    /// Maximum payload bits per second, likewise [default: 10G]
+    /// Maximum payload bits per second of a client, each direction [default: 10G]
     ///
-    /// 64kbit, 1.5Mbit; a bare number is bits.
+    /// Examples: 64kbit, 1.5Mbit; a bare number is bits.
     #[arg(long, value_name = "RATE", value_parser = quantity::bit_rate)]
     pub max_bandwidth: Option<u64>,
     /// Maximum duration of a test [default: 24h]
@@ -253,7 +254,7 @@ pub struct LimitArgs {
     /// Memory for the sessions of one client [default: 1536M]
     #[arg(long, value_name = "BYTES", value_parser = quantity::bytes)]
     pub max_memory_per_client: Option<u64>,
-    /// Time that a client may be silent between messages
+    /// Time after which a silent client is disconnected
     #[arg(long, value_name = "T", value_parser = quantity::duration, default_value = "30s")]
     pub idle: Span,
     /// Time for which uncollected results are stored
@@ -267,7 +268,7 @@ impl ServeArgs {
         self.access.access(|policy| self.apply_to(policy))
     }
 
-    /// What is served with `access`.
+    /// The settings of the server with `access`.
     pub fn settings(&self, access: PolicyWithKeys) -> Result<Serve> {
         let one_way = OneWayService {
             control_port: self.control_port,
@@ -293,7 +294,7 @@ impl ServeArgs {
         })
     }
 
-    /// Makes the options that were given rules of `policy`.
+    /// Changes `policy` by the options that were given.
     fn apply_to(&self, policy: &mut Policy) {
         fn set<T>(rule: &mut Option<T>, given: Option<T>) {
             if given.is_some() {
@@ -320,7 +321,7 @@ impl ServeArgs {
     }
 }
 
-/// Without those that are rules of the policy.
+/// Converts all limits except those that are part of the policy.
 impl From<&LimitArgs> for ServerLimits {
     fn from(a: &LimitArgs) -> ServerLimits {
         ServerLimits {
@@ -377,7 +378,7 @@ pub fn run(args: &ServeArgs) -> Result<ExitStatus> {
     if !serving.withheld().is_empty() {
         let list = serving.withheld().join(", ");
         lines += &format!(
-            "jitlat serve: withheld, as a key is configured and they need none: {list} (--open serves them)\n"
+            "jitlat serve: not served, because a key is configured but these services need none: {list} (--open serves them)\n"
         );
     }
     terminal::print(&lines)?;
@@ -385,10 +386,10 @@ pub fn run(args: &ServeArgs) -> Result<ExitStatus> {
     drop(serving);
     drop(serve);
     if let Some((packets, writer)) = keep {
-        // Without a sender it writes what is left, and ends.
+        // Dropping the sender makes the writer finish.
         drop(packets);
         if writer.join().is_err() {
-            warn!("--late-packets: the thread that writes them failed");
+            warn!("--late-packets: the thread that writes packets failed");
         }
     }
     Ok(ExitStatus::Measured)
@@ -403,7 +404,7 @@ mod tests {
         ServeArgs::from_arg_matches(&command.try_get_matches_from([&["serve"], options].concat())?)
     }
 
-    /// The policy without a file.
+    /// Returns the policy without a file.
     fn policy_of(options: &[&str]) -> Policy {
         let args = arguments(options).unwrap();
         args.access.access(|policy| args.apply_to(policy)).unwrap().policy

@@ -33,9 +33,10 @@ pub struct TestArgs {
     /// Analyse a saved log instead of measuring; - is standard input
     #[arg(short = 'f', value_name = "LOG", conflicts_with_all = ["host", "capture"])]
     pub file: Option<PathBuf>,
-    /// Fetch what the server still has of an earlier test that was cut short
+    /// Fetch the server's results of an earlier test that was cut short
     ///
-    /// Give the log that the test left here; of a test with -b, both: repeat the option. The result is a new log.
+    /// Give the log that the test left here; after a test with -b repeat the option for both logs. The result is a
+    /// new log.
     #[arg(long, value_name = "LOG", requires = "host", conflicts_with_all = ["file", "classic", "capture"])]
     pub collect: Vec<PathBuf>,
     #[command(flatten)]
@@ -54,7 +55,7 @@ pub fn run(args: &TestArgs) -> Result<ExitStatus> {
         }
         return analyze::run(std::slice::from_ref(log), &SeveralLogs::default(), &args.one_way.report);
     }
-    let host = args.host.as_deref().context("name the host that runs `jitlat serve`")?;
+    let host = args.host.as_deref().context("give the name or address of a host that runs `jitlat serve`")?;
     let test = args.one_way.settings(host)?;
     if !args.one_way.load.load.is_empty() {
         return load::one_way(&test, &args.one_way);
@@ -62,7 +63,7 @@ pub fn run(args: &TestArgs) -> Result<ExitStatus> {
     let stop = interrupt::stop()?;
     if !args.collect.is_empty() {
         if let Some(name) = args.one_way.protocol.foreign() {
-            bail!("--collect asks a server of jitlat's own protocol: leave --proto {name} out");
+            bail!("--collect works only with jitlat's own protocol: leave out --proto {name}");
         }
         return collect::run(test, &args.collect, &args.one_way, &stop);
     }
@@ -100,14 +101,14 @@ pub fn measure(
     }
     let mut shown = view.as_ref().map(|view| view.follow(0));
     let outcome = followed.by(|observer| test.run(stop, &mut [&mut shown as &mut dyn Observer, observer]));
-    // The terminal is given back before anything is said.
+    // The terminal is released before anything is printed.
     drop(view.take());
     let outcome = outcome?;
     let captured = capture.map(TestCapture::finish).transpose()?;
     followed.conclude(&outcome, captured, args, origin)
 }
 
-/// Rejects, before the measurement, outputs that could not be written.
+/// Rejects outputs that could not be written, before the measurement.
 pub fn check(args: &OneWayArgs, streams: usize) -> Result<()> {
     let others: Vec<&Path> = args.log.output.iter().map(PathBuf::as_path).collect();
     args.report.outputs.check_one_way(args.protocol.name())?;
@@ -118,10 +119,10 @@ pub fn check(args: &OneWayArgs, streams: usize) -> Result<()> {
 /// The observers of a test.
 pub struct TestObservers {
     logs: Journals,
-    /// Folder of the logs if only the archive takes them.
+    /// Folder of the logs if only the archive needs them.
     scratch: Option<TempDir>,
     analyses: Analyses,
-    /// The packets, where an output needs them and no log can be read again.
+    /// Records of the packets, if an output needs them and no log can be read again.
     records: Option<RecordCollector>,
     windows: RunningWindows,
     progress: ProgressObserver,
@@ -232,7 +233,7 @@ impl TestObservers {
     }
 }
 
-/// A stream that was sent and completely lost is a measurement, too.
+/// A stream that was sent and completely lost also counts as measured.
 fn sent_something(run: &AnalysedStream) -> bool {
     run.summary.counts.sent > 0 && run.summary.session.ending == Ending::Interrupted
 }

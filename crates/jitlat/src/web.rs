@@ -1,4 +1,4 @@
-//! `jitlat web [ARCHIVE]`: the page of an archive.
+//! `jitlat web [ARCHIVE]`: serves the page of an archive.
 
 use crate::archive;
 use crate::exit::ExitStatus;
@@ -17,12 +17,13 @@ use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Show an archive as pages: which direction of which path is bad, and since when
+/// Show an archive as web pages: which direction of which path is bad, and since when
 #[derive(Clone, Debug, Args)]
 #[command(
-    after_help = "Pages can be read by the users of this host only. To show them to others: --listen ADDRESS:PORT with --token-file FILE, or \
-                  --behind-proxy where a web server before it asks who they are. Nothing can be changed through a page, unless --run lets \
-                  people start tests from it."
+    after_help = "By default only users of this host can read the page. To show it to others: --listen \
+                  ADDRESS:PORT with --token-file FILE, or --behind-proxy if a web server in front of it \
+                  authenticates readers. The page cannot change anything, unless --run lets users start \
+                  tests from it."
 )]
 pub struct WebArgs {
     /// Folder of the archive, which tests fill with --archive DIR
@@ -31,47 +32,48 @@ pub struct WebArgs {
     /// Address, port, or both (127.0.0.1:2680); port 0: the system chooses
     #[arg(long, value_name = "ADDRESS", value_parser = listen)]
     listen: Option<SocketAddr>,
-    /// Show pages only to those who know the token in FILE
+    /// Show pages only to users with the token in FILE
     ///
-    /// It is the first line. Browsers ask for it, programs send it in the header Authorization: Bearer TOKEN.
+    /// The token is the first line of FILE. Browsers ask for it, programs send it in the header Authorization: Bearer
+    /// TOKEN.
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
-    /// A proxy in front decides who may read, and which names the page has
+    /// Let a proxy in front decide who may read, and the names of the page
     #[arg(long, conflicts_with = "token_file")]
     behind_proxy: bool,
     #[command(flatten)]
     run: RunArgs,
 }
 
-/// Tests that are started from the page.
+/// Options of tests that are started from the page.
 #[derive(Clone, Debug, Args)]
-#[command(next_help_heading = "Running tests from the page")]
+#[command(next_help_heading = "Tests from the page")]
 struct RunArgs {
-    /// Let people start tests from this host, and watch them
+    /// Let users start tests from this host, and watch them
     ///
-    /// With HOSTS, separated by commas, or without any with the hosts that the archive knows. Results go into the
-    /// archive.
+    /// With HOSTS, separated by commas, only with these hosts; otherwise with the hosts in the archive. Results are
+    /// added to the archive.
     #[arg(long, value_name = "HOSTS", num_args = 0..=1, require_equals = true, default_missing_value = "", value_delimiter = ',')]
     run: Option<Vec<String>>,
-    /// Only those who know the token in FILE may start and stop tests
+    /// Let only users with the token in FILE start and stop tests
     ///
-    /// It is the first line. Without it the users of this host may; and where others can read the page (--token-file,
-    /// --behind-proxy) nobody.
+    /// The token is the first line of FILE. By default the users of this host may start tests; if others can read the
+    /// page (--token-file, --behind-proxy), nobody may.
     #[arg(long, value_name = "FILE", requires = "run")]
     run_token_file: Option<PathBuf>,
-    /// File with the key of the servers that tests are made with
+    /// File with the key shared with the servers of these tests
     #[arg(long, value_name = "FILE", requires = "run")]
     run_key_file: Option<PathBuf>,
-    /// Maximum duration of such a test [default: 60s]
+    /// Maximum duration of a test from the page [default: 60s]
     #[arg(long, value_name = "T", value_parser = quantity::duration, requires = "run")]
     run_longest: Option<Span>,
     /// Maximum bits per second per direction, on the wire [default: 10M]
     #[arg(long, value_name = "RATE", value_parser = quantity::bit_rate, requires = "run")]
     run_rate: Option<u64>,
-    /// Maximum number of such tests at the same time [default: 1]
+    /// Maximum number of tests at the same time [default: 1]
     #[arg(long, value_name = "N", requires = "run")]
     run_at_once: Option<NonZeroUsize>,
-    /// Maximum number of such tests per hour [default: 60]
+    /// Maximum number of tests per hour [default: 60]
     #[arg(long, value_name = "N", requires = "run")]
     run_per_hour: Option<NonZeroUsize>,
 }
@@ -108,7 +110,7 @@ fn listen(text: &str) -> Result<SocketAddr, QuantityError> {
     quantity::listen(text).map(address)
 }
 
-/// An address and a port, with the usual ones for what is not said.
+/// Address and port, with defaults for what is missing.
 fn address((ip, port): (Option<IpAddr>, Option<u16>)) -> SocketAddr {
     SocketAddr::new(ip.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST)), port.unwrap_or(DEFAULT_PORT))
 }
@@ -126,7 +128,7 @@ pub fn run(args: &WebArgs) -> Result<ExitStatus> {
     };
     settings.runs = args.run.runs(&args.archive)?;
     if settings.runs.is_some() {
-        // Results go there: it is made if there is none.
+        // Tests need an archive for results: it is created if it does not exist.
         archive::check(Some(&args.archive), false)?;
     }
     let signals = Signals::to_stop()?;
@@ -136,7 +138,7 @@ pub fn run(args: &WebArgs) -> Result<ExitStatus> {
     Ok(ExitStatus::Measured)
 }
 
-/// The token in a file.
+/// Reads the token in a file.
 fn token(path: &Path) -> Result<Token> {
     Ok(Token::of_file_contents(&read_key_file(path)?.contents)?)
 }

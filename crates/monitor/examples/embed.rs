@@ -1,6 +1,7 @@
 //! A monitor inside another program, with an instrument of its own: `cargo run -p jitlat-monitor --example embed`.
 //!
-//! It pings a STAMP reflector on this machine every two seconds, and prints what the archive has after three results.
+//! The program pings a STAMP reflector on this machine every two seconds, and prints how many results the archive has
+//! after three pings.
 
 use jitlat_archive::{Archive, Filter};
 use jitlat_core::Span;
@@ -23,7 +24,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The file: this host, and an address that it pings.
+/// The monitor's file: this host, and an address that it pings.
 const FILE: &str = r#"
 host = [{ name = "here", address = "127.0.0.2" }]
 serve = { on = false }
@@ -72,7 +73,7 @@ pub fn monitor(folder: &Path, stop: &StopSignal) -> Result<SlotCounts, AnyError>
     let equipment = Arc::new(Echo { port: reflector.reflected()[0].1.port() });
     let file = folder.join("monitor.toml");
     std::fs::write(&file, FILE)?;
-    let model = runtime::load(&file, &*equipment)?.ok_or("the file has mistakes, which are logged")?;
+    let model = runtime::load(&file, &*equipment)?.ok_or("the file has faults, which are logged")?;
     let timetable = Timetable::new(&model);
     let settings = MonitorSettings {
         file,
@@ -96,7 +97,7 @@ pub fn results(archive: &Path) -> usize {
     list.map_or(0, |tests| tests.len())
 }
 
-/// One instrument: STAMP, to this port.
+/// An equipment with one instrument: STAMP to this port.
 #[derive(Debug)]
 struct Echo {
     port: u16,

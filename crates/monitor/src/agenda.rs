@@ -1,5 +1,6 @@
-//! [`Agenda`]: what one host starts next, given the time and what happened. Each slot of each test that the host starts ends as
-//! exactly one [`SlotOutcome`]: measured, failed, or missed with its reason. Nothing that was missed is made up for.
+//! [`Agenda`]: decides what one host starts next, given the time and earlier events. Each slot of each test that the
+//! host starts ends with exactly one [`SlotOutcome`]: measured, failed, or missed with its reason. Missed slots are
+//! not made up for.
 
 use crate::extra::{ExtraStep, Extras, NoGap, ScheduleContext};
 use crate::group::HostPair;
@@ -10,181 +11,181 @@ use jitlat_core::{Span, SteadyTime, WallTime};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-/// A far host that fails again and again is tried at least this often, or at the next slot if that is later.
+/// A far host that fails repeatedly is tried at least this often, or at the next slot if that is later.
 pub const MAX_BACK_OFF: Span = Span::seconds(3600);
-/// Steps of the clock beyond this leave no missed slots behind: the time in between did not pass.
+/// A clock step larger than this leaves no missed slots behind: the time in between did not really pass.
 const MAX_CLOCK_STEP: Span = Span(DAY);
 
-/// What to do.
+/// An order of the agenda to the runtime.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AgendaOrder {
     /// Start this test.
     Start(TestJob),
-    /// The slot of this job is over: it is to end and keep what it has.
+    /// The slot of this job has ended: stop the test and store the results so far.
     Stop(u64),
 }
 
-/// A test that is to be made.
+/// A test to run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TestJob {
-    /// For [`Agenda::ended`].
+    /// Identifier for [`Agenda::ended`].
     pub id: u64,
-    /// The test's place in the model.
+    /// Index of the test in the model.
     pub test: usize,
-    /// Its name.
+    /// Name of the test.
     pub name: String,
-    /// The number of its slot.
-    pub place: i64,
-    /// Who is tested.
+    /// Number of the slot.
+    pub slot_number: i64,
+    /// The pair of hosts to test.
     pub pair: HostPair,
-    /// The name of the far host or target.
+    /// Name of the far host or target.
     pub far: String,
-    /// When it starts.
+    /// Start of the test.
     pub start: WallTime,
-    /// When its slot is over.
+    /// End of the slot.
     pub until: WallTime,
 }
 
-/// Why a test that was started failed.
+/// Reason why a started test failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum SlotFailure {
     /// The far host did not answer.
     Unreachable,
-    /// It answered and refused: a key, a rule, a limit.
+    /// The far host answered and refused: a key, a rule, a limit.
     Refused,
-    /// It was measured, and could not be kept.
+    /// The test was measured, but its result could not be stored.
     NotKept,
-    /// Of a capture: nothing passed that could be measured.
+    /// For captures: no packets passed that could be measured.
     Nothing,
-    /// Anything else.
+    /// Any other reason.
     Other,
 }
 
-/// Why a test was not started in its slot.
+/// Reason why a test was not started in its slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Missed {
     /// This host was not ready in time.
     Late,
-    /// A test that should have ended was still under way.
+    /// An earlier test was still running.
     Busy,
-    /// The far host failed before, and is left alone for some slots.
+    /// The far host failed before, so some slots are left out.
     BackOff,
-    /// The clock was set past it.
+    /// The clock was set past the slot.
     ClockStep,
 }
 
 /// How a slot ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum SlotEnding {
-    /// Measured and kept; cut short if the slot was over first.
+    /// Measured and stored.
     Measured {
-        /// Whether it was.
+        /// True if the slot ended before the test did.
         cut: bool,
     },
-    /// Started without a result.
+    /// Started, but without a result.
     Failed(SlotFailure),
     /// Not started.
     Missed(Missed),
 }
 
-/// What became of a slot.
+/// Outcome of a slot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SlotOutcome {
-    /// The test's name.
+    /// Name of the test.
     pub test: String,
-    /// The name of the far host.
+    /// Name of the far host.
     pub far: String,
-    /// The number of the slot.
-    pub place: i64,
-    /// When it began.
+    /// Number of the slot.
+    pub slot_number: i64,
+    /// Start of the slot.
     pub start: WallTime,
-    /// What became of it.
+    /// How the slot ended.
     pub ending: SlotEnding,
 }
 
-/// Something to be said, once.
+/// A message to log once.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Notice {
     /// Tests with a far host began to fail.
     Failing {
         /// The far host.
         far: String,
-        /// How.
+        /// Kind of failure.
         failure: SlotFailure,
-        /// Why, in words.
+        /// The reason in words.
         why: String,
     },
-    /// They are measured again.
+    /// Tests with a far host succeed again.
     Recovered {
         /// The far host.
         far: String,
-        /// When they began to fail.
+        /// Time of the first failure.
         since: WallTime,
-        /// Slots that failed or were left out since.
+        /// Number of slots that failed or were left out since then.
         lost: u64,
     },
-    /// Slots are missed for what happens at this host.
+    /// Slots are missed because of a problem at this host.
     Missing(Missed),
-    /// And are not any more.
+    /// Slots are not missed any more.
     InTime {
-        /// How it was.
+        /// Reason why slots were missed.
         missed: Missed,
-        /// Slots that were missed.
+        /// Number of slots that were missed.
         lost: u64,
     },
     /// The clock was set forward, or back (negative).
     ClockStep(Span),
 }
 
-/// How many slots of a test with a far host ended how.
+/// Number of slots of a test with a far host, by how they ended.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EndingCounts(BTreeMap<SlotEnding, u64>);
 
 impl EndingCounts {
-    /// How many ended so.
+    /// Number of slots that ended in this way.
     pub fn of(&self, ending: SlotEnding) -> u64 {
         self.0.get(&ending).copied().unwrap_or(0)
     }
 
-    /// Counts one more.
+    /// Counts one more slot.
     pub fn add(&mut self, ending: SlotEnding) {
         *self.0.entry(ending).or_insert(0) += 1;
     }
 
-    /// All, with their numbers.
+    /// All endings with their counts.
     pub fn all(&self) -> impl Iterator<Item = (SlotEnding, u64)> {
         self.0.iter().map(|(ending, n)| (*ending, *n))
     }
 
-    /// How many there were.
+    /// Number of all slots.
     pub fn total(&self) -> u64 {
         self.0.values().sum()
     }
 
-    /// How many were measured.
+    /// Number of slots that were measured.
     pub fn measured(&self) -> u64 {
         self.of(SlotEnding::Measured { cut: false }) + self.of(SlotEnding::Measured { cut: true })
     }
 }
 
-/// What a new file changes, by the names of tests.
+/// Changes made by a new version of the file, by the names of tests.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FileChanges {
-    /// Tests that were not there before.
+    /// New tests.
     pub added: Vec<String>,
-    /// Tests that are not there any more.
+    /// Removed tests.
     pub removed: Vec<String>,
-    /// Tests that are made otherwise, or at other times.
+    /// Tests with other settings or other times.
     pub changed: Vec<String>,
 }
 
-/// What one host does next.
+/// The next actions of one host.
 pub struct Agenda {
     model: Arc<Model>,
     timetable: Arc<Timetable>,
     host: String,
     me: u32,
-    /// Of each test of the model.
+    /// State of each test of the model.
     tests: Vec<Own>,
     running: Vec<RunningTest>,
     ids: u64,
@@ -200,19 +201,19 @@ pub struct Agenda {
 /// The part of this host in a test.
 #[derive(Default)]
 struct Own {
-    /// The pairs that it starts, by round; empty if there is none in any.
+    /// Pairs that this host starts, by round; empty if it starts none.
     rounds: Vec<Vec<HostPair>>,
-    /// The place after those in `due`.
+    /// Number of the slot after those in `due`.
     next: i64,
-    /// Slots of one place, by start.
+    /// Due starts in one slot, by time.
     due: VecDeque<PairSlot>,
-    /// By the name of the far host.
+    /// Back-off by name of the far host.
     back_off: BTreeMap<String, FailureBackOff>,
 }
 
 #[derive(Clone, Copy)]
 struct PairSlot {
-    place: i64,
+    slot_number: i64,
     pair: HostPair,
     start: WallTime,
 }
@@ -220,7 +221,7 @@ struct PairSlot {
 #[derive(Clone, Copy, Default)]
 struct FailureBackOff {
     failures: u32,
-    /// Slots that are left out before the next attempt.
+    /// Number of slots to leave out before the next attempt.
     left_out: u64,
 }
 
@@ -237,7 +238,7 @@ struct FailureStreak {
 }
 
 impl Agenda {
-    /// The agenda of `host` from `now` on; `None` if the model has no such host.
+    /// Creates the agenda of `host` from `now` on; `None` if the model does not contain the host.
     pub fn new(model: Arc<Model>, timetable: Arc<Timetable>, host: &str, now: WallTime) -> Option<Agenda> {
         let me = model.host(host)? as u32;
         let tests = timetable.tests.iter().map(|scheduled| Own::new(scheduled, me, now)).collect();
@@ -259,28 +260,28 @@ impl Agenda {
         })
     }
 
-    /// The model it follows.
+    /// The current model.
     pub fn model(&self) -> &Arc<Model> {
         &self.model
     }
 
-    /// How many tests are under way.
+    /// Number of running tests.
     pub fn running(&self) -> usize {
         self.running.len()
     }
 
-    /// When there is something to do next; `None`: never.
+    /// Time of the next action; `None`: never.
     pub fn wake(&self) -> Option<WallTime> {
         let due = self.tests.iter().filter_map(|own| own.due.front()).map(|slot| slot.start);
         let over = self.running.iter().filter(|r| !r.stopped).map(|r| r.job.until);
         due.chain(over).chain(self.extras.wake()).min()
     }
 
-    /// Takes up a test that somebody asks for, which sends for `duration`, with the host `far` of the file (`None`: with another one):
-    /// its id, and when it starts.
+    /// Adds a test on demand that sends for `duration`, with the host `far` of the file (`None`: with another host).
+    /// Returns its identifier and its start.
     ///
     /// # Errors
-    /// [`NoGap`].
+    /// [`NoGap`] if it fits nowhere.
     pub fn add_extra(
         &mut self,
         far: Option<&str>,
@@ -293,18 +294,18 @@ impl Agenda {
         Ok((self.ids, start))
     }
 
-    /// What is to be done with such tests at `now`.
+    /// Returns the actions for tests on demand that are due at `now`.
     pub fn poll_extras(&mut self, now: WallTime) -> Vec<ExtraStep> {
         let around = ScheduleContext { model: &self.model, timetable: &self.timetable, me: self.me };
         self.extras.poll(now, !self.running.is_empty(), around)
     }
 
-    /// Such a test is over, or not wanted any more. Whether `id` is one.
+    /// Removes a test on demand that has ended or is not wanted any more. Returns whether `id` was such a test.
     pub fn end_extra(&mut self, id: u64) -> bool {
         self.extras.remove(id)
     }
 
-    /// What is to be done at `now`; `steady` shows whether the clock was set in between.
+    /// Returns the orders that are due at `now`; `steady` shows whether the clock was set in between.
     pub fn poll(&mut self, now: WallTime, steady: SteadyTime) -> Vec<AgendaOrder> {
         let stepped = self.follow_clock(now, steady);
         let mut orders = Vec::new();
@@ -326,7 +327,7 @@ impl Agenda {
         orders
     }
 
-    /// Whether the clock was set by more than the guard time since the last look.
+    /// Returns true if the clock was set by more than the guard time since the last call.
     fn follow_clock(&mut self, now: WallTime, steady: SteadyTime) -> bool {
         let before = self.clock.replace((now, steady));
         let Some((wall, then)) = before else { return false };
@@ -343,7 +344,7 @@ impl Agenda {
         step.0 > 0
     }
 
-    /// Why a slot that is due cannot be used; `None`: it can.
+    /// Returns the reason why a due slot cannot be used; `None` if it can.
     fn reason(&mut self, test: usize, slot: &PairSlot, now: WallTime, stepped: bool) -> Option<Missed> {
         if now - slot.start > self.model.guard {
             return Some(if stepped { Missed::ClockStep } else { Missed::Late });
@@ -358,7 +359,7 @@ impl Agenda {
         let pings = self.running.iter().filter(|r| r.is_ping).count();
         let others = self.running.len() - pings + self.extras.running();
         let is_ping = self.is_ping(test);
-        // All pings together disturb others as one test does.
+        // All pings together count as one test: they disturb others no more.
         let (pings, others) = (pings.min(1).max(usize::from(is_ping)), others + usize::from(!is_ping));
         let most = self.model.hosts.get(self.me as usize).map_or(1, |host| host.concurrent) as usize;
         (pings + others > most).then_some(Missed::Busy)
@@ -384,11 +385,11 @@ impl Agenda {
             id: self.ids,
             test,
             name: self.model.tests[test].name.clone(),
-            place: slot.place,
+            slot_number: slot.slot_number,
             pair: slot.pair,
             far: self.far(test, &slot.pair),
             start: slot.start,
-            until: scheduled.begins(slot.place).unwrap_or(slot.start) + scheduled.slot,
+            until: scheduled.begins(slot.slot_number).unwrap_or(slot.start) + scheduled.slot,
         };
         self.running.push(RunningTest { job: job.clone(), is_ping: self.is_ping(test), stopped: false });
         job
@@ -402,7 +403,7 @@ impl Agenda {
                     trouble.lost += 1;
                 }
             }
-            // The step has been said.
+            // A clock step was reported already.
             Missed::ClockStep => {}
             Missed::Late | Missed::Busy => {
                 let lost = self.missing.entry(missed).or_insert(0);
@@ -416,7 +417,7 @@ impl Agenda {
         self.count(SlotOutcome {
             test,
             far,
-            place: slot.place,
+            slot_number: slot.slot_number,
             start: slot.start,
             ending: SlotEnding::Missed(missed),
         });
@@ -428,11 +429,11 @@ impl Agenda {
         self.outcomes.push(outcome);
     }
 
-    /// The job `id` has ended at `now`, measured or failed, the latter with the reason in words.
+    /// Records that the job `id` has ended at `now`, measured or failed (with the reason in words).
     pub fn ended(&mut self, id: u64, now: WallTime, result: Result<(), (SlotFailure, String)>) {
-        let Some(place) = self.running.iter().position(|r| r.job.id == id) else { return };
-        let RunningTest { job, stopped, .. } = self.running.swap_remove(place);
-        // The file may have changed in between.
+        let Some(index) = self.running.iter().position(|r| r.job.id == id) else { return };
+        let RunningTest { job, stopped, .. } = self.running.swap_remove(index);
+        // The file may have changed while the test was running.
         let own = self.model.tests.iter().position(|t| t.name == job.name);
         let ending = match result {
             Ok(()) => {
@@ -463,16 +464,16 @@ impl Agenda {
                 SlotEnding::Failed(failure)
             }
         };
-        let TestJob { name: test, far, place, start, .. } = job;
-        self.count(SlotOutcome { test, far, place, start, ending });
+        let TestJob { name: test, far, slot_number, start, .. } = job;
+        self.count(SlotOutcome { test, far, slot_number, start, ending });
     }
 
-    /// What became of slots since the last call.
+    /// Takes the outcomes of slots since the last call.
     pub fn outcomes(&mut self) -> Vec<SlotOutcome> {
         std::mem::take(&mut self.outcomes)
     }
 
-    /// What is to be said since the last call.
+    /// Takes the messages since the last call.
     pub fn notices(&mut self) -> Vec<Notice> {
         std::mem::take(&mut self.notices)
     }
@@ -482,7 +483,8 @@ impl Agenda {
         &self.counts
     }
 
-    /// Follows a new file from `now` on; tests under way go on. `None` if it does not have this host: then nothing changes.
+    /// Follows a new version of the file from `now` on; running tests continue. `None` if it does not contain this
+    /// host: then nothing changes.
     pub fn take_up(
         &mut self,
         model: Arc<Model>,
@@ -523,7 +525,7 @@ impl Agenda {
         }
         let gone = self.model.tests.iter().filter(|old| !model.tests.iter().any(|t| t.name == old.name));
         changes.removed = gone.map(|t| t.name.clone()).collect();
-        // Who is in no test any more cannot recover.
+        // A far host that is in no test any more cannot recover.
         let known = |far: &String| {
             model.tests.iter().any(|t| t.pairs.targets.contains(far)) || model.host(far).is_some()
         };
@@ -547,7 +549,7 @@ impl Own {
         own
     }
 
-    /// Goes on with the first place that begins at `now` or later.
+    /// Continues with the first slot that begins at `now` or later.
     fn aim(&mut self, scheduled: &Scheduled, now: WallTime) {
         self.due.clear();
         if let Some(first) = scheduled.first_from(now) {
@@ -556,19 +558,19 @@ impl Own {
         }
     }
 
-    /// If nothing is due any more, the slots of the next place that has any.
+    /// If nothing is due any more, queues the starts of the next slot in which this host starts a test.
     fn fill(&mut self, scheduled: &Scheduled) {
-        if !self.due.is_empty() || self.rounds.is_empty() || scheduled.places() == 0 {
+        if !self.due.is_empty() || self.rounds.is_empty() || scheduled.slots_per_cycle() == 0 {
             return;
         }
         while self.rounds[scheduled.round_of(self.next)].is_empty() {
             self.next += 1;
         }
-        let place = self.next;
-        let pairs = &self.rounds[scheduled.round_of(place)];
-        let slots = pairs
-            .iter()
-            .filter_map(|pair| Some(PairSlot { place, pair: *pair, start: scheduled.starts(place, pair)? }));
+        let slot_number = self.next;
+        let pairs = &self.rounds[scheduled.round_of(slot_number)];
+        let slots = pairs.iter().filter_map(|pair| {
+            Some(PairSlot { slot_number, pair: *pair, start: scheduled.starts(slot_number, pair)? })
+        });
         let mut slots: Vec<PairSlot> = slots.collect();
         slots.sort_by_key(|slot| slot.start);
         self.due = slots.into();
@@ -577,7 +579,7 @@ impl Own {
 }
 
 impl FailureBackOff {
-    /// Leaves out no slot after the first failure, then 1, 3, 7 … as long as that is no longer than the longest.
+    /// Counts a failure. No slot is left out after the first one, then 1, 3, 7 … up to the longest back-off.
     fn fail(&mut self, every: Span) {
         self.failures = (self.failures + 1).min(32);
         let most = (MAX_BACK_OFF.0 / every.0.max(1) - 1).max(0) as u64;

@@ -1,42 +1,43 @@
-//! [`Extras`]: tests that somebody asks for, beside the timetable. Each is made in a gap in which neither of its hosts is in a test of the
-//! timetable, or not at all: the timetable does not change for them.
+//! [`Extras`]: tests on demand, in addition to the timetable. Each runs in a gap in which neither of its hosts is in
+//! a test of the timetable, or does not run at all: the timetable never changes for them.
 
 use crate::model::Model;
 use crate::timetable::Timetable;
 use jitlat_core::{Span, WallTime};
 
-/// How far ahead a gap is looked for.
+/// Time ahead in which a gap is searched.
 pub const MAX_WAIT: Span = Span::seconds(600);
 
-/// Why there is no time for a test.
+/// Reason why a test on demand cannot run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoGap {
-    /// The longest gap until the [horizon](MAX_WAIT), in which a test may send for so long; `None`: not at all.
+    /// Longest time that a test may send in any gap until the [horizon](MAX_WAIT); `None`: no gap is long enough for
+    /// any test.
     TooShort(Option<Span>),
-    /// The file does not have the far host any more.
+    /// The file does not contain the far host any more.
     NoHost,
 }
 
-/// What to do with an extra test.
+/// An action for a test on demand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExtraStep {
     /// Start it.
     Start(u64),
-    /// Its time is over: it is to end and keep what it has.
+    /// Its time is over: stop it and store the results so far.
     Stop(u64),
-    /// It starts at this time instead of the one that was said.
+    /// It starts at this time instead of the announced one.
     Moved(u64, WallTime),
-    /// It cannot be made any more.
+    /// It cannot run any more.
     Dropped(u64, NoGap),
 }
 
-/// A test that was asked for.
+/// A test on demand.
 #[derive(Clone, Debug)]
 struct ExtraTest {
     id: u64,
-    /// The name of the far host; `None`: it is none of the file, and has no timetable.
+    /// Name of the far host; `None`: it is not in the file, and has no timetable.
     far: Option<String>,
-    /// Time that it takes, without guard.
+    /// Time that the test takes, without guard.
     length: Span,
     start: WallTime,
     state: ExtraState,
@@ -48,30 +49,30 @@ enum ExtraState {
     Running { until: WallTime, stopped: bool },
 }
 
-/// The tests that were asked for and are not over.
+/// The tests on demand that have not ended.
 #[derive(Clone, Debug, Default)]
 pub struct Extras {
     list: Vec<ExtraTest>,
-    /// What a new file changed.
+    /// Actions that follow from a new version of the file.
     moved: Vec<ExtraStep>,
 }
 
-/// What an extra test is fitted into.
+/// Schedule into which tests on demand are fitted.
 #[derive(Clone, Copy)]
 pub struct ScheduleContext<'a> {
-    /// The file.
+    /// The model of the file.
     pub model: &'a Model,
-    /// Its timetable.
+    /// The timetable of the file.
     pub timetable: &'a Timetable,
-    /// This host.
+    /// Index of this host.
     pub me: u32,
 }
 
 impl Extras {
-    /// Another one, which sends for `duration`, from `now` on; when it starts.
+    /// Adds a test that sends for `duration`, from `now` on; returns its start.
     ///
     /// # Errors
-    /// [`NoGap`].
+    /// [`NoGap`] if it fits nowhere.
     pub fn add(
         &mut self,
         id: u64,
@@ -88,7 +89,7 @@ impl Extras {
         Ok(start)
     }
 
-    /// What is to be done at `now`; `busy`: another test is still under way at this host.
+    /// Returns the actions at `now`; `busy`: another test is still running at this host.
     pub fn poll(&mut self, now: WallTime, busy: bool, around: ScheduleContext<'_>) -> Vec<ExtraStep> {
         let mut steps = std::mem::take(&mut self.moved);
         let mut busy = busy || self.running() > 0;
@@ -104,7 +105,7 @@ impl Extras {
                     busy = true;
                     steps.push(ExtraStep::Start(id));
                 }
-                // It is too late for this gap, or the gap is taken.
+                // Too late for this gap, or another test is still running.
                 ExtraState::Waiting if start <= now => steps.extend(self.move_on(k, now, around)),
                 _ => {}
             }
@@ -114,9 +115,9 @@ impl Extras {
         steps
     }
 
-    /// Looks for another time for the one at `k`.
+    /// Searches another time for the test at index `k`.
     fn move_on(&mut self, k: usize, now: WallTime, around: ScheduleContext<'_>) -> Option<ExtraStep> {
-        // Not at once again: what is in the way needs some time.
+        // Wait a little before the next attempt, because the running test needs time to end.
         let from = now + around.model.guard.max(Span::millis(100));
         let id = self.list[k].id;
         match self.fit(&self.list[k], from, around) {
@@ -129,14 +130,15 @@ impl Extras {
         }
     }
 
-    /// One is over, or not wanted any more. Whether it was one.
+    /// Removes a test that has ended or is not wanted any more. Returns whether it existed.
     pub fn remove(&mut self, id: u64) -> bool {
         let before = self.list.len();
         self.list.retain(|extra| extra.id != id);
         self.list.len() < before
     }
 
-    /// Follows a new file: those that wait get other times where they have to, those under way end before they disturb.
+    /// Follows a new version of the file: waiting tests are moved if necessary, running ones end before they would
+    /// disturb.
     pub fn follow(&mut self, now: WallTime, around: ScheduleContext<'_>) {
         let mut steps = Vec::new();
         for k in 0..self.list.len() {
@@ -163,12 +165,12 @@ impl Extras {
         self.moved.extend(steps);
     }
 
-    /// How many are under way.
+    /// Number of running tests.
     pub fn running(&self) -> usize {
         self.list.iter().filter(|extra| matches!(extra.state, ExtraState::Running { .. })).count()
     }
 
-    /// When there is something to do next; `None`: never.
+    /// Time of the next action; `None`: never.
     pub fn wake(&self) -> Option<WallTime> {
         let next = self.list.iter().filter_map(|extra| match extra.state {
             ExtraState::Waiting => Some(extra.start),
@@ -178,7 +180,7 @@ impl Extras {
         next.min().or((!self.moved.is_empty()).then_some(WallTime(i64::MIN)))
     }
 
-    /// The first time from `from` on that has room for `extra`, beside the others.
+    /// Finds the first time from `from` on that has room for `extra`, in addition to the other tests.
     fn fit(&self, extra: &ExtraTest, from: WallTime, around: ScheduleContext<'_>) -> Result<WallTime, NoGap> {
         let hosts = extra.hosts(around).ok_or(NoGap::NoHost)?;
         let guard = around.model.guard;
@@ -193,7 +195,7 @@ impl Extras {
         taken.sort_unstable();
         let (mut at, mut longest) = (from, Span(0));
         let end = from + MAX_WAIT;
-        // Before the beginning of each, and after the last.
+        // Gaps: before the beginning of each test, and after the last one.
         for (begin, over) in taken.into_iter().chain([(WallTime(i64::MAX), WallTime(i64::MAX))]) {
             if at > end {
                 break;
@@ -211,7 +213,7 @@ impl Extras {
 }
 
 impl ExtraTest {
-    /// The places of its hosts in the file; `None` if the file does not have the far one.
+    /// Indices of the test's hosts; `None` if the file does not contain the far host.
     fn hosts(&self, around: ScheduleContext<'_>) -> Option<Vec<u32>> {
         let far = match &self.far {
             Some(name) => Some(around.model.host(name)? as u32),
@@ -221,7 +223,8 @@ impl ExtraTest {
     }
 }
 
-/// When tests of the timetable are under way, or may be, that one of `hosts` takes part in: from `from` on for `within`, by beginning.
+/// Times, by beginning, in which a test of the timetable with one of `hosts` is running or may run, from `from` on
+/// for `within`.
 fn busy(
     around: ScheduleContext<'_>,
     hosts: &[u32],
@@ -233,9 +236,9 @@ fn busy(
     for scheduled in &around.timetable.tests {
         let takes = scheduled.slot + around.model.guard;
         let Some(first) = scheduled.first_from(from - takes) else { continue };
-        for place in first.. {
-            let Some(begins) = scheduled.begins(place).filter(|begins| *begins < end) else { break };
-            let mut pairs = scheduled.pairs_of(place).iter();
+        for slot_number in first.. {
+            let Some(begins) = scheduled.begins(slot_number).filter(|begins| *begins < end) else { break };
+            let mut pairs = scheduled.pairs_of(slot_number).iter();
             if begins + takes > from
                 && pairs.any(|pair| hosts.contains(&pair.first) || hosts.contains(&pair.second))
             {

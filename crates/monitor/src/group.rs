@@ -1,18 +1,18 @@
-//! Groups of hosts as lists of pairs, in an order from which [`rounds`](crate::rounds) makes few rounds.
+//! Converts groups of hosts to lists of pairs, in an order from which [`rounds`](crate::rounds) makes few rounds.
 
-/// Two ends that are tested with each other.
+/// Two hosts (ends) that are tested with each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HostPair {
-    /// The first, as the group names them.
+    /// Index of the first host, in the order of the group.
     pub first: u32,
-    /// The second.
+    /// Index of the second host.
     pub second: u32,
-    /// Whether the first connects to the second, and keeps what is found; otherwise the second to the first.
+    /// True if the first host connects to the second and stores the results; otherwise the second does.
     pub first_is_client: bool,
 }
 
 impl HostPair {
-    /// The end that starts the test, and keeps what is found.
+    /// The end that starts the test and stores the results.
     pub fn client(&self) -> u32 {
         if self.first_is_client { self.first } else { self.second }
     }
@@ -23,31 +23,31 @@ impl HostPair {
     }
 }
 
-/// Which end of each pair starts the tests.
+/// Choice of the end of each pair that starts the tests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum StartingEnd {
-    /// Each host in about half of its pairs.
+    /// Each host starts the tests of about half of its pairs.
     #[default]
     Balanced,
-    /// The first.
+    /// The first end.
     First,
-    /// The second.
+    /// The second end.
     Second,
 }
 
-/// Each with each: by the circle method, round after round.
+/// Pairs each host with each other, by the circle method, round after round.
 pub fn mesh(hosts: &[u32]) -> Vec<(u32, u32)> {
     if hosts.len() < 2 {
         return Vec::new();
     }
-    // One place stays, and the others turn around it; with an odd number, that place is empty.
+    // One position stays, and the others rotate; with an odd number, the fixed position is empty.
     let turning = if hosts.len().is_multiple_of(2) { hosts.len() - 1 } else { hosts.len() };
     let stays = hosts.len().is_multiple_of(2).then_some(hosts.len() - 1);
     let mut pairs = Vec::with_capacity(hosts.len() * (hosts.len() - 1) / 2);
     for round in 0..turning {
         let across = stays.map(|stays| (round, stays));
         let opposite = (1..=turning / 2).map(|k| ((round + k) % turning, (round + turning - k) % turning));
-        // Turning places are an odd number, so that the last of them meets another.
+        // The number of rotating positions is odd, so the last of them meets the fixed one.
         for (a, b) in across.into_iter().chain(opposite) {
             pairs.push((hosts[a.min(b)], hosts[a.max(b)]));
         }
@@ -55,12 +55,12 @@ pub fn mesh(hosts: &[u32]) -> Vec<(u32, u32)> {
     pairs
 }
 
-/// The centre with each of the others.
+/// Pairs the centre with each of the others.
 pub fn star(centre: u32, hosts: &[u32]) -> Vec<(u32, u32)> {
     hosts.iter().filter(|host| **host != centre).map(|host| (centre, *host)).collect()
 }
 
-/// Each host of a list with each of all other lists.
+/// Pairs each host of a list with each host of all other lists.
 pub fn disjoint(lists: &[Vec<u32>]) -> Vec<(u32, u32)> {
     let mut pairs = Vec::new();
     for (k, left) in lists.iter().enumerate() {
@@ -78,8 +78,8 @@ pub fn disjoint(lists: &[Vec<u32>]) -> Vec<(u32, u32)> {
     pairs
 }
 
-/// Chooses who starts the tests of each pair; `ends`: how many ends there are. If it is balanced, each end is a client in as
-/// many pairs as a server, or in one more or less.
+/// Chooses which end starts the tests of each pair; `ends`: number of ends. If balanced, each end is a client in as
+/// many pairs as a server, plus or minus one.
 pub fn choose_clients(pairs: &[(u32, u32)], ends: usize, client: StartingEnd) -> Vec<HostPair> {
     let pair = |(first, second): (u32, u32), first_is_client| HostPair { first, second, first_is_client };
     match client {
@@ -91,10 +91,11 @@ pub fn choose_clients(pairs: &[(u32, u32)], ends: usize, client: StartingEnd) ->
     }
 }
 
-/// Of each pair, whether a walk passes it from the first to the second. Walks pass each pair once and go on while they can, so
-/// that each end is left as often as it is entered, but for one pair of those that have an odd number.
+/// Returns for each pair whether a walk passes it from the first to the second. Walks pass each pair once and
+/// continue while they can, so each end is left as often as it is entered, except for one pair of each end that has
+/// an odd number of pairs.
 fn walk(pairs: &[(u32, u32)], ends: usize) -> Vec<bool> {
-    // The pairs of each end, one after the other.
+    // Pairs sorted by end; `begins` has the start of each end's pairs.
     let mut begins = vec![0usize; ends + 1];
     let both = |pair: &(u32, u32)| [pair.0 as usize, pair.1 as usize];
     pairs.iter().flat_map(both).for_each(|end| begins[end + 1] += 1);
@@ -113,7 +114,8 @@ fn walk(pairs: &[(u32, u32)], ends: usize) -> Vec<bool> {
     let mut along = vec![false; pairs.len()];
     let mut next = begins.clone();
     let odd = |end: &usize| (begins[end + 1] - begins[*end]) % 2 == 1;
-    // Walks that begin where the number is odd end where it is odd, too; what is left has even numbers only.
+    // A walk that begins at an end with an odd number of pairs also finishes at one; after these, only even numbers
+    // are left.
     for start in (0..ends).filter(odd).chain(0..ends) {
         let mut at = start;
         loop {

@@ -1,22 +1,23 @@
-//! Many paths, all the time: one file for all hosts, the timetable it stands for, what each host does next, and the runtime that does it.
+//! Monitors many paths continuously: one file for all hosts, the timetable that follows from it, the next actions of
+//! each host, and the runtime that carries them out.
 //!
 //! Pure, with time as an argument:
 //!
-//! * [`file`] – the text of the file to a [`Model`], or all that is wrong with it
-//! * [`model`] – what the file says; [`group`] – hosts to pairs; [`window`] – days and hours
-//! * [`rounds`] – which pairs are tested at the same time
-//! * [`timetable`] – when: the same on every host that has the same file
-//! * [`agenda`] – what one host does next, and what became of each slot
-//! * [`extra`] – tests that somebody asks for beside it, in its gaps
-//! * [`alert`] – what of the results somebody wants to be told
-//! * [`plan`] – what that sends, and how busy each host is; [`text`] – the plan, and what became of it, for people
+//! * [`file`] – parses the file to a [`Model`], or returns all its faults
+//! * [`model`] – the contents of the file; [`group`] – pairs of hosts; [`window`] – days and hours
+//! * [`rounds`] – pairs that are tested at the same time
+//! * [`timetable`] – times of all tests: the same on every host that has the same file
+//! * [`agenda`] – the next actions of one host, and the outcome of each slot
+//! * [`extra`] – tests on demand in the gaps of the timetable
+//! * [`alert`] – alert rules and their states
+//! * [`plan`] – traffic and load of each host; [`text`] – the plan and its outcome, for people
 //!
 //! With the feature `runtime`, which is on by default:
 //!
-//! * [`runtime`] – runs what the timetable says: starts tests, keeps results, serves, captures, judges, pushes
+//! * [`runtime`] – carries out the timetable: starts tests, stores results, serves, captures, judges, pushes
 //!
-//! Neighbours: `jitlat-instruments` measures, `jitlat-archive` has the results, `jitlat-web` shows them. The instruments themselves, with
-//! their options, are the caller's: [`file::Instruments`], and [`runtime::Equipment`] to run them.
+//! Neighbours: `jitlat-instruments` measures, `jitlat-archive` stores the results, `jitlat-web` shows them. The
+//! caller provides the instruments with their options: [`file::Instruments`], and [`runtime::Equipment`] to run them.
 #![forbid(unsafe_code)]
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 

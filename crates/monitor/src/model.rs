@@ -1,4 +1,4 @@
-//! [`Model`]: what the file says, checked.
+//! [`Model`]: the checked contents of the file.
 
 use crate::alert::rule::AlertRules;
 use crate::group::HostPair;
@@ -6,52 +6,52 @@ use crate::window::TimeWindow;
 use jitlat_core::Span;
 use std::net::IpAddr;
 
-/// What the file says.
+/// The contents of the file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Model {
-    /// The hosts, in the order of the file.
+    /// Hosts, in the order of the file.
     pub hosts: Vec<Host>,
-    /// The tests between them and to targets elsewhere, in the order of the file.
+    /// Tests between the hosts and to other targets, in the order of the file.
     pub tests: Vec<MonitoredTest>,
-    /// What is captured all the time, in the order of the file.
+    /// Continuous captures, in the order of the file.
     pub captures: Vec<MonitoredCapture>,
-    /// Where results are kept.
+    /// Archive and retention of results.
     pub archive: ArchiveRules,
-    /// Hosts that others push their tests to.
+    /// Collectors: hosts that receive the tests of others.
     pub collectors: Vec<CollectorRules>,
-    /// What each host answers.
+    /// Settings of each host's server.
     pub serve: ServeRules,
-    /// The page of its archive that a host has; `None`: none.
+    /// Settings of the page of a host's archive; `None`: no page.
     pub web: Option<WebRules>,
-    /// What somebody wants to be told.
+    /// Alert rules and receivers.
     pub alerts: AlertRules,
-    /// Time left free after each slot: clocks may differ by as much, and starts be as late.
+    /// Time left free after each slot, because clocks may differ and starts may be late by as much.
     pub guard: Span,
-    /// Time of a slot for what comes before and after the packets: connections, clock probes, results.
+    /// Time of a slot before and after the packets: connections, clock probes, results.
     pub setup: Span,
 }
 
 /// A host that measures.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Host {
-    /// Its name, by which the others of the file call it.
+    /// Name, by which the rest of the file refers to it.
     pub name: String,
     /// An address, or a name to look up.
     pub address: String,
-    /// Its own key; `None`: that of all, if there is one.
+    /// Key of this host; `None`: the common key, if there is one.
     pub key: Option<KeySource>,
-    /// Bits a second that tests may use of its link in each direction; `None`: not limited.
+    /// Share of its link that tests may use in each direction, in bit/s; `None`: no limit.
     pub bandwidth: Option<u64>,
-    /// Tests it may take part in at a time.
+    /// Number of tests that it may take part in at the same time.
     pub concurrent: u32,
 }
 
-/// Where a key is.
+/// Source of a key.
 #[derive(Clone, PartialEq, Eq)]
 pub enum KeySource {
-    /// In a file, named from the folder of this one.
+    /// A file, relative to the folder of the monitor's file.
     File(String),
-    /// Here.
+    /// The key itself.
     Text(String),
 }
 
@@ -64,183 +64,185 @@ impl std::fmt::Debug for KeySource {
     }
 }
 
-/// What is measured between pairs of hosts, and when.
+/// A test between pairs of hosts, and its times.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MonitoredTest {
-    /// Its name: unique in the file.
+    /// Name, unique in the file.
     pub name: String,
-    /// Who is tested with whom.
+    /// Pairs that are tested.
     pub pairs: TestPairs,
-    /// How.
+    /// How they are tested.
     pub work: Measurement,
-    /// What that sends.
+    /// Traffic of one test.
     pub traffic: Traffic,
     /// Time between two tests of a pair, which divides a day.
     pub every: Span,
-    /// When it is measured at all.
+    /// Days and hours in which the test runs.
     pub window: TimeWindow,
-    /// Starts are shifted by up to this time, at random, and the same on all hosts.
+    /// Longest random delay of a start; the delay is the same on all hosts.
     pub spread: Span,
 }
 
-/// What passes an interface, all the time, a result a period.
+/// A continuous capture at an interface, with one result per period.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MonitoredCapture {
-    /// Its name: unique among tests and captures.
+    /// Name, unique among tests and captures.
     pub name: String,
-    /// The hosts that capture, by their places.
+    /// Indices of the hosts that capture.
     pub hosts: Vec<u32>,
-    /// The instrument, by name.
+    /// Name of the instrument.
     pub instrument: String,
-    /// Whether it needs a second point.
+    /// True if it needs a second point.
     pub two_points: bool,
-    /// The interface.
+    /// Name of the interface.
     pub interface: String,
-    /// The host at the far end, by its place; `None`: whatever lies beyond the interface.
+    /// Index of the host at the far end; `None`: everything beyond the interface.
     pub towards: Option<u32>,
-    /// The interface of the second point, at the host `towards` or at the one that captures; `None`: there is no second point.
+    /// Interface of the second point, at the host `towards` or at the capturing host; `None`: no second point.
     pub far_interface: Option<String>,
-    /// Options as of the command, by their long name.
+    /// Options of the command, by long name.
     pub options: Vec<(String, crate::file::OptionValue)>,
-    /// The length of a period, which divides a day.
+    /// Length of a period, which divides a day.
     pub every: Span,
 }
 
 impl MonitoredCapture {
-    /// What the far end is called.
+    /// Name of the far end.
     pub fn far<'a>(&'a self, hosts: &'a [Host]) -> &'a str {
         let named = self.towards.and_then(|far| hosts.get(far as usize)).map(|host| host.name.as_str());
         named.or(self.far_interface.as_deref()).unwrap_or(&self.interface)
     }
 }
 
-/// How something is measured.
+/// Settings of a measurement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Measurement {
-    /// The instrument, by name.
+    /// Name of the instrument.
     pub instrument: String,
-    /// Uses to send as, and to judge.
+    /// Profiles that define the traffic and are judged.
     pub profiles: Vec<String>,
-    /// Options as of the command, by their long name.
+    /// Options of the command, by long name.
     pub options: Vec<(String, crate::file::OptionValue)>,
-    /// How long packets are sent; `None`: as the options say.
+    /// Time for which packets are sent; `None`: as the options say.
     pub duration: Option<Span>,
-    /// In which direction, of an instrument that has directions.
+    /// Hosts that send, for an instrument with directions.
     pub direction: SendingHosts,
 }
 
-/// Which of both hosts of a pair sends.
+/// The sending host or hosts of a pair.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SendingHosts {
-    /// Both, at once.
+    /// Both, at the same time.
     #[default]
     Both,
-    /// The first of the pair.
+    /// The first host of the pair.
     Forward,
-    /// The second.
+    /// The second host of the pair.
     Backward,
 }
 
-/// Who is tested with whom.
+/// Pairs of hosts that are tested.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TestPairs {
-    /// In an order in which neighbours of the list have few hosts in common.
+    /// Pairs, ordered so that neighbours in the list have few hosts in common.
     pub list: Vec<HostPair>,
-    /// Targets that are no hosts of the file: end `hosts.len() + k` of a pair is target `k`.
+    /// Targets that are not hosts of the file: end `hosts.len() + k` of a pair is target `k`.
     pub targets: Vec<String>,
 }
 
-/// What a test sends.
+/// Traffic of a test.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Traffic {
-    /// How long packets are sent, and awaited.
+    /// Time for which packets are sent and awaited.
     pub duration: Span,
-    /// From the first of a pair to the second.
+    /// Traffic from the first host of a pair to the second.
     pub forward: OneWayTraffic,
-    /// From the second to the first.
+    /// Traffic from the second host to the first.
     pub backward: OneWayTraffic,
-    /// Packets whose times are kept.
+    /// Number of packets whose times are stored.
     pub recorded: u64,
 }
 
-/// Packets in one direction.
+/// Traffic in one direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct OneWayTraffic {
-    /// Packets.
+    /// Number of packets.
     pub packets: u64,
-    /// Their bytes on the wire.
+    /// Number of bytes on the wire.
     pub bytes: u64,
-    /// Bits a second while they are sent.
+    /// Rate while packets are sent, in bit/s.
     pub rate: u64,
 }
 
-/// Where results are kept, and how long.
+/// Archive and retention of results.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ArchiveRules {
-    /// The folder, named from that of the file; `None`: results are not kept.
+    /// Folder, relative to that of the file; `None`: results are not stored.
     pub folder: Option<String>,
-    /// Days that packets are kept; `None`: for ever.
+    /// Retention of packets in days; `None`: for ever.
     pub packets: Option<u32>,
-    /// Days that the figures of single tests are kept; `None`: for ever.
+    /// Retention of the figures of single tests in days; `None`: for ever.
     pub tests: Option<u32>,
-    /// Bytes that packets may take; the oldest days go first.
+    /// Limit of the bytes of packets; the oldest days are removed first.
     pub size: Option<u64>,
 }
 
-/// A host that others push their tests to.
+/// A host that receives the tests of others.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CollectorRules {
-    /// Its place among the hosts.
+    /// Index of the host.
     pub host: usize,
-    /// The TCP port that it listens on.
+    /// TCP port that it listens on.
     pub port: u16,
-    /// The places of the hosts that push, each with a key of its own.
+    /// Indices of the hosts that push, each with a key of its own.
     pub from: Vec<usize>,
-    /// Bytes of packets that may wait at a host for it; beyond them the oldest tests are dropped, and counted.
+    /// Limit of the bytes of packets that may wait for it at a host; beyond it the oldest tests are dropped and
+    /// counted.
     pub spool: u64,
 }
 
-/// What each host answers.
+/// Settings of each host's server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServeRules {
-    /// Whether the monitor answers tests itself.
+    /// True if the monitor answers tests itself.
     pub on: bool,
-    /// The key of all hosts that have none of their own.
+    /// Key of all hosts that have none of their own.
     pub key: Option<KeySource>,
-    /// Options as of `jitlat serve`, by their long name.
+    /// Options of `jitlat serve`, by long name.
     pub options: Vec<(String, crate::file::OptionValue)>,
 }
 
-/// The page of a host's archive.
+/// Settings of the page of a host's archive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WebRules {
-    /// The hosts that have one, by their places; `None`: all.
+    /// Indices of the hosts that have a page; `None`: all.
     pub hosts: Option<Vec<usize>>,
-    /// Address and port to listen at; `None`: the usual ones.
+    /// Address and port to listen at; `None`: the defaults.
     pub listen: (Option<IpAddr>, Option<u16>),
-    /// Who may read it.
+    /// Who may read the page.
     pub readers: Readers,
-    /// Tests that are started from it; `None`: there are none.
+    /// Limits of tests that are started from the page; `None`: nobody can start tests.
     pub run: Option<RunRules>,
 }
 
-/// Tests that are started from a page. What is `None` is as usual there.
+/// Limits of tests that are started from a page. `None`: the default of the page.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RunRules {
-    /// The file with the token of those who may, named from the folder of this one; `None`: the users of the host may.
+    /// File with the token of permitted users, relative to the folder of the monitor's file; `None`: the users of the
+    /// host are permitted.
     pub token: Option<String>,
-    /// How long a test may send.
+    /// Longest time for which a test may send.
     pub longest: Option<Span>,
-    /// Bits a second that it may send in a direction.
+    /// Highest rate in a direction, in bit/s.
     pub rate: Option<u64>,
-    /// Tests that may wait or be under way at the same time.
+    /// Number of tests that may wait or run at the same time.
     pub at_once: Option<u32>,
-    /// Tests that may be begun within an hour.
+    /// Number of tests that may be started within an hour.
     pub per_hour: Option<u32>,
 }
 
 impl WebRules {
-    /// Whether `host` has one.
+    /// True if `host` has a page.
     pub fn is_of(&self, host: usize) -> bool {
         self.hosts.as_ref().is_none_or(|hosts| hosts.contains(&host))
     }
@@ -251,14 +253,14 @@ impl WebRules {
 pub enum Readers {
     /// The users of the host.
     Local,
-    /// Who knows the token in this file, named from the folder of this one.
+    /// Everybody with the token in this file, relative to the folder of the monitor's file.
     Token(String),
-    /// Those whom a proxy before it lets through.
+    /// Everybody whom a proxy in front of the page lets through.
     Proxy,
 }
 
 impl Model {
-    /// The place of the host `name`; `None` if there is none.
+    /// Index of the host `name`; `None` if it does not exist.
     pub fn host(&self, name: &str) -> Option<usize> {
         self.hosts.iter().position(|h| h.name == name)
     }
@@ -268,7 +270,7 @@ impl Model {
         self.captures.iter().filter(move |capture| capture.hosts.contains(&(host as u32)))
     }
 
-    /// The interfaces of a host of which others are told what passes.
+    /// Interfaces of a host whose packets are reported to other hosts.
     pub fn far_interfaces(&self, host: usize) -> Vec<String> {
         let far = self.captures.iter().filter(|capture| capture.towards == Some(host as u32));
         let mut list: Vec<String> = far.filter_map(|capture| capture.far_interface.clone()).collect();
@@ -277,7 +279,7 @@ impl Model {
         list
     }
 
-    /// The name of end `k` of a pair of `test`.
+    /// Name of end `k` of a pair of `test`.
     pub fn end<'a>(&'a self, test: &'a MonitoredTest, k: u32) -> &'a str {
         let k = k as usize;
         match self.hosts.get(k) {
@@ -286,7 +288,7 @@ impl Model {
         }
     }
 
-    /// The length of a slot of `test`, without guard.
+    /// Length of a slot of `test`, without guard.
     pub fn slot(&self, test: &MonitoredTest) -> Span {
         test.traffic.duration + self.setup + test.spread
     }

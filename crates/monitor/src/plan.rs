@@ -1,110 +1,111 @@
-//! [`MonitorPlan`]: what the file means for each host: tests, traffic, load, disk.
+//! [`MonitorPlan`]: consequences of the file for each host: tests, traffic, load, disk.
 
 use crate::model::{Model, MonitoredTest, Traffic};
 use crate::timetable::{Scheduled, Timetable};
 use crate::window::DAY;
 use serde::Serialize;
 
-/// Bytes of a packet in an archive, and of a test in one direction beside its packets: 4.0 to 5.3 and 5.9 kB by the bench `scale` and docs/guide/cluster.md,
-/// rounded up.
+/// Bytes of a packet in an archive, and of a test in one direction without its packets: 4.0 to 5.3 and 5.9 kB
+/// according to the bench `scale` and docs/guide/cluster.md, rounded up.
 const BYTES_OF_PACKET: f64 = 6.0;
 const BYTES_OF_TEST: f64 = 6_000.0;
 
-/// Bytes of a packet, and of a test beside its packets, as they are pushed to a collector: by the bench `ingest`, rounded up.
+/// Bytes of a packet, and of a test without its packets, when they are pushed to a collector: measured by the bench
+/// `ingest`, rounded up.
 const BYTES_OF_PUSHED_PACKET: f64 = 20.0;
 const BYTES_OF_PUSH: f64 = 1_500.0;
 
-/// What the file means.
+/// Consequences of the file.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct MonitorPlan {
-    /// The version of this document.
+    /// Version of this document.
     pub version: u32,
-    /// Each test, in the order of the file.
+    /// Tests, in the order of the file.
     pub tests: Vec<TestPlan>,
-    /// Each capture, in the order of the file.
+    /// Captures, in the order of the file.
     pub captures: Vec<CapturePlan>,
-    /// Each host, in the order of the file.
+    /// Hosts, in the order of the file.
     pub hosts: Vec<HostPlan>,
-    /// What the timetable cannot do, in sentences.
+    /// Tests that the timetable cannot run as often as the file asks, in sentences.
     pub shortfalls: Vec<String>,
 }
 
-/// What a test means.
+/// Plan of a test.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TestPlan {
-    /// Its name.
+    /// Name of the test.
     pub name: String,
-    /// Its instrument.
+    /// Name of the instrument.
     pub instrument: String,
-    /// How many pairs it has.
+    /// Number of pairs.
     pub pairs: usize,
-    /// How many rounds they are tested in.
+    /// Number of rounds in which the pairs are tested.
     pub rounds: usize,
-    /// Time of a slot, with guard, in s.
+    /// Length of a slot, with guard, in s.
     pub slot_s: f64,
-    /// Time between two tests of a pair, as the file says, in s.
+    /// Requested time between two tests of a pair, in s.
     pub every_s: f64,
-    /// That time as it is on average, in s; null: it is never made.
+    /// Actual average time between two tests of a pair, in s; null: the test never runs.
     pub between_s: Option<f64>,
-    /// Tests a day, of all pairs.
+    /// Number of tests per day, of all pairs.
     pub tests_a_day: f64,
 }
 
-/// What a capture means, at each host that captures.
+/// Plan of a capture, at each host that captures.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CapturePlan {
-    /// Its name.
+    /// Name of the capture.
     pub name: String,
-    /// Its instrument.
+    /// Name of the instrument.
     pub instrument: String,
-    /// The hosts that capture.
+    /// Names of the hosts that capture.
     pub hosts: Vec<String>,
-    /// The interface.
+    /// Name of the interface.
     pub interface: String,
-    /// The far end: a host, or an interface.
+    /// Name of the far end: a host, or an interface.
     pub far: String,
-    /// The interface of the second point; null: there is none.
+    /// Interface of the second point; null: no second point.
     pub far_interface: Option<String>,
     /// Length of a period, in s.
     pub every_s: f64,
-    /// Results a day of each host that captures: with two points one each way.
+    /// Number of results per day at each host that captures; with two points one per direction.
     pub results_a_day: f64,
-    /// Bytes that the archive grows by for each packet; what passes is not known beforehand.
+    /// Growth of the archive in bytes per captured packet; the number of packets is not known in advance.
     pub archive_bytes_a_packet: f64,
 }
 
-/// What the file means for a host.
+/// Plan of a host.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct HostPlan {
-    /// Its name.
+    /// Name of the host.
     pub name: String,
-    /// Tests a day that it starts and keeps.
+    /// Number of tests per day that it starts and stores.
     pub started_a_day: f64,
-    /// Tests a day that it answers.
+    /// Number of tests per day that it answers.
     pub answered_a_day: f64,
-    /// Bytes a day that it sends, on the wire.
+    /// Bytes per day that it sends, on the wire.
     pub bytes_out_a_day: f64,
-    /// Bytes a day that it receives, on the wire.
+    /// Bytes per day that it receives, on the wire.
     pub bytes_in_a_day: f64,
-    /// Most bits a second that it sends at a time.
+    /// Highest sending rate, in bit/s.
     pub peak_out_bits: u64,
-    /// Most bits a second that it receives at a time.
+    /// Highest receiving rate, in bit/s.
     pub peak_in_bits: u64,
-    /// Bytes a day that its archive grows by, about, with what it collects, without captured packets.
+    /// Approximate growth of its archive in bytes per day, including collected tests, without captured packets.
     pub archive_bytes_a_day: f64,
-    /// Bytes a day that it pushes to collectors, about.
+    /// Approximate bytes per day that it pushes to collectors.
     pub pushed_bytes_a_day: f64,
-    /// Tests a day that other hosts push to it.
+    /// Number of tests per day that other hosts push to it.
     pub collected_a_day: f64,
-    /// Share of the time in which packets of a test are sent; more than 1 where several tests are made at once.
+    /// Share of the time in which packets of a test are sent; more than 1 if several tests run at the same time.
     pub load: f64,
 }
 
-/// What a host has of a test in all rounds together.
+/// Totals of a host for a test over all rounds.
 #[derive(Clone, Copy, Default)]
 struct HostShare {
     started: u64,
@@ -114,7 +115,7 @@ struct HostShare {
 }
 
 impl MonitorPlan {
-    /// The plan of a model with its timetable.
+    /// Makes the plan of a model and its timetable.
     pub fn new(model: &Model, timetable: &Timetable) -> MonitorPlan {
         let mut hosts: Vec<HostPlan> =
             model.hosts.iter().map(|h| HostPlan { name: h.name.clone(), ..HostPlan::default() }).collect();
@@ -123,7 +124,7 @@ impl MonitorPlan {
         let mut tests = Vec::new();
         for (test, scheduled) in model.tests.iter().zip(&timetable.tests) {
             let a_day = rounds_a_day(scheduled);
-            // How often each pair is tested.
+            // Number of tests per day of each pair.
             let times = a_day / scheduled.rounds.len().max(1) as f64;
             for ((host, pushed), part) in hosts.iter_mut().zip(&mut pushed).zip(parts(model, test)) {
                 host.add(test, part, times);
@@ -163,7 +164,7 @@ impl MonitorPlan {
             }
         });
         let captures = captures.collect();
-        // What is collected is what the others make, not what they collect.
+        // A collector receives the tests that the others start, not those that they collect.
         let own: Vec<(f64, f64)> = hosts.iter().map(|h| (h.started_a_day, h.archive_bytes_a_day)).collect();
         for collector in &model.collectors {
             for k in &collector.from {
@@ -191,7 +192,7 @@ impl HostPlan {
         self.answered_a_day += part.answered as f64 * times;
         self.bytes_out_a_day += first * forward + second * backward;
         self.bytes_in_a_day += first * backward + second * forward;
-        // Each direction of which packets are recorded is a test of its own there.
+        // The archive stores each recorded direction as a test of its own.
         let Traffic { forward: there, backward: back, recorded, .. } = test.traffic;
         let results = if recorded > there.packets.max(back.packets) { 2.0 } else { 1.0 };
         self.archive_bytes_a_day +=
@@ -200,9 +201,9 @@ impl HostPlan {
     }
 }
 
-/// Places a day of a test, on average.
+/// Number of slots per day of a test, on average.
 fn rounds_a_day(scheduled: &Scheduled) -> f64 {
-    scheduled.places() as f64 * DAY as f64 / scheduled.cycle.0.max(1) as f64
+    scheduled.slots_per_cycle() as f64 * DAY as f64 / scheduled.cycle.0.max(1) as f64
 }
 
 fn parts(model: &Model, test: &MonitoredTest) -> Vec<HostShare> {
@@ -217,7 +218,7 @@ fn parts(model: &Model, test: &MonitoredTest) -> Vec<HostShare> {
     parts
 }
 
-/// The most bits a second that each end sends and receives in one round of a test.
+/// Highest rates at which each end sends and receives in one round of a test, in bit/s.
 fn most_rates(test: &MonitoredTest, scheduled: &Scheduled, ends: usize) -> Vec<(u64, u64)> {
     let (mut most, mut now) = (vec![(0, 0); ends], vec![(0u64, 0u64); ends]);
     let (forward, backward) = (test.traffic.forward.rate, test.traffic.backward.rate);

@@ -1,23 +1,23 @@
-//! [`Rounds`]: an edge colouring. The pairs of a round are tested at the same time, and no host has more of them than it
-//! may have.
+//! [`Rounds`]: an edge colouring. The pairs of a round are tested at the same time; no host is in more of them than
+//! its limit allows.
 
 use crate::group::HostPair;
 
-/// Pairs in rounds.
+/// Pairs grouped into rounds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rounds {
     pairs: Vec<HostPair>,
-    /// Where each round begins in `pairs`; one more for the end.
+    /// Index in `pairs` at which each round begins; one more for the end.
     begins: Vec<u32>,
 }
 
-/// No limit for an end.
+/// No limit of pairs in a round.
 pub const UNLIMITED: u32 = u32::MAX;
 
 impl Rounds {
-    /// Puts each pair, in this order, into the first round where both of its ends have room: end `k` has room for
-    /// `room[k]` pairs in a round, at least one. There are fewer than twice as many rounds as the busiest host needs,
-    /// and as few as it needs with meshes and disjoint lists, for the order they come in.
+    /// Puts each pair, in this order, into the first round in which both of its ends have room: end `k` has room for
+    /// `room[k]` pairs in a round, at least one. The number of rounds is less than twice what the busiest host needs;
+    /// for meshes and disjoint lists in the order of [`group`](crate::group), it is exactly what that host needs.
     pub fn new(pairs: &[HostPair], room: &[u32]) -> Rounds {
         let mut ends: Vec<EndRounds> = room.iter().map(|_| EndRounds::default()).collect();
         let mut count: Vec<u32> = Vec::new();
@@ -50,12 +50,12 @@ impl Rounds {
         Rounds { pairs: sorted, begins }
     }
 
-    /// How many rounds there are.
+    /// Number of rounds.
     pub fn len(&self) -> usize {
         self.begins.len().saturating_sub(1)
     }
 
-    /// Whether there is no pair.
+    /// True if there is no pair.
     pub fn is_empty(&self) -> bool {
         self.pairs.is_empty()
     }
@@ -70,7 +70,7 @@ impl Rounds {
         &self.pairs
     }
 
-    /// The most pairs that each of `ends` ends has in one round.
+    /// Largest number of pairs that each of `ends` ends has in one round.
     pub fn most(&self, ends: usize) -> Vec<u32> {
         let (mut most, mut now) = (vec![0; ends], vec![0; ends]);
         for k in 0..self.len() {
@@ -85,12 +85,12 @@ impl Rounds {
     }
 }
 
-/// The rounds of one end.
+/// Rounds of one end.
 #[derive(Default)]
 struct EndRounds {
-    /// Bit k: no room in round k.
+    /// Bit k is set if round k is full.
     full: Vec<u64>,
-    /// Pairs in each round; unused if there is room for one only.
+    /// Number of pairs in each round; unused if there is room for only one.
     taken: Vec<u32>,
 }
 

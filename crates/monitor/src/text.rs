@@ -1,4 +1,4 @@
-//! The plan and what became of it, for people.
+//! Formats the plan and its outcome for people.
 
 use crate::agenda::{EndingCounts, Missed, SlotEnding, SlotFailure};
 use crate::file::text_of;
@@ -10,24 +10,24 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::Path;
 
-/// Tests of a host that are listed.
+/// Number of tests of a host that are listed.
 const MAX_LISTED_TESTS: usize = 12;
 
-/// That nothing is wrong with a file.
+/// Message that a file has no faults.
 pub fn checked(path: &Path, model: &Model) -> String {
     let count = |n: usize, what: &str| format!("{n} {what}{}", if n == 1 { "" } else { "s" });
     let pairs = model.tests.iter().map(|t| t.pairs.list.len()).sum();
     let mut parts = vec![count(model.hosts.len(), "host")];
     if !model.tests.is_empty() {
-        parts.push(format!("{} of {} in all", count(model.tests.len(), "test"), count(pairs, "pair")));
+        parts.push(format!("{} of {} in total", count(model.tests.len(), "test"), count(pairs, "pair")));
     }
     if !model.captures.is_empty() {
         parts.push(count(model.captures.len(), "capture"));
     }
-    format!("{}: {}: nothing is wrong\n", path.display(), parts.join(", "))
+    format!("{}: {}: no faults\n", path.display(), parts.join(", "))
 }
 
-/// The plan, with the next tests of `host` from `now` on.
+/// Formats the plan, with the next tests of `host` from `now` on.
 pub fn plan(
     model: &Model,
     timetable: &Timetable,
@@ -149,7 +149,7 @@ fn hosts(plan: &MonitorPlan, host: Option<usize>) -> String {
     out
 }
 
-/// What is pushed to each collector.
+/// Describes the traffic to each collector.
 fn collectors(model: &Model, plan: &MonitorPlan) -> String {
     if model.collectors.is_empty() {
         return String::new();
@@ -161,7 +161,7 @@ fn collectors(model: &Model, plan: &MonitorPlan) -> String {
     for collector in &model.collectors {
         let of = |k: &usize| &plan.hosts[*k];
         let sum = |figure: fn(&HostPlan) -> f64| collector.from.iter().map(of).map(figure).sum::<f64>();
-        // A host that pushes to several sends as much to each.
+        // A host that pushes to several collectors sends the same amount to each.
         let shares = |k: &usize| model.collectors.iter().filter(|c| c.from.contains(k)).count().max(1) as f64;
         let sent = collector.from.iter().map(|k| of(k).pushed_bytes_a_day / shares(k)).sum();
         let _ = writeln!(
@@ -176,13 +176,13 @@ fn collectors(model: &Model, plan: &MonitorPlan) -> String {
     out
 }
 
-/// The next tests that a host takes part in.
+/// Lists the next tests that a host takes part in.
 fn next(model: &Model, timetable: &Timetable, host: usize, now: WallTime) -> String {
     let mut list: Vec<(WallTime, &str, &str, &str)> = Vec::new();
     for (test, scheduled) in model.tests.iter().zip(&timetable.tests) {
         let Some(first) = scheduled.first_from(now) else { continue };
         let (mut found, mut p) = (0, first);
-        // A host may be in few rounds of many.
+        // A host may be in few of many rounds.
         while found < MAX_LISTED_TESTS
             && p < first + 2 * scheduled.rounds.len() as i64 + MAX_LISTED_TESTS as i64
         {
@@ -210,7 +210,7 @@ fn next(model: &Model, timetable: &Timetable, host: usize, now: WallTime) -> Str
     format!("\nnext tests of {} (UTC)\n{}", model.hosts[host].name, rows.collect::<String>())
 }
 
-/// How the slots of each test with each far host ended.
+/// Lists how the slots of each test with each far host ended.
 pub fn counts(counts: &BTreeMap<(String, String), EndingCounts>) -> String {
     if counts.is_empty() {
         return "no test that this host starts was due\n".to_owned();
@@ -232,7 +232,7 @@ pub fn counts(counts: &BTreeMap<(String, String), EndingCounts>) -> String {
     out
 }
 
-/// How a slot ended.
+/// Text for the ending of a slot.
 pub fn ending(ending: SlotEnding) -> &'static str {
     match ending {
         SlotEnding::Measured { cut: false } => "measured",
@@ -242,7 +242,7 @@ pub fn ending(ending: SlotEnding) -> &'static str {
     }
 }
 
-/// How a test failed.
+/// Text for the failure of a test.
 pub fn failure(failure: SlotFailure) -> &'static str {
     match failure {
         SlotFailure::Unreachable => "unreachable",
@@ -253,13 +253,13 @@ pub fn failure(failure: SlotFailure) -> &'static str {
     }
 }
 
-/// Why a test was not started.
+/// Text for the reason why a test was not started.
 pub fn missed(missed: Missed) -> &'static str {
     match missed {
         Missed::Late => "this host was late",
-        Missed::Busy => "an earlier test was still under way",
+        Missed::Busy => "an earlier test was still running",
         Missed::BackOff => "left out after failures",
-        Missed::ClockStep => "the clock was set past it",
+        Missed::ClockStep => "the clock was set past its start",
     }
 }
 
@@ -271,7 +271,7 @@ fn bytes(n: f64) -> String {
     scaled(n) + "B"
 }
 
-/// With three digits and a prefix.
+/// Formats a number with three digits and an SI prefix.
 fn scaled(n: f64) -> String {
     let prefixes = ["", "k", "M", "G", "T", "P"];
     let (mut n, mut k) = (n, 0);

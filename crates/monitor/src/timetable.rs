@@ -1,9 +1,10 @@
-//! [`Timetable`]: when each pair is tested, computed from the file alone, so that all hosts have the same.
+//! [`Timetable`]: times at which each pair is tested, computed from the file alone, so that all hosts have the same
+//! timetable.
 //!
-//! The pairs of a test are put into [`Rounds`]. Time is a cycle that repeats from Monday, 5 January 1970, 00:00 UTC; in it each test
-//! has places, which two tests have at the same time only if every host that is in both may take part in both. The places of a
-//! test are numbered without end, and place `p` is for round `p mod rounds`: if a period is too short for all
-//! rounds, they go on in the next one, and each has its turn as often as any other.
+//! The pairs of a test are grouped into [`Rounds`]. Time is a cycle that repeats from Monday, 5 January 1970, 00:00
+//! UTC. In it each test has slots; slots of two tests may overlap only if every host in both tests may take part in
+//! both at once. The slots of a test are numbered without end, and slot `p` is for round `p mod rounds`: if a period
+//! is too short for all rounds, they continue in the next period, so all rounds have the same number of turns.
 
 use crate::group::HostPair;
 use crate::model::{Model, MonitoredTest};
@@ -13,47 +14,47 @@ use jitlat_core::{Span, WallTime};
 use std::collections::{BTreeMap, HashMap};
 use twox_hash::XxHash3_64;
 
-/// Pings of targets that a host has under way in one slot: each is a socket and a thread.
+/// Most concurrent pings of targets by a host in one slot: each needs a socket and a thread.
 pub const MAX_CONCURRENT_PINGS: u32 = 64;
 
-/// When each pair is tested.
+/// Times at which each pair is tested.
 #[derive(Clone, Debug)]
 pub struct Timetable {
-    /// Of each test of the model, in its order.
+    /// Slots of each test, in the order of the model.
     pub tests: Vec<Scheduled>,
-    /// Sets of tests that are under way at the same time somewhere in the cycle.
+    /// Sets of tests that run at the same time somewhere in the cycle.
     pub together: Vec<Vec<usize>>,
 }
 
-/// The places of a test.
+/// Slots of a test.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Scheduled {
-    /// Which pairs are tested in which place.
+    /// Pairs that are tested in each slot.
     pub rounds: Rounds,
-    /// Time that a place takes, without guard.
+    /// Length of a slot, without guard.
     pub slot: Span,
-    /// Time after which places repeat.
+    /// Time after which slots repeat.
     pub cycle: Span,
-    /// When places begin, in ns from the beginning of the cycle, ascending.
+    /// Beginnings of slots, in ns from the beginning of the cycle, ascending.
     starts: Vec<i64>,
-    /// Places a period should have, and has at most.
+    /// Number of slots that a period should have, and has at most.
     pub wanted: usize,
-    /// Periods in the cycle, but those in which the test is not made at all.
+    /// Number of periods in the cycle, except those in which the test does not run at all.
     pub periods: usize,
-    /// A period that would be long enough for all rounds, beside the tests that its hosts also have.
+    /// Period that would be long enough for all rounds, given the other tests of its hosts.
     pub enough: Span,
-    /// For random starts.
+    /// Seed of random delays of starts.
     seed: u64,
     spread: Span,
 }
 
 impl Timetable {
-    /// The timetable of `model`.
+    /// Makes the timetable of `model`.
     pub fn new(model: &Model) -> Timetable {
         let drafts: Vec<Draft> = model.tests.iter().map(|test| Draft::new(model, test)).collect();
         let hyperperiod = model.tests.iter().map(|t| t.every.0).fold(1, lcm);
         let demand = demand(model, &drafts);
-        // Neither way is the better one of all files.
+        // Neither order is better for all files.
         let ways = [PlacingOrder::LongestFirst, PlacingOrder::MostOftenFirst]
             .map(|way| way.place(model, &drafts, &demand, hyperperiod));
         let [one, other] = ways;
@@ -66,7 +67,7 @@ impl Timetable {
         Timetable { tests: tests.collect(), together }
     }
 
-    /// What is wrong with it, in sentences: tests whose period is too short for all pairs.
+    /// Describes tests whose period is too short for all pairs, in sentences.
     pub fn shortfalls(&self, model: &Model) -> Vec<String> {
         let short = |(test, scheduled): (&MonitoredTest, &Scheduled)| {
             let (wanted, has) = (scheduled.wanted * scheduled.periods, scheduled.starts.len());
@@ -75,15 +76,15 @@ impl Timetable {
             }
             let name = &test.name;
             if has == 0 {
-                return Some(format!("{name}: no place is left beside the other tests of its hosts"));
+                return Some(format!("{name}: no time is left between the other tests of its hosts"));
             }
             let share = 100.0 * has as f64 / wanted as f64;
             let every = crate::file::text_of(test.every.0);
             let enough = crate::file::text_of(scheduled.enough.0);
             let real = wanted as f64 / has as f64 * test.every.as_seconds();
             Some(format!(
-                "{name}: {} rounds do not fit into {every}, so that each pair has {share:.0} % of its tests, one in {} on \
-                 average, in turn; every = \"{enough}\" would be enough",
+                "{name}: {} rounds do not fit into {every}, so each pair has {share:.0} % of its tests, one \
+                 in {} on average, in turn; every = \"{enough}\" would be enough",
                 scheduled.wanted,
                 crate::file::text_of((real.ceil() as i64).saturating_mul(1_000_000_000)),
             ))
@@ -97,7 +98,7 @@ impl Scheduled {
         let (cycle, starts) = if test.window.is_always() {
             (hyperperiod, starts)
         } else {
-            // The week is a whole number of hyperperiods, as each divides a day.
+            // A week is a whole number of hyperperiods, because each divides a day.
             let repeats =
                 (0..WEEK / hyperperiod).flat_map(|n| starts.iter().map(move |at| n * hyperperiod + at));
             (WEEK, repeats.filter(|at| test.window.is_open(*at)).collect())
@@ -122,12 +123,12 @@ impl Scheduled {
         }
     }
 
-    /// How many places there are in a cycle.
-    pub fn places(&self) -> usize {
+    /// Number of slots in a cycle.
+    pub fn slots_per_cycle(&self) -> usize {
         self.starts.len()
     }
 
-    /// When place `p` begins; `None` if there is no place at all.
+    /// Beginning of slot `p`; `None` if the test has no slot.
     pub fn begins(&self, p: i64) -> Option<WallTime> {
         let n = i64::try_from(self.starts.len()).ok().filter(|n| *n > 0)?;
         let start = self.starts[p.rem_euclid(n) as usize];
@@ -135,7 +136,7 @@ impl Scheduled {
         Some(WallTime(MONDAY.0.checked_add(cycles)?.checked_add(start)?))
     }
 
-    /// The first place that begins at `time` or later.
+    /// Number of the first slot that begins at `time` or later.
     pub fn first_from(&self, time: WallTime) -> Option<i64> {
         let n = i64::try_from(self.starts.len()).ok().filter(|n| *n > 0)?;
         let since = time.0.checked_sub(MONDAY.0)?;
@@ -144,17 +145,17 @@ impl Scheduled {
         cycle.checked_mul(n)?.checked_add(before)
     }
 
-    /// The round whose pairs are tested in place `p`.
+    /// Index of the round whose pairs are tested in slot `p`.
     pub fn round_of(&self, p: i64) -> usize {
         p.rem_euclid(self.rounds.len().max(1) as i64) as usize
     }
 
-    /// The pairs that are tested in place `p`.
+    /// Pairs that are tested in slot `p`.
     pub fn pairs_of(&self, p: i64) -> &[HostPair] {
         if self.rounds.is_empty() { &[] } else { self.rounds.round(self.round_of(p)) }
     }
 
-    /// When the test of `pair` in place `p` is to start: at random within the spread, from numbers that all hosts have.
+    /// Start of the test of `pair` in slot `p`: delayed at random within the spread, by numbers that all hosts share.
     pub fn starts(&self, p: i64, pair: &HostPair) -> Option<WallTime> {
         let begins = self.begins(p)?;
         if self.spread.0 <= 0 {
@@ -169,21 +170,21 @@ impl Scheduled {
     }
 }
 
-/// In which order tests are given their places.
+/// Order in which tests get their slots.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum PlacingOrder {
-    /// Those with long slots first, evenly in each period: short ones find room between them.
+    /// Long slots first, evenly in each period: short ones find room between them.
     LongestFirst,
-    /// Those that are made most often first, each as early in its period as possible: what is seldom has a long time to
-    /// find room in.
+    /// Most frequent tests first, each as early in its period as possible: rare tests have a long time in which to
+    /// find room.
     MostOftenFirst,
 }
 
-/// Places of all tests.
+/// Slots of all tests.
 struct PlacedTests {
     starts: Vec<Vec<i64>>,
     sets: Vec<Vec<usize>>,
-    /// The share of its places that the worst of the tests has, and the sum of all shares.
+    /// Share of the wanted slots that the worst test got, and sum of the shares of all tests.
     share: (f64, f64),
 }
 
@@ -203,7 +204,8 @@ impl PlacingOrder {
         }
         let mut time = Occupied::new(model, drafts);
         let mut starts: Vec<Vec<i64>> = vec![Vec::new(); drafts.len()];
-        // First each test its share, so that none takes all; then what is left, for those that want more.
+        // First each test gets its fair share, so that none takes everything; then the rest goes to tests that want
+        // more.
         for k in order {
             let wanted = drafts[k].rounds.len();
             let most = ((wanted as f64 / demand[k]).floor() as usize).clamp(1, wanted.max(1)).min(wanted);
@@ -222,15 +224,15 @@ impl PlacingOrder {
     }
 }
 
-/// A test before it has places.
+/// A test before it has slots.
 struct Draft {
     rounds: Rounds,
     slot: Span,
-    /// What each host of the model has of it at most at the same time.
+    /// Largest simultaneous use of each host by the test.
     uses: Vec<HostUse>,
 }
 
-/// What a host has of a test.
+/// Use of a host by a test.
 #[derive(Clone, Copy, Default)]
 struct HostUse {
     tests: u64,
@@ -251,7 +253,7 @@ impl Draft {
         let rounds = Rounds::new(&test.pairs.list, &room);
         let most = rounds.most(room.len());
         let uses = most[..model.hosts.len()].iter().map(|most| HostUse {
-            // All pings of a slot disturb each other no more than one test would.
+            // All pings of a slot together disturb others no more than one test would.
             tests: if pings { (*most).min(1).into() } else { (*most).into() },
             rate: u64::from(*most) * rate,
         });
@@ -259,7 +261,7 @@ impl Draft {
     }
 }
 
-/// How much longer than a period the tests of a test's hosts would take, at least 1.
+/// Ratio of the time that the tests of a test's hosts would take to its period, at least 1.
 fn demand(model: &Model, drafts: &[Draft]) -> Vec<f64> {
     let mut of_hosts = vec![0.0f64; model.hosts.len()];
     for (test, draft) in model.tests.iter().zip(drafts) {
@@ -276,16 +278,16 @@ fn demand(model: &Model, drafts: &[Draft]) -> Vec<f64> {
     drafts.iter().map(of_test).collect()
 }
 
-/// Which tests have places when.
+/// Tests that have slots at each time.
 struct Occupied<'a> {
     model: &'a Model,
     drafts: &'a [Draft],
-    /// From each time on until the next: a place in `sets`.
+    /// Index in `sets` that applies from each time until the next.
     times: BTreeMap<i64, usize>,
     sets: Vec<Vec<usize>>,
-    /// Whether a test may be added to a set.
+    /// True if a test may be added to a set.
     fits: HashMap<(usize, usize), bool>,
-    /// The set with a test added.
+    /// Index of the set with a test added.
     with: HashMap<(usize, usize), usize>,
 }
 
@@ -301,7 +303,8 @@ impl<'a> Occupied<'a> {
         }
     }
 
-    /// Adds places of `test` to `starts` until each period has `most`, or no room is left in it; `evenly`: over the period.
+    /// Adds slots of `test` to `starts` until each period has `most`, or has no room left. `evenly`: spread over the
+    /// period.
     fn place(&mut self, test: usize, cycle: i64, most: usize, evenly: bool, starts: &mut Vec<i64>) {
         let every = self.model.tests[test].every.0;
         let slot = (self.drafts[test].slot + self.model.guard).0;
@@ -322,7 +325,7 @@ impl<'a> Occupied<'a> {
         }
     }
 
-    /// The first time from `from` on at which a place of `test` has room until before `until`.
+    /// Finds the first time from `from` on at which a slot of `test` has room until `until`.
     fn free(&mut self, test: usize, from: i64, until: i64, slot: i64) -> Option<i64> {
         let mut at = from;
         while at + slot <= until {
@@ -385,7 +388,7 @@ impl<'a> Occupied<'a> {
         fits
     }
 
-    /// The sets that are there.
+    /// Returns the sets in use.
     fn sets(self) -> Vec<Vec<usize>> {
         let mut used = vec![false; self.sets.len()];
         self.times.values().for_each(|set| used[*set] = true);
@@ -401,6 +404,6 @@ fn lcm(a: i64, b: i64) -> i64 {
         }
         a
     };
-    // Both divide a day, and so does the result.
+    // Both periods divide a day, and so does the result.
     a / gcd(a, b).max(1) * b
 }

@@ -1,11 +1,11 @@
-//! [`TimeWindow`]: days and hours in which a test is made, in UTC.
+//! [`TimeWindow`]: days and hours in which a test runs, in UTC.
 
 use jitlat_core::time::SECOND;
 use jitlat_core::{Span, WallTime};
 
-/// A day and a week, in ns.
+/// A day, in ns.
 pub const DAY: i64 = 86_400 * SECOND;
-/// Seven days.
+/// A week, in ns.
 pub const WEEK: i64 = 7 * DAY;
 /// Monday, 5 January 1970, 00:00 UTC: days and weeks begin there.
 pub const MONDAY: WallTime = WallTime(4 * DAY);
@@ -18,17 +18,17 @@ const DAYS: [&str; 7] = ["mon", "tue", "wed", "thu", "fri", "sat", "sun"];
 pub struct TimeWindow {
     /// Days, Monday first; `None`: every day.
     days: Option<[bool; 7]>,
-    /// From, to: ns of a day; none: all day.
+    /// Hours from, to, in ns of a day; empty: all day.
     hours: Vec<(i64, i64)>,
 }
 
 impl TimeWindow {
-    /// Whether it is always open.
+    /// True if the window is always open.
     pub fn is_always(&self) -> bool {
         self.days.is_none() && self.hours.is_empty()
     }
 
-    /// Whether it is open `at` ns after a Monday, 00:00.
+    /// True if the window is open `at` ns after a Monday, 00:00.
     pub fn is_open(&self, at: i64) -> bool {
         let at = at.rem_euclid(WEEK);
         let day = (at / DAY) as usize;
@@ -37,7 +37,7 @@ impl TimeWindow {
                 || self.hours.iter().any(|(from, to)| (*from..*to).contains(&(at % DAY))))
     }
 
-    /// The hours that are open on a day, Monday being 0: from, to, in ns of that day.
+    /// Open hours of a day (0 = Monday): from, to, in ns of that day.
     fn hours_of(&self, day: usize) -> Vec<(i64, i64)> {
         match (self.days.is_none_or(|days| days[day]), self.hours.is_empty()) {
             (false, _) => Vec::new(),
@@ -49,7 +49,7 @@ impl TimeWindow {
     /// Adds days: `mon`, `mon-fri`.
     ///
     /// # Errors
-    /// What to write.
+    /// A text that explains what to write.
     pub fn add_days(&mut self, text: &str) -> Result<(), String> {
         let day = |name: &str| {
             let name = name.trim().to_ascii_lowercase();
@@ -78,10 +78,14 @@ impl TimeWindow {
     /// Adds hours: `08:00-18:00`; over midnight, `22:00-06:00`.
     ///
     /// # Errors
-    /// What to write.
+    /// A text that explains what to write.
     pub fn add_hours(&mut self, text: &str) -> Result<(), String> {
-        let wrong =
-            || format!("'{}' are no hours: write 08:00-18:00, in UTC; 24:00 ends a day", text.escape_debug());
+        let wrong = || {
+            format!(
+                "'{}' is not a range of hours: write 08:00-18:00, in UTC; 24:00 ends a day",
+                text.escape_debug()
+            )
+        };
         let time = |text: &str| -> Option<i64> {
             let (h, m) = text.trim().split_once(':')?;
             let (h, m): (i64, i64) = (h.parse().ok()?, m.parse().ok()?);
@@ -95,13 +99,13 @@ impl TimeWindow {
         } else if from > to {
             self.hours.extend([(from, DAY), (0, to)]);
         } else {
-            return Err(format!("'{text}' is no time at all: leave 'hours' out for the whole day"));
+            return Err(format!("'{text}' is empty: leave out 'hours' for the whole day"));
         }
         Ok(())
     }
 }
 
-/// How much of the time from `from` to `to` at least one of `windows` is open.
+/// Time between `from` and `to` in which at least one of `windows` is open.
 pub fn open_between(windows: &[&TimeWindow], from: WallTime, to: WallTime) -> Span {
     let (from, to) = (from - MONDAY, to - MONDAY);
     if to <= from || windows.iter().any(|window| window.is_always()) {

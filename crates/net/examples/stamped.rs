@@ -1,4 +1,5 @@
-//! A round-trip test of a reflector on this host, with the stamps of the kernel: `cargo run -p jitlat-net --example stamped`.
+//! Measures round trips to a reflector on this host with kernel stamps: `cargo run -p jitlat-net --example
+//! stamped`.
 
 use jitlat_core::{Direction, Schedule, Span, TestSpec, Transport};
 use jitlat_net::pace::Pacing;
@@ -8,7 +9,11 @@ use jitlat_net::twoway::{
     self, TwoWayLink,
     socket::{Carrier, Marking},
 };
-use jitlat_proto::{policy::Policy, stamp::StampSender, twoway::PingPlan};
+use jitlat_proto::{
+    policy::Policy,
+    stamp::StampSender,
+    twoway::{Overdue, PingPlan},
+};
 use std::sync::atomic::AtomicBool;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -18,7 +23,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     let period = Span::millis(2);
     let spec = TestSpec::new(Direction::Up, Transport::Udp, 10, 44, period, Schedule::Periodic)?;
-    let plan = PingPlan { spec, wait: None, timeout: Span::seconds(2) };
+    let plan = PingPlan { spec, wait: None, timeout: Span::seconds(2), overdue: Overdue::Space };
     let link = TwoWayLink {
         to,
         carrier: Carrier::Udp,

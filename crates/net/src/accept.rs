@@ -1,7 +1,9 @@
-//! Accepting TCP connections: one accept loop, one way to admit clients, one way to turn them away.
+//! Accepting TCP connections, the same for all services: one accept loop, one rule for admitting and refusing
+//! clients.
 //!
-//! A [`Listener`] accepts, and backs off while the system has no descriptors left. An [`Acceptor`] runs a
-//! [`ConnectionService`] on it, with a thread for each connection that the [`Gate`] admits.
+//! A [`Listener`] accepts connections and pauses while the system has no free descriptors. An [`Acceptor`]
+//! runs a [`ConnectionService`] on its listeners, with one thread for each connection that the [`Gate`]
+//! admits.
 
 use crate::clock::steady;
 use crate::wake::{self, StopSignal, Waker};
@@ -35,14 +37,14 @@ impl AcceptBackOff {
         self.until = Some(now + self.pause);
     }
 
-    /// The end of the pause; `None` when it is over.
+    /// End of the pause; `None` if no pause is in progress.
     fn end(&self, now: SteadyTime) -> Option<SteadyTime> {
         self.until.filter(|until| *until > now)
     }
 }
 
-/// A listening socket. If accepting fails for lack of descriptors or memory it pauses: the connection stays in the
-/// queue and would wake a polling thread again at once.
+/// A listening socket. If accepting fails for lack of descriptors or memory, it pauses: the connection stays
+/// in the queue, and polling would return immediately again.
 #[derive(Debug)]
 pub(crate) struct Listener {
     socket: TcpListener,
@@ -50,7 +52,7 @@ pub(crate) struct Listener {
 }
 
 impl Listener {
-    /// Listens on `local` (port 0: the system chooses).
+    /// Listens on `local`. With port 0 the system chooses the port.
     pub fn bind(local: SocketAddr) -> io::Result<Listener> {
         Ok(Listener { socket: sockets::listen_tcp(local)?, back_off: Mutex::default() })
     }
@@ -59,17 +61,17 @@ impl Listener {
         self.socket.local_addr()
     }
 
-    /// The descriptor to poll for connections; `None` during a pause.
+    /// Descriptor to poll for connections; `None` during a pause.
     pub(crate) fn poll_fd(&self) -> Option<BorrowedFd<'_>> {
         self.pause_end().is_none().then(|| self.socket.as_fd())
     }
 
-    /// When to try again to accept; `None`: no pause.
+    /// Time at which to accept again; `None` if no pause is in progress.
     pub fn pause_end(&self) -> Option<SteadyTime> {
         lock(&self.back_off).end(steady())
     }
 
-    /// The next connection in the queue; `None` if there is none, or during a pause.
+    /// Returns the next connection in the queue; `None` if there is none, or during a pause.
     pub fn accept(&self) -> Option<(TcpStream, SocketAddr)> {
         if self.pause_end().is_some() {
             return None;
@@ -81,7 +83,7 @@ impl Listener {
                     return Some(accepted);
                 }
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => return None,
-                // These errors concern one connection that is already gone; the next one may be fine.
+                // These errors concern one connection that no longer exists; the next one may be fine.
                 Err(e)
                     if matches!(e.kind(), io::ErrorKind::Interrupted | io::ErrorKind::ConnectionAborted) => {}
                 Err(e) => {
@@ -97,37 +99,38 @@ impl Listener {
     }
 }
 
-/// What a service does with its connections.
+/// A service that runs one conversation per TCP connection.
 pub(crate) trait ConnectionService: Send + Sync + 'static {
-    /// The name of its threads, also used in messages.
+    /// Name of its threads, also used in messages.
     fn name(&self) -> &'static str;
 
-    /// The service whose rules apply.
+    /// Service whose admission rules apply.
     fn service(&self) -> Service;
 
-    /// Serves `peer` to the end of its connection, on a thread of its own, or until the grant is evicted. Reads and
-    /// writes on the stream block.
+    /// Serves `peer` on a separate thread until the connection ends or the grant is evicted. Reads and writes
+    /// on the stream block.
     fn serve(&self, stream: TcpStream, peer: SocketAddr, grant: &Grant);
 
-    /// Sends `peer` the reason why it is turned away, if the protocol has a message for it. The message must be a few
-    /// bytes, so that it fits into the socket's buffer. The stream does not block.
+    /// Sends `peer` the reason for the refusal, if the protocol has a message for it. The stream does not
+    /// block, so the message must be short enough to fit into the socket's buffer.
     fn turn_away(&self, _stream: &TcpStream, _peer: SocketAddr, _why: &PolicyRefusal) {}
 
-    /// Frees what has expired at `now`; returns when the next of it will have. Called after every wait: for a connection, for
-    /// the end of one, for an eviction by the [`Gate`], for [`Acceptor::waker`], and for the time returned last.
+    /// Frees what has expired at `now`; returns the time of the next expiry. Called after every wait: for a
+    /// connection, the end of a connection, an eviction by the [`Gate`], [`Acceptor::waker`], or the time
+    /// returned by the last call.
     fn expire(&self, _now: SteadyTime) -> Option<SteadyTime> {
         None
     }
 }
 
-/// Connections that were turned away but are still open, and for how long: closing with unread bytes of the client
-/// would reset the connection and discard the reason.
+/// Maximum number of refused connections that stay open, each for [`LEAVING_TIME`]. Closing one with unread bytes
+/// from the client would reset it, and the client would not get the reason.
 const MAX_LEAVING: usize = 32;
 const LEAVING_TIME: Span = Span::seconds(2);
-/// Connections accepted from one listener before the others are checked.
+/// Maximum number of connections accepted from one listener before the others are checked.
 const MAX_ACCEPTED: usize = 64;
 
-/// A running service of connections; it ends when dropped.
+/// A running service. Dropping it ends the service.
 #[derive(Debug)]
 pub struct RunningService {
     name: &'static str,
@@ -137,7 +140,7 @@ pub struct RunningService {
 }
 
 impl RunningService {
-    /// The addresses it listens on.
+    /// Returns the addresses it listens on.
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
     }
@@ -161,13 +164,13 @@ pub(crate) struct Acceptor {
     _on_eviction: OnEviction,
 }
 
-/// Threads of connections that have ended, by number, and how the acceptor learns of them.
+/// Numbers of connection threads that have ended, and the waker that notifies the acceptor.
 struct EndedThreads {
     numbers: Mutex<Vec<u64>>,
     waker: Waker,
 }
 
-/// Reports the end of the thread that holds it.
+/// Reports the end of its thread when dropped.
 struct ThreadEndGuard(u64, Arc<EndedThreads>);
 
 impl Drop for ThreadEndGuard {
@@ -181,7 +184,7 @@ impl Acceptor {
     /// Accepts the clients at `listeners` that `gate` admits, until `stop`.
     ///
     /// # Errors
-    /// The process has no descriptor left.
+    /// The process has no free descriptors.
     pub(crate) fn new(listeners: Vec<Listener>, gate: Gate, stop: StopSignal) -> io::Result<Acceptor> {
         let waker = Waker::new()?;
         let woken = waker.clone();
@@ -206,27 +209,28 @@ impl Acceptor {
         Acceptor::new(listeners, gate, stop).map_err(|e| (first, e))
     }
 
-    /// The addresses it listens on.
+    /// Returns the addresses it listens on.
     pub fn addresses(&self) -> Vec<SocketAddr> {
         self.listeners.iter().filter_map(|l| l.local_addr().ok()).collect()
     }
 
-    /// Ends a wait of the acceptor, so that it asks [`ConnectionService::expire`] again.
+    /// Returns a waker that makes the acceptor call [`ConnectionService::expire`] again.
     pub(crate) fn waker(&self) -> Waker {
         self.ended.waker.clone()
     }
 
-    /// Serves on a thread of its own until what is returned is dropped, which requests the stop first.
+    /// Starts serving on a separate thread. Dropping the returned [`RunningService`] requests a stop and
+    /// waits for that thread.
     ///
     /// # Errors
-    /// This host has no threads left.
+    /// The system has no more threads.
     pub fn start<S: ConnectionService>(self, service: Arc<S>) -> io::Result<RunningService> {
         let (name, addresses, stop) = (service.name(), self.addresses(), self.stop.clone());
         let thread = std::thread::Builder::new().name(name.to_owned()).spawn(move || self.run(&service))?;
         Ok(RunningService { name, stop, thread: Some(thread), addresses })
     }
 
-    /// Serves until the stop is requested, then waits for the threads of the service, which share that request.
+    /// Serves until a stop is requested, then waits for the service's threads, which see the same request.
     pub fn run<S: ConnectionService>(mut self, service: &Arc<S>) {
         let mut threads = HashMap::new();
         let mut number = 0;
@@ -246,7 +250,7 @@ impl Acceptor {
                     }
                 }
                 if listener.pause_end().is_some() {
-                    // The remaining descriptors are needed for clients that are served.
+                    // Descriptors are short: those of refused clients are needed for clients that are served.
                     leaving.clear();
                 }
             }
@@ -259,23 +263,23 @@ impl Acceptor {
             }
             expires = service.expire(now);
         }
-        // Close them at once, so that no client waits for an answer.
+        // Close the listeners at once, so that no new client waits for an answer.
         self.listeners.clear();
         threads.into_values().for_each(|t| join(service.name(), t));
     }
 
-    /// Waits for a connection, for the waker or a stop, or until `deadline`.
+    /// Waits for a connection, the waker, a stop, or `deadline`.
     fn wait(&self, deadline: Option<SteadyTime>) {
         let again = self.listeners.iter().filter_map(Listener::pause_end).min();
         let mut readable = vec![self.stop.as_fd(), self.ended.waker.as_fd()];
         readable.extend(self.listeners.iter().filter_map(Listener::poll_fd));
-        // Whatever ends the wait, every listener is tried.
+        // The reason for waking does not matter: all listeners are tried.
         wake::wait(&readable, deadline.into_iter().chain(again).min());
         self.ended.waker.clear();
     }
 }
 
-/// What was done with a connection.
+/// Result of admitting a connection.
 enum Admitted {
     Served(JoinHandle<()>),
     TurnedAway(TcpStream),
@@ -304,13 +308,13 @@ fn admit<S: ConnectionService>(
     let serve = move || {
         let _reports_end = reports_end;
         serving.serve(stream, peer, &grant);
-        // Free before the acceptor is woken.
+        // Release the grant before the acceptor wakes, so that it sees the freed capacity.
         drop(grant);
     };
     match std::thread::Builder::new().name(service.name().to_owned()).spawn(serve) {
         Ok(thread) => Admitted::Served(thread),
         Err(e) => {
-            tracing::warn!(%peer, error = %e, "{}: no thread for one more connection", service.name());
+            tracing::warn!(%peer, error = %e, "{}: cannot start a thread for another connection", service.name());
             Admitted::Dropped
         }
     }
@@ -426,7 +430,7 @@ mod tests {
         assert!(echoes(&first));
         assert_eq!(
             reason(server.connect()),
-            "max-connections-per-client is limited to 1 on this server (one more asked for)"
+            "max-connections-per-client is limited to 1 on this server (one more requested)"
         );
         drop(first);
         jitlat_waiting::until("the slot to be free", LIMIT, || gate.held(ECHO).connections == 0);
@@ -450,7 +454,7 @@ mod tests {
         let mut policy = Policy::default();
         policy.networks.allow.push("192.0.2.0/24".parse().unwrap());
         let server = run(Gate::new(policy));
-        assert_eq!(reason(server.connect()), "this address is not served here");
+        assert_eq!(reason(server.connect()), "this server does not serve this address");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! What a server decides about its clients, in the log: one form for all services.
+//! Log lines about a server's decisions on its clients, in one form for all services.
 
 use jitlat_core::time::SECOND;
 use jitlat_core::{Span, SteadyTime};
@@ -6,33 +6,35 @@ use jitlat_proto::policy::{Gate, Service};
 use std::fmt::Display;
 use std::net::SocketAddr;
 
-/// `peer` is served.
+/// Logs that `peer` was accepted.
 pub(crate) fn accepted(service: Service, peer: SocketAddr, what: impl Display) {
     tracing::info!(service, %peer, decision = "accepted", "{what}");
 }
 
-/// `peer` is not served.
+/// Logs that `peer` was refused, with the reason.
 pub(crate) fn refused(service: Service, peer: SocketAddr, why: impl Display) {
     tracing::info!(service, %peer, decision = "refused", "{why}");
 }
 
-/// `peer` gave a wrong key: it has to wait, and the log has fewer and fewer lines about it.
+/// Records that `peer` used a wrong key. The gate delays the peer and limits how often such attempts are
+/// logged.
 pub(crate) fn wrong_key(gate: &Gate, service: Service, peer: SocketAddr) {
     if gate.wrong_key(peer.ip(), crate::clock::steady()) {
         tracing::warn!(service, %peer, decision = "refused", "a wrong key");
     }
 }
 
-/// Lines a second about the tests of one reflector.
+/// Maximum number of log lines per second about the tests of one reflector.
 const MAX_LINES: usize = 20;
 
-/// The tests that one reflector of datagrams has accepted, until their lines are written: after their first answers, and
-/// only so many a second, because a host that forges addresses can begin any number. `T` is what is said of a test.
+/// Tests accepted by one datagram reflector that are not logged yet. Lines are written after the first
+/// answers, and at a limited rate, because a host that forges addresses can begin any number of tests. `T`
+/// describes a test.
 pub(crate) struct BegunTests<T> {
     service: Service,
     waiting: Vec<(SocketAddr, T)>,
     left_out: u64,
-    /// When the second began in which `lines` were written.
+    /// Start of the second in which `lines` were written.
     since: SteadyTime,
     lines: usize,
 }
@@ -43,7 +45,7 @@ impl<T: Display> BegunTests<T> {
         BegunTests { service, waiting, left_out: 0, since: SteadyTime(i64::MIN), lines: 0 }
     }
 
-    /// The first packet of a test of `peer` came.
+    /// Records that a test of `peer` began with its first packet.
     pub(crate) fn began(&mut self, peer: SocketAddr, what: T) {
         if self.waiting.len() < MAX_LINES {
             self.waiting.push((peer, what));
@@ -52,8 +54,8 @@ impl<T: Display> BegunTests<T> {
         }
     }
 
-    /// Writes the lines that wait, and once a second how many were left out. Returns how long from now it is to be called
-    /// again at the latest.
+    /// Writes the pending lines, and once per second the number of tests that were left out. Returns the
+    /// maximum time until the next call; `None` if nothing is pending.
     pub(crate) fn write(&mut self, now: SteadyTime) -> Option<Span> {
         if self.waiting.is_empty() && self.left_out == 0 {
             return None;
@@ -65,7 +67,7 @@ impl<T: Display> BegunTests<T> {
                 tracing::info!(
                     service = self.service,
                     decision = "accepted",
-                    "{left_out} more tests than have a line"
+                    "{left_out} more tests were accepted than are logged here"
                 );
             }
         }
@@ -94,9 +96,9 @@ mod tests {
             lines += tests.lines - before;
             assert_eq!(due.is_some_and(|due| due <= Span::seconds(1)), tests.left_out > 0, "{due:?}");
         }
-        assert_eq!(lines, 10 * MAX_LINES, "of ten seconds");
-        assert!(tests.left_out <= 500, "what was left out is in the log after a second: {}", tests.left_out);
-        // Nothing is due once that was said, and a test after a pause has a line.
+        assert_eq!(lines, 10 * MAX_LINES, "in ten seconds");
+        assert!(tests.left_out <= 500, "more than a second passed before the summary: {}", tests.left_out);
+        // After the summary nothing is pending, and a test that begins after a pause is logged.
         assert_eq!(tests.write(begin + Span::seconds(20)), None);
         tests.began(peer, "session 1");
         assert_eq!((tests.write(begin + Span::seconds(30)), tests.lines), (None, 1));

@@ -1,4 +1,5 @@
-//! The client's driver: connects, runs the client machine and the flow engine, and delivers records to an observer.
+//! Driver of the client: connects, runs the client machine and the flow engine, and delivers records to an
+//! observer.
 
 use crate::clock::{ClockSteps, host_facts, steady, tick};
 use crate::drive::{Driver, facts_after};
@@ -24,25 +25,29 @@ use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// Settings of a one-way test, from the caller to the driver.
+/// Settings of a one-way test.
 #[derive(Clone, Debug)]
 pub struct TestRequest {
-    /// The server: a name or an address.
+    /// Name or address of the server.
     pub host: String,
-    /// Its control port.
+    /// Control port of the server.
     pub control_port: u16,
-    /// Only addresses of this family.
+    /// Address family to use; `None` allows both.
     pub family: Option<AddressFamily>,
     /// Local address of the control connection and the test sockets.
     pub bind: Option<IpAddr>,
-    /// Streams, dialect, key and stamps. With feedback, observers get [`Event::FarReceived`].
+    /// Streams, protocol dialect, key and stamps. With feedback, observers receive [`Event::FarReceived`].
     pub terms: TestTerms,
-    /// How this host sends.
+    /// Settings for sending from this host.
     pub sending: SendSettings,
+    /// Time after which streams that still run are ended, for tests whose duration was requested: a sender that
+    /// cannot keep the rate would otherwise take many times as long. `None`: all packets are sent.
+    pub limit: Option<Span>,
 }
 
 impl TestRequest {
-    /// A test of `specs` (one, or one in each direction) against `jitlat serve` at `host`, with kernel stamps.
+    /// Returns a request with kernel stamps for a test of `specs` (one, or one in each direction) with
+    /// `jitlat serve` at `host`.
     pub fn new(host: impl Into<String>, specs: Vec<TestSpec>) -> TestRequest {
         TestRequest {
             host: host.into(),
@@ -51,6 +56,7 @@ impl TestRequest {
             bind: None,
             terms: TestTerms::new(specs),
             sending: SendSettings::default(),
+            limit: None,
         }
     }
 }
@@ -65,7 +71,7 @@ pub enum AddressFamily {
 }
 
 impl AddressFamily {
-    /// Whether `address` is of it.
+    /// True if `address` belongs to this family.
     pub fn has(self, address: &SocketAddr) -> bool {
         address.is_ipv4() == (self == AddressFamily::V4)
     }
@@ -76,22 +82,22 @@ impl AddressFamily {
 pub struct Measured {
     /// Sessions by flow.
     pub sessions: Vec<Session>,
-    /// How it ended.
+    /// Ending of the test.
     pub ending: Ending,
-    /// Why it did not end normally; `None` after a complete test.
+    /// Reason why it did not end normally; `None` after a complete test.
     pub reason: Option<String>,
 }
 
-/// Why nothing was measured.
+/// Reason why nothing was measured.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ClientError {
     /// The name could not be looked up.
     #[error("cannot find an address of {host}: {source}; is the name right?")]
     Resolve {
-        /// The host name.
+        /// Host name.
         host: String,
-        /// The system's error.
+        /// System error.
         source: io::Error,
     },
     /// The name has no address of the requested family.
@@ -99,7 +105,7 @@ pub enum ClientError {
     NoAddress {
         /// The host name.
         host: String,
-        /// The requested family.
+        /// Requested family.
         family: AddressFamily,
     },
     /// The connection failed.
@@ -109,20 +115,20 @@ pub enum ClientError {
         host: String,
         /// The last address tried.
         address: SocketAddr,
-        /// The programs that answer there: `jitlat serve`.
+        /// Programs that answer at this port, for example `jitlat serve`.
         server: &'static str,
         /// The system's error.
         source: io::Error,
     },
-    /// The user stopped the test before there was a connection.
+    /// The user stopped the test before a connection was established.
     #[error("interrupted while connecting to {host} ({address})")]
     Interrupted {
         /// The host name.
         host: String,
-        /// The address being tried.
+        /// Address being tried.
         address: SocketAddr,
     },
-    /// This host has no threads or descriptors left.
+    /// The system has no more threads or descriptors.
     #[error("cannot start the test: {0}")]
     Start(#[from] io::Error),
     /// The control conversation failed.
@@ -130,7 +136,7 @@ pub enum ClientError {
     Failed {
         /// The server.
         address: SocketAddr,
-        /// The reason.
+        /// Reason.
         failure: ConversationFailure,
     },
 }
@@ -142,26 +148,28 @@ fn advice(error: &io::Error, server: &str) -> String {
             "is the host up, and does a firewall let the control port through?"
         }
         io::ErrorKind::AddrNotAvailable => {
-            "--bind takes an address of this host, of the family of the server's"
+            "--bind must be an address of this host, in the same family as the server's address"
         }
         _ if sockets::is_prohibition(error) => {
-            "is there a route to it, and does a firewall on the way prohibit this port?"
+            "is there a route to it, and does a firewall on the path prohibit this port?"
         }
         _ => "is there a route to it?",
     };
     advice.to_owned()
 }
 
-/// How long to wait for one address to accept the control connection: several round trips over two satellite links.
+/// Timeout for one address to accept the control connection: several round trips over two satellite links.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(12);
-/// How soon it is said that a connection is still waited for.
+/// Time without an answer after which [`Event::Unanswered`] is sent.
 const NOTICE_DELAY: Duration = Duration::from_secs(2);
 
-/// Runs a test to its end. Setting `stop` ends it early: everything received by then is kept, and the results still
-/// available are fetched; setting it again ends that, too. On return it is set if it ever was.
+/// Runs a test to its end. Setting `stop` ends it early: records received by then are retained, and the
+/// results still available are fetched from the server. Setting it again aborts that fetch, too. On return
+/// `stop` is set if it was ever set.
 ///
 /// # Errors
-/// [`ClientError`] if nothing was measured. A test cut short for any reason is not an error: see [`Measured::ending`].
+/// [`ClientError`] if nothing was measured. A test cut short for any reason is not an error: see
+/// [`Measured::ending`].
 pub fn run(
     request: &TestRequest,
     stop: &AtomicBool,
@@ -177,14 +185,14 @@ pub fn run(
 /// An earlier test whose results the server may still have.
 #[derive(Clone, Debug)]
 pub struct EarlierTest {
-    /// Its identifier at the server.
+    /// Identifier of the test at the server.
     pub session: SessionId,
-    /// By flow of the request: what was received here; `None` for a flow that was sent.
+    /// One entry per flow of the request: the packets received here; `None` for a flow that this host sent.
     pub recordings: Vec<Option<Recording>>,
 }
 
-/// Fetches the results that the server of `request` keeps of an earlier test with the same flows, for a program that
-/// ended or lost its connection before it could do so.
+/// Fetches the results of an earlier test with the same flows that the server of `request` still stores. For
+/// a program that ended or lost its connection before it could fetch them.
 ///
 /// # Errors
 /// [`ClientError`], for example if the server no longer has results under that identifier.
@@ -201,18 +209,18 @@ pub fn collect(
     outcome
 }
 
-/// Where a server is to be found.
+/// Address of a server.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ServerAddress<'a> {
     /// Its name or address.
     pub host: &'a str,
     /// TCP port of its control connections.
     pub port: u16,
-    /// Only addresses of this family.
+    /// Address family to use; `None` allows both.
     pub family: Option<AddressFamily>,
     /// Local address of the connection; `None`: the system chooses.
     pub bind: Option<IpAddr>,
-    /// The programs that answer there.
+    /// Programs that answer at this port, for messages.
     pub programs: &'static str,
 }
 
@@ -223,7 +231,7 @@ impl TestRequest {
     }
 }
 
-/// Connects to the first address of the server that accepts.
+/// Connects to the first address of the server that accepts the connection.
 pub(crate) fn connect(
     server: &ServerAddress<'_>,
     stop: &AtomicBool,
@@ -264,10 +272,10 @@ fn connect_to(
     stop: &AtomicBool,
     observer: &mut dyn Observer,
 ) -> io::Result<TcpStream> {
-    let (begun, mut said) = (Instant::now(), false);
+    let (begun, mut notified) = (Instant::now(), false);
     sockets::connect_tcp(bind, address, CONNECT_TIMEOUT, || {
-        if !said && begun.elapsed() > NOTICE_DELAY {
-            said = true;
+        if !notified && begun.elapsed() > NOTICE_DELAY {
+            notified = true;
             observer.event(&Event::Unanswered(address));
         }
         stop.load(Ordering::Acquire)
@@ -287,12 +295,12 @@ struct ClientConversation<'a> {
     engine: Engine,
     facts: HostFacts,
     clock_steps: ClockSteps,
-    /// What the interface counted before the stream.
+    /// Counters of the interface before the stream.
     counters: InterfaceCounters,
     interrupted: bool,
-    /// Whether the streams have begun.
+    /// True once the streams have begun.
     started: bool,
-    /// Whether final records have begun to be delivered.
+    /// True once the delivery of final records has begun.
     concluding: bool,
 }
 
@@ -336,6 +344,7 @@ impl<'a> ClientConversation<'a> {
 
     fn run(&mut self, stop: &AtomicBool, observer: &mut dyn Observer) -> Result<Measured, ClientError> {
         let mut shown = steady();
+        let mut began = None;
         loop {
             if let Some(end) = self.execute(stop, observer) {
                 self.driver.finish(Span::ZERO);
@@ -350,7 +359,14 @@ impl<'a> ClientConversation<'a> {
             self.driver.read_input();
             self.take_reports();
             self.driver.check_timer();
-            // Classic streams may begin before the server's answer: their packets wait until observers know the test.
+            if self.started {
+                let began = *began.get_or_insert_with(steady);
+                if self.request.limit.is_some_and(|limit| steady() - began > limit) {
+                    self.driver.handle(ClientInput::Expire);
+                }
+            }
+            // Classic streams may begin before the server's answer; live records are delivered once observers
+            // know the test.
             if self.started {
                 self.engine.live(|flow, arrived| {
                     let stream = flow.0.into();
@@ -430,7 +446,7 @@ impl<'a> ClientConversation<'a> {
         }
     }
 
-    /// Makes one attempt; the machine decides how often and at which intervals.
+    /// Makes one connection attempt; the machine determines their number and intervals.
     fn reconnect(&mut self, stop: &AtomicBool) {
         let again = connect_to(self.remote, self.request.bind, stop, &mut Unobserved)
             .and_then(|stream| self.driver.reconnect(stream))

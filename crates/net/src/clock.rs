@@ -1,7 +1,8 @@
-//! The two clocks of a host, how accurate the kernel considers the wall clock, and whether it stepped during a run.
+//! The two clocks of a host, the kernel's estimate of the wall clock's error, and steps of the wall clock
+//! during a run.
 //!
-//! Stamps are on the **wall** clock (`CLOCK_REALTIME`, nanoseconds since 1970, comparable between
-//! hosts), waiting is on the **steady** clock (`CLOCK_MONOTONIC`, which never jumps).
+//! Stamps are on the **wall** clock (`CLOCK_REALTIME`, nanoseconds since 1970, comparable between hosts).
+//! Waiting is on the **steady** clock (`CLOCK_MONOTONIC`, which never jumps).
 
 use crate::sys;
 use jitlat_core::clock::SyncState;
@@ -11,13 +12,13 @@ use jitlat_core::time::{Span, SteadyTime, WallTime};
 use jitlat_proto::Tick;
 use nix::time::{ClockId, clock_gettime};
 
-/// `CLOCK_REALTIME`: nanoseconds since 1970 UTC.
+/// Reads `CLOCK_REALTIME`: nanoseconds since 1970 UTC.
 #[inline]
 pub fn wall() -> WallTime {
     WallTime(read(ClockId::CLOCK_REALTIME))
 }
 
-/// `CLOCK_MONOTONIC`: nanoseconds since some instant before the program began.
+/// Reads `CLOCK_MONOTONIC`: nanoseconds since an arbitrary instant before the program began.
 #[inline]
 pub fn steady() -> SteadyTime {
     SteadyTime(read(ClockId::CLOCK_MONOTONIC))
@@ -29,13 +30,13 @@ fn read(clock: ClockId) -> i64 {
     clock_gettime(clock).map_or(0, |t| t.tv_sec() * 1_000_000_000 + t.tv_nsec())
 }
 
-/// Reads both clocks, one after the other: the "now" of protocol machines.
+/// Reads both clocks, one after the other, as the current time of protocol machines.
 pub fn tick() -> Tick {
     Tick { wall: wall(), steady: steady() }
 }
 
-/// Wall clock − steady clock, from the tightest of several bracketed readings. The error is half the cost of a reading,
-/// some tens of nanoseconds.
+/// Wall clock minus steady clock, from the tightest of several bracketed readings. The error is half the cost
+/// of a reading, tens of nanoseconds.
 pub(crate) fn wall_minus_steady() -> Span {
     let bracket = |_| {
         let before = steady();
@@ -47,8 +48,8 @@ pub(crate) fn wall_minus_steady() -> Span {
     (0..5).map(bracket).min_by_key(|(width, _)| *width).map_or(Span::ZERO, |(_, offset)| offset)
 }
 
-/// Detects steps of the wall clock relative to the steady clock. Both run at the same, NTP-disciplined rate, so the
-/// deviation is a step, not slewing.
+/// Detects steps of the wall clock relative to the steady clock. NTP adjusts the rate of both clocks alike,
+/// so a deviation between them is a step, not slewing.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ClockSteps {
     start: Span,
@@ -56,12 +57,12 @@ pub(crate) struct ClockSteps {
 }
 
 impl ClockSteps {
-    /// Starts to watch for steps.
+    /// Records both clocks as the reference for later checks.
     pub fn start() -> ClockSteps {
         ClockSteps { start: wall_minus_steady(), worst: Span::ZERO }
     }
 
-    /// Reads the clocks and returns the largest deviation from the start so far, in ns, with its sign: how far the wall
+    /// Reads the clocks and returns the largest deviation from the start so far, in ns; positive if the wall
     /// clock was set forward. A step forward and back is detected if there is a check in between.
     pub fn check(&mut self) -> Span {
         let now = wall_minus_steady() - self.start;
@@ -72,13 +73,13 @@ impl ClockSteps {
     }
 }
 
-/// The kernel's state of the wall clock; `None` if it provides none.
+/// Returns the kernel's synchronisation state of the wall clock; `None` if the kernel provides none.
 pub fn sync_state() -> Option<SyncState> {
     let (state, clock) = sys::kernel_clock().ok()?;
     Some(account_of(state, &clock))
 }
 
-/// The state that `adjtimex` reports, in our terms.
+/// Converts the state that `adjtimex` reports.
 fn account_of(state: libc::c_int, clock: &libc::timex) -> SyncState {
     let unit = if clock.status & libc::STA_NANO != 0 { 1 } else { 1000 };
     SyncState {
@@ -91,7 +92,7 @@ fn account_of(state: libc::c_int, clock: &libc::timex) -> SyncState {
     }
 }
 
-/// The name of the clock source in use, for example `tsc`; `None` if unknown.
+/// Name of the clock source in use, for example `tsc`; `None` if unknown.
 pub fn source() -> Option<String> {
     let path = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
     std::fs::read_to_string(path).ok().map(|s| s.trim().to_owned())
@@ -110,23 +111,23 @@ pub fn host_facts() -> HostFacts {
     }
 }
 
-/// This host's clock error in STAMP, TWAMP and OWAMP packets, updated every few seconds.
+/// Clock error of this host for STAMP, TWAMP and OWAMP packets, read again every few seconds.
 pub(crate) struct ClockError {
     estimate: ErrorEstimate,
     looked: SteadyTime,
 }
 
 impl ClockError {
-    /// How long a reading is used.
+    /// Time after which the error is read again.
     const LIFETIME: Span = Span::seconds(5);
 
-    /// Reads it now.
+    /// Reads the clock error now.
     pub fn read() -> ClockError {
         let estimate = ErrorEstimate::of_clock(sync_state(), TimeFormat::Ntp);
         ClockError { estimate, looked: steady() }
     }
 
-    /// The error at `now`, from a reading at most five seconds old.
+    /// Returns the error at `now`, from a reading at most five seconds old.
     pub fn at(&mut self, now: SteadyTime) -> ErrorEstimate {
         if now - self.looked >= ClockError::LIFETIME {
             *self = ClockError::read();
@@ -148,8 +149,8 @@ mod tests {
         assert!(steps.check().0.abs() < 50_000_000);
     }
 
-    /// A simulated kernel clock (RFC 5905) after `seconds` without an update: the error grows by 500 ppm; above 16 s
-    /// the kernel reports the clock as unsynchronised.
+    /// A simulated kernel clock (RFC 5905) after `seconds` without an update: the error grows by 500 ppm;
+    /// above 16 s the kernel reports the clock as unsynchronised.
     fn disciplined(seconds: i64, nanoseconds: bool) -> (libc::c_int, libc::timex) {
         let (_, mut clock) = sys::kernel_clock().unwrap();
         (clock.offset, clock.freq) = (if nanoseconds { -3500 } else { -3 }, -(12 << 16) - (1 << 15));

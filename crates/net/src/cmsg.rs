@@ -6,11 +6,11 @@ use std::ffi::{c_int, c_long};
 
 /// One control message.
 pub struct ControlMessage<'a> {
-    /// The protocol that it belongs to, as in `setsockopt`.
+    /// Protocol level, as in `setsockopt`.
     pub level: c_int,
-    /// Its type within the level.
+    /// Message type within the level.
     pub kind: c_int,
-    /// What follows the header.
+    /// Data after the header.
     pub data: &'a [u8],
 }
 
@@ -20,7 +20,7 @@ pub struct ControlMessages<'a>(pub &'a [u8]);
 
 const HEADER: usize = size_of::<libc::cmsghdr>();
 const WORD: usize = size_of::<usize>();
-/// Level and kind, the last fields of the header.
+/// Offset of level and kind, the last fields of the header.
 const LEVEL: usize = HEADER - 8;
 const KIND: usize = HEADER - 4;
 
@@ -50,7 +50,7 @@ impl<const N: usize> ControlBuffer<N> {
     /// A buffer without messages.
     pub const EMPTY: ControlBuffer<N> = ControlBuffer { bytes: [0; N], length: 0 };
 
-    /// Appends a message. A message that does not fit is a programming error, and is left out.
+    /// Appends a message. A message that does not fit is a programming error and is dropped.
     pub fn push(&mut self, level: c_int, kind: c_int, data: &[u8]) {
         let size = HEADER + data.len();
         let Some(room) = self.bytes.get_mut(self.length..self.length + size) else { return };
@@ -68,7 +68,7 @@ impl<const N: usize> ControlBuffer<N> {
         &self.bytes[..self.length]
     }
 
-    /// The whole buffer, for the kernel to write to; [`Self::set_length`] then sets how much it wrote.
+    /// Returns the whole buffer for the kernel to write to; [`Self::set_length`] then sets how much it wrote.
     pub fn room(&mut self) -> &mut [u8; N] {
         &mut self.bytes
     }
@@ -79,12 +79,13 @@ impl<const N: usize> ControlBuffer<N> {
     }
 }
 
-/// A local address as in control messages: the one a packet was sent to, from which its answer is sent.
+/// A local address as in control messages: the address that a packet was sent to and that its answer is sent
+/// from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LocalAddress {
-    /// IPv4 address, in network order.
+    /// IPv4 address, in network byte order.
     V4([u8; 4]),
-    /// IPv6 address and interface.
+    /// IPv6 address and interface index.
     V6([u8; 16], u32),
 }
 
@@ -95,9 +96,9 @@ const MULTICAST_V6: u8 = 0xff;
 mod pktinfo {
     use core::ops::Range;
     pub(crate) const V4_LENGTH: usize = 12;
-    /// The local address; the interface precedes it, the header's destination follows.
+    /// Local address, between the interface index and the header's destination.
     pub(crate) const V4_LOCAL: Range<usize> = 4..8;
-    /// The destination in the packet's header, which differs from the local address in broadcasts.
+    /// Destination in the packet's header, which differs from the local address in broadcasts.
     pub(crate) const V4_DESTINATION: Range<usize> = 8..12;
     pub(crate) const V6_LENGTH: usize = 20;
     pub(crate) const V6_LOCAL: Range<usize> = 0..16;
@@ -115,7 +116,7 @@ impl LocalAddress {
         Some(LocalAddress::V6(*address, u32::from_ne_bytes(*interface)))
     }
 
-    /// Makes the packet that `control` belongs to leave from this address.
+    /// Makes the packet that carries `control` leave from this address.
     pub fn write<const N: usize>(self, control: &mut ControlBuffer<N>) {
         match self {
             LocalAddress::V4(address) => {
@@ -133,20 +134,21 @@ impl LocalAddress {
     }
 }
 
-/// What the control messages of a received datagram contain. What the kernel did not report is `None`.
+/// Information from the control messages of a received datagram. Fields that the kernel did not report are
+/// `None`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReceivedInfo {
-    /// When the network stack, or the adapter, received it.
+    /// Time at which the network stack, or the adapter, received it.
     pub stamp: Option<Stamp>,
     /// TTL or hop limit.
     pub ttl: Option<u8>,
-    /// The TOS / traffic-class octet.
+    /// TOS or traffic-class octet.
     pub traffic_class: Option<u8>,
-    /// Datagrams dropped at this socket so far because its buffer was full (32-bit, wraps).
+    /// Number of datagrams dropped at this socket so far because its buffer was full (32-bit, wraps).
     pub drops: Option<u32>,
-    /// The address it was sent to.
+    /// Address that the datagram was sent to.
     pub local: Option<LocalAddress>,
-    /// Whether it was sent to a broadcast or multicast address.
+    /// True if the datagram was sent to a broadcast or multicast address.
     pub broadcast: bool,
 }
 
@@ -161,7 +163,7 @@ impl ReceivedInfo {
                 (libc::SOL_SOCKET, libc::SO_RXQ_OVFL) => {
                     info.drops = message.data.first_chunk().map(|b| u32::from_ne_bytes(*b));
                 }
-                // The kernel writes TOS as one byte and the others as an int.
+                // The kernel writes the TOS as one byte and the other values as an int.
                 (libc::IPPROTO_IP, libc::IP_TOS) => info.traffic_class = message.data.first().copied(),
                 (libc::IPPROTO_IP, libc::IP_TTL) | (libc::IPPROTO_IPV6, libc::IPV6_HOPLIMIT) => {
                     info.ttl = int_octet(message.data);
@@ -187,8 +189,8 @@ fn int_octet(data: &[u8]) -> Option<u8> {
     data.first_chunk().and_then(|b| u8::try_from(c_int::from_ne_bytes(*b)).ok())
 }
 
-/// The three times of an `SCM_TIMESTAMPING` message: software, (unused), raw hardware. An `SCM_TIMESTAMPNS` message has
-/// only the first.
+/// Returns the three times of an `SCM_TIMESTAMPING` message: software, (unused), raw hardware. An
+/// `SCM_TIMESTAMPNS` message has only the first.
 pub(crate) fn instants(data: &[u8]) -> [Option<WallTime>; 3] {
     const LONG: usize = size_of::<c_long>();
     let long = |i: usize| -> Option<i64> {
@@ -209,7 +211,8 @@ fn received_stamp(data: &[u8]) -> Option<Stamp> {
             None => Some(Stamp { at: system, source: StampSource::Kernel }),
         },
         (Some(at), None) => Some(Stamp { at, source: StampSource::Kernel }),
-        // Without another reading to compare with, it is unknown whether the adapter's clock follows the system's.
+        // Without another reading for comparison, it is unknown whether the adapter's clock follows the
+        // system's.
         (None, _) => None,
     }
 }
@@ -217,37 +220,37 @@ fn received_stamp(data: &[u8]) -> Option<Stamp> {
 /// TAI − UTC since 2017. Adapters disciplined by PTP usually show TAI.
 const TAI_OFFSET: Span = Span::seconds(37);
 
-/// An adapter's time on the system's clock, if the adapter keeps UTC or TAI: within half a second of `system`, the
-/// kernel's own stamp or a reading nearby. `None` otherwise.
+/// Converts an adapter's time to the system's clock if the adapter keeps UTC or TAI, that is, within half a
+/// second of `system`, which is the kernel's stamp or a clock reading nearby. `None` otherwise.
 pub(crate) fn on_system_clock(adapter: WallTime, system: WallTime) -> Option<WallTime> {
     let near = |a: &WallTime| (*a - system).0.unsigned_abs() < SECOND.unsigned_abs() / 2;
     [adapter, adapter - TAI_OFFSET].into_iter().find(near)
 }
 
-/// For packet sockets: the equivalent of `…_RECVERR` of the IP levels.
+/// For packet sockets: the equivalent of `…_RECVERR` at the IP levels.
 const PACKET_TX_TIMESTAMP: c_int = 16;
 
-/// Which of a sent packet's moments the kernel stamped.
+/// Moment of a sent packet that the kernel stamped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Passage {
-    /// It entered the queue of the interface.
+    /// The packet entered the queue of the interface.
     Queued,
-    /// It left the queue, or the adapter.
+    /// The packet left the queue, or the adapter.
     Left,
 }
 
-/// What an error-queue entry reports of a transmission.
+/// A transmit stamp from an entry of the error queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TransmitStamp {
     /// The kernel's number of the packet.
     pub number: u32,
-    /// What was stamped.
+    /// Moment that was stamped.
     pub passage: Passage,
-    /// When.
+    /// Time of that moment.
     pub stamp: Stamp,
 }
 
-/// What an error-queue entry reports of a transmission; `None` for other entries.
+/// Reads the transmit stamp of an error-queue entry; `None` for other entries.
 pub fn transmit_stamp(control: &[u8]) -> Option<TransmitStamp> {
     let mut stamp = None;
     let mut which = None;
@@ -273,7 +276,8 @@ pub fn transmit_stamp(control: &[u8]) -> Option<TransmitStamp> {
 /// `SO_EE_ORIGIN_TXTIME`.
 const ORIGIN_LAUNCH_TIME: u8 = 6;
 
-/// Whether an error-queue entry says that a packet did not leave because its launch time was over, or cannot be.
+/// True if an error-queue entry reports that a packet did not leave because its launch time had passed or
+/// cannot be met.
 pub(crate) fn is_launch_missed(control: &[u8]) -> bool {
     ControlMessages(control).any(|message| {
         let is_error = matches!(
@@ -284,9 +288,10 @@ pub(crate) fn is_launch_missed(control: &[u8]) -> bool {
     })
 }
 
-/// `ee_data` and `ee_info` of a `sock_extended_err` whose origin is time stamping: the packet, and what was stamped.
+/// Reads `ee_data` and `ee_info` of a `sock_extended_err` whose origin is time stamping: the packet's number
+/// and the stamped moment.
 fn departed_packet(extended_error: &[u8]) -> Option<(u32, Passage)> {
-    // `SCM_TSTAMP_…` of the kernel.
+    // Values of the kernel's `SCM_TSTAMP_…`.
     const LEFT: u32 = 0;
     const QUEUED: u32 = 1;
     let [_, _, _, _, origin, _, _, _, info @ .., d0, d1, d2, d3] = extended_error.first_chunk::<16>()?;

@@ -1,8 +1,9 @@
 //! [`TransmitMatcher`]: matches transmit stamps to the packets they belong to.
 //!
-//! A transmit stamp arrives in the socket's error queue with a packet number: the kernel counts the packets that it is
-//! to stamp (`OPT_ID`). A packet can have two: of entering the queue of its interface, and of leaving it. After a failed send it is unknown whether the kernel counted that packet, so the numbering is
-//! restarted ([`TransmitMatcher::restart`]).
+//! A transmit stamp arrives in the socket's error queue with a packet number: the kernel counts the packets
+//! that it is to stamp (`OPT_ID`). A packet can have two stamps: when it enters the queue of its interface,
+//! and when it leaves it. After a failed send it is unknown whether the kernel counted that packet, so the
+//! numbering is restarted ([`TransmitMatcher::restart`]).
 
 use crate::cmsg::{Passage, TransmitStamp, is_launch_missed, on_system_clock, transmit_stamp};
 use crate::sys::{Inbox, MAX_BATCH};
@@ -10,25 +11,26 @@ use jitlat_core::time::{Stamp, StampSource, WallTime};
 use nix::sys::socket::{TimestampingFlag, setsockopt, sockopt};
 use std::os::fd::AsFd;
 
-/// Most packets that wait for their stamps: far more than a device queue holds.
+/// Maximum number of packets waiting for their stamps: far more than a device queue holds.
 pub(crate) const MAX_AWAITED: usize = 1 << 13;
-/// So many consecutive impossible stamps mean that the numbering is wrong.
+/// After this many consecutive impossible stamps the numbering is assumed to be wrong.
 const MAX_MISMATCHES: u32 = 8;
 
 /// Matches transmit stamps to packets; `P` identifies a packet. Used by the sending thread.
 pub struct TransmitMatcher<P> {
     inbox: Inbox,
-    /// The last packets, by the kernel's number.
+    /// Latest packets, indexed by the kernel's number modulo the capacity.
     packets: Box<[Option<AwaitedPacket<P>>]>,
     last: StampSource,
-    /// The number that the kernel gives the next packet.
+    /// Number that the kernel will give the next packet.
     next: u32,
-    /// How many of [`Self::packets`] have no stamp, and a number below which all have.
+    /// Number of packets in [`Self::packets`] that still wait for a stamp.
     awaited: u32,
+    /// Packets with lower numbers have their stamps or were given up.
     oldest: u32,
-    /// Consecutive stamps that were rejected.
-    disbelieved: u32,
-    /// Packets that did not leave because their launch time was over.
+    /// Number of consecutive stamps that were rejected.
+    rejected: u32,
+    /// Number of packets that did not leave because their launch time had passed.
     missed: u32,
 }
 
@@ -38,7 +40,8 @@ struct AwaitedPacket<P> {
     /// The program's clock reading before it sent the packet.
     reading: WallTime,
     state: StampState,
-    /// Whether its entry into a queue is known. With one interface on top of another there are several: the first counts.
+    /// True once its entry into a queue has been stamped. If interfaces are stacked there are several such
+    /// stamps: the first counts.
     queued: bool,
 }
 
@@ -50,9 +53,9 @@ enum StampState {
 }
 
 impl<P: Copy> TransmitMatcher<P> {
-    /// For a socket with transmit stamps enabled that has not sent anything since. The last `capacity` packets (rounded
-    /// up to a power of two) are remembered; each is awaited until its stamp of leaving by source `last` has come (an
-    /// adapter's stamp comes after the kernel's).
+    /// Creates a matcher for a socket with transmit stamps enabled that has not sent anything since. It
+    /// remembers the last `capacity` packets, rounded up to a power of two. Each is awaited until its stamp
+    /// of leaving by source `last` has arrived; an adapter's stamp arrives after the kernel's.
     pub fn new(capacity: usize, last: StampSource) -> TransmitMatcher<P> {
         TransmitMatcher {
             inbox: Inbox::new(MAX_BATCH, 1).without_senders(),
@@ -61,22 +64,23 @@ impl<P: Copy> TransmitMatcher<P> {
             next: 0,
             awaited: 0,
             oldest: 0,
-            disbelieved: 0,
+            rejected: 0,
             missed: 0,
         }
     }
 
-    /// Packets that did not leave because their launch time was over, as far as the error queue said so.
+    /// Number of packets that did not leave because their launch time had passed, as far as the error queue
+    /// reported it.
     pub fn missed(&self) -> u32 {
         self.missed
     }
 
-    /// Makes the kernel number the next packet as its first. `each` is called with the stamps that have arrived so far,
-    /// and with the packets without one: these are given up, because their numbers will be reused. `flags` are the
-    /// stamping options of the socket.
+    /// Makes the kernel restart its numbering at 0. Calls `each` with the stamps that have arrived so far,
+    /// and with the packets without a stamp, which are given up because their numbers will be reused. `flags`
+    /// are the stamping options of the socket.
     ///
     /// # Errors
-    /// If the system rejects `flags`: no stamps will come.
+    /// The system rejects `flags`: no stamps will arrive.
     pub fn restart(
         &mut self,
         socket: impl AsFd,
@@ -86,19 +90,19 @@ impl<P: Copy> TransmitMatcher<P> {
         let socket = socket.as_fd();
         while self.collect(socket, |what, passage, stamp| each(what, Some((passage, stamp)))) > 0 {}
         self.give_up_before(WallTime(i64::MAX), |what| each(what, None));
-        (self.next, self.awaited, self.oldest, self.disbelieved) = (0, 0, 0, 0);
-        // The kernel's count restarts whenever the option is switched on.
+        (self.next, self.awaited, self.oldest, self.rejected) = (0, 0, 0, 0);
+        // The kernel restarts its count whenever the option is switched on.
         setsockopt(&socket, sockopt::Timestamping, &(flags - TimestampingFlag::SOF_TIMESTAMPING_OPT_ID))?;
         setsockopt(&socket, sockopt::Timestamping, &flags)
     }
 
-    /// Records that the kernel accepted a packet to be stamped; `reading` was taken before.
+    /// Records that the kernel accepted a packet to be stamped; `reading` was taken before it was sent.
     #[inline]
     pub fn sent(&mut self, what: P, reading: WallTime) {
         let capacity = self.packets.len();
-        let place = &mut self.packets[self.next as usize & (capacity - 1)];
+        let slot = &mut self.packets[self.next as usize & (capacity - 1)];
         let forgotten =
-            place.replace(AwaitedPacket { what, reading, state: StampState::Awaited, queued: false });
+            slot.replace(AwaitedPacket { what, reading, state: StampState::Awaited, queued: false });
         // A packet that is overwritten without a stamp is no longer awaited.
         if forgotten.is_none_or(|p| p.state != StampState::Awaited) {
             self.awaited += 1;
@@ -106,7 +110,7 @@ impl<P: Copy> TransmitMatcher<P> {
         self.next = self.next.wrapping_add(1);
     }
 
-    /// Packets whose stamps have not arrived.
+    /// Number of packets whose stamps have not arrived.
     #[inline]
     pub fn awaited(&self) -> u32 {
         self.awaited
@@ -133,13 +137,13 @@ impl<P: Copy> TransmitMatcher<P> {
         }
     }
 
-    /// Whether impossible stamps have arrived, so that the numbering must be wrong.
+    /// True if [`MAX_MISMATCHES`] consecutive stamps were impossible, so that the numbering must be wrong.
     #[inline]
     pub(crate) fn is_suspect(&self) -> bool {
-        self.disbelieved >= MAX_MISMATCHES
+        self.rejected >= MAX_MISMATCHES
     }
 
-    /// Reads one batch of stamps from the error queue, without blocking; returns the number of entries it had.
+    /// Reads one batch of stamps from the error queue without blocking; returns the number of entries read.
     pub fn collect(&mut self, socket: impl AsFd, mut each: impl FnMut(P, Passage, Stamp)) -> usize {
         let Ok(count) = self.inbox.receive(socket.as_fd(), libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT) else {
             return 0;
@@ -157,8 +161,8 @@ impl<P: Copy> TransmitMatcher<P> {
         count
     }
 
-    /// The packet that was stamped, and when by the system's clock; `None` for a packet that is not known or was given
-    /// up, and for an impossible stamp.
+    /// Returns the packet that was stamped, and the stamp on the system's clock; `None` if the packet is
+    /// unknown or was given up, or if the stamp is impossible.
     fn find(&mut self, found: TransmitStamp) -> Option<(P, Stamp)> {
         let capacity = self.packets.len();
         let TransmitStamp { number, passage, stamp } = found;
@@ -167,16 +171,16 @@ impl<P: Copy> TransmitMatcher<P> {
         }
         let packet = self.packets[number as usize & (capacity - 1)].as_mut()?;
         let at = match stamp.source {
-            // An adapter's clock that is not the system's is of no use.
+            // An adapter's stamp is used only if it can be converted to the system's clock.
             StampSource::Hardware => on_system_clock(stamp.at, packet.reading),
-            // A packet cannot leave before it was sent: such a stamp belongs to another packet, or the clock was
-            // set back meanwhile.
+            // A packet cannot leave before it was sent: such a stamp belongs to another packet, or the clock
+            // was set back in between.
             _ if stamp.at < packet.reading => {
-                self.disbelieved += 1;
+                self.rejected += 1;
                 None
             }
             _ => {
-                self.disbelieved = 0;
+                self.rejected = 0;
                 Some(stamp.at)
             }
         };
@@ -238,7 +242,7 @@ mod tests {
                 readings.push(wall());
                 from.send(b"x").unwrap();
                 departures.sent(readings.len() - 1, readings[readings.len() - 1]);
-                // Without this the oldest would be overwritten: the capacity is sixteen.
+                // Collect before the oldest packet would be overwritten: the capacity is 16.
                 if departures.awaited() >= 8 {
                     collect_all(&mut departures, &from, |i, passage, stamp| {
                         stamped.push((i, passage, stamp.at));
@@ -284,7 +288,7 @@ mod tests {
         departures
             .restart(&from, crate::stamp::flags(StampMode::Kernel, StampedPackets::SENT), |_, _| {})
             .unwrap();
-        // Of entering the queue, and of leaving it.
+        // One stamp of entering the queue and one of leaving it.
         for i in 0..MAX_MISMATCHES / 2 {
             assert!(!departures.is_suspect());
             from.send(b"x").unwrap();
@@ -294,7 +298,7 @@ mod tests {
         assert!(departures.is_suspect());
     }
 
-    /// An entry of the error queue: packet `number` passed at `at`.
+    /// Builds an entry of the error queue: packet `number` passed at `at`.
     fn entry(number: u32, passage: Passage, at: i64) -> TransmitStamp {
         TransmitStamp { number, passage, stamp: Stamp { at: WallTime(at), source: StampSource::Kernel } }
     }
@@ -306,7 +310,8 @@ mod tests {
         (0..4).for_each(|i| departures.sent(i, WallTime(100 * i)));
         let mut found =
             |number, passage, at| departures.find(entry(number, passage, at)).map(|(i, s)| (i, s.at.0));
-        // Packet 0: both, the later one first. 1: its entry is lost. 2: it never left. 3: two interfaces, one on another.
+        // Packet 0: both stamps, the later one first. 1: its entry stamp is lost. 2: it never left. 3:
+        // stacked interfaces.
         assert_eq!(found(0, Left, 20), Some((0, 20)));
         assert_eq!(found(0, Queued, 10), Some((0, 10)));
         assert_eq!(found(1, Left, 120), Some((1, 120)));

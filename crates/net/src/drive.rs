@@ -14,11 +14,11 @@ use std::os::fd::AsFd;
 
 /// Longest wait before flags, counters and clocks are checked.
 const MAX_WAIT_MS: i64 = 100;
-/// Consecutive reads before reports and timers are checked, so that a peer that never stops sending does not delay
-/// them.
+/// Maximum number of consecutive reads before reports and timers are checked, so that a peer that never stops
+/// sending does not delay them.
 const MAX_READS: usize = 16;
 
-/// A machine that converses over one connection: its inputs for what the connection brings.
+/// A machine that converses over one connection, with constructors of its inputs.
 pub(crate) trait Conversing: Machine {
     /// Input: bytes were received.
     fn received(bytes: &[u8]) -> Self::Input<'_>;
@@ -112,7 +112,7 @@ impl Conversing for push::PushReceiver {
 pub(crate) struct Driver<M> {
     pub machine: M,
     connection: Option<NonblockingConnection>,
-    /// Bytes read and written, and those of them that were read.
+    /// Number of bytes read and written.
     transferred: u64,
     received: u64,
 }
@@ -134,17 +134,17 @@ impl<M: Conversing> Driver<M> {
         Ok(())
     }
 
-    /// Bytes read from and written to all its connections.
+    /// Number of bytes read from and written to all its connections.
     pub(crate) fn transferred(&self) -> u64 {
         self.transferred
     }
 
-    /// Bytes read from all its connections.
+    /// Number of bytes read from all its connections.
     pub(crate) fn received(&self) -> u64 {
         self.received
     }
 
-    /// Gives the machine an input that happened just now.
+    /// Passes an input to the machine, with the current time.
     pub fn handle(&mut self, input: M::Input<'_>) {
         self.machine.handle(tick(), input);
     }
@@ -154,7 +154,7 @@ impl<M: Conversing> Driver<M> {
         let Some(connection) = &mut self.connection else { return };
         let before = connection.flushed;
         let mut written = connection.flush();
-        // One clock reading for each message: a probe contains the time at which it is sent.
+        // Each message gets its own clock reading: a probe contains the time at which it is sent.
         while written.is_ok()
             && !connection.is_pending()
             && self.machine.poll_transmit(tick(), &mut connection.out)
@@ -163,7 +163,7 @@ impl<M: Conversing> Driver<M> {
         }
         self.transferred += connection.flushed - before;
         if let Err(e) = written {
-            // The last words of a peer that reads no more say why.
+            // Read pending input before reporting the error: it may contain the peer's reason.
             self.read_input();
             if self.connection.is_some() {
                 self.lose(Some(&e.to_string()));
@@ -171,7 +171,7 @@ impl<M: Conversing> Driver<M> {
         }
     }
 
-    /// Gives the machine what the connection has received.
+    /// Passes received bytes to the machine.
     pub(crate) fn read_input(&mut self) {
         for _ in 0..MAX_READS {
             let Some(connection) = &mut self.connection else { return };
@@ -187,24 +187,24 @@ impl<M: Conversing> Driver<M> {
         }
     }
 
-    /// Waits for the connection, for `waker` or for the machine's timer, but not for long.
+    /// Waits for the connection, `waker`, or the machine's timer, at most [`MAX_WAIT_MS`].
     pub fn wait(&self, waker: Option<&Waker>) {
         wait(self.connection.as_ref(), waker, self.machine.poll_timeout());
     }
 
-    /// The same for at most `timeout`.
+    /// Same as [`Self::wait`] without a waker, for at most `timeout`.
     pub fn wait_for(&self, timeout: Span) {
         let until = clock::steady() + timeout;
         let due = self.machine.poll_timeout().map_or(until, |due| due.min(until));
         wait(self.connection.as_ref(), None, Some(due));
     }
 
-    /// Whether output waits that the connection has no room for.
+    /// True if output is waiting because the connection cannot accept it.
     pub fn is_pending(&self) -> bool {
         self.connection.as_ref().is_some_and(NonblockingConnection::is_pending)
     }
 
-    /// Gives the machine its timer input if it is due.
+    /// Passes the timer input to the machine if it is due.
     pub(crate) fn check_timer(&mut self) {
         let now = tick();
         if self.machine.poll_timeout().is_some_and(|due| now.steady >= due) {
@@ -222,8 +222,9 @@ impl<M: Conversing> Driver<M> {
         }
     }
 
-    /// The same, and takes what still comes until the peer has closed, too, within the same patience: a connection that is
-    /// closed with something unread is reset, and the peer may not get the last words.
+    /// Same as [`Self::finish`], then discards further input until the peer has closed the connection, all
+    /// within `timeout`. A connection closed with unread input is reset, and the peer may not receive the
+    /// last message.
     pub fn finish_and_drain(&mut self, timeout: Span) {
         let until = clock::steady() + timeout;
         self.finish(timeout);
@@ -251,25 +252,25 @@ impl<M: Conversing> Driver<M> {
 struct NonblockingConnection {
     stream: TcpStream,
     buffer: Vec<u8>,
-    /// Bytes to be written, and how many of them have been.
+    /// Output buffer, and the number of its bytes already written.
     out: Vec<u8>,
     written: usize,
-    /// Bytes written in all.
+    /// Total number of bytes written.
     flushed: u64,
 }
 
-/// The result of reading.
+/// Result of a read.
 enum ReadResult<'a> {
-    /// No data at present.
+    /// No data is available at present.
     Nothing,
-    /// Bytes that were read just now.
+    /// Bytes that were read.
     Bytes(&'a [u8]),
-    /// The peer has closed the connection, or it broke, with the system's error, if any.
+    /// The peer closed the connection, or it broke; with the system's error, if any.
     Closed(Option<String>),
 }
 
 impl NonblockingConnection {
-    /// From an established connection.
+    /// Takes over an established connection.
     fn new(stream: TcpStream) -> io::Result<NonblockingConnection> {
         stream.set_nodelay(true)?;
         stream.set_nonblocking(true)?;
@@ -282,7 +283,7 @@ impl NonblockingConnection {
         })
     }
 
-    /// Whether bytes remain to be written.
+    /// True if bytes remain to be written.
     fn is_pending(&self) -> bool {
         self.written < self.out.len()
     }
@@ -319,7 +320,8 @@ impl NonblockingConnection {
     }
 }
 
-/// Waits for a connection and a waker, if given, until `deadline` on the steady clock, but not for long.
+/// Waits for the connection and the waker, if given, until `deadline` on the steady clock, but at most
+/// [`MAX_WAIT_MS`].
 fn wait(connection: Option<&NonblockingConnection>, waker: Option<&Waker>, deadline: Option<SteadyTime>) {
     let woken = waker.map(|w| PollFd::new(w.as_fd(), PollFlags::POLLIN));
     let ready = connection.map(|c| {
@@ -336,7 +338,7 @@ fn wait(connection: Option<&NonblockingConnection>, waker: Option<&Waker>, deadl
     }
 }
 
-/// A host's facts after a test: those from before, completed with the clock's state and notes.
+/// Completes the facts about a host after a test with the clock's state and notes.
 pub(crate) fn facts_after(
     before: &HostFacts,
     clock_steps: &mut clock::ClockSteps,
@@ -356,7 +358,7 @@ mod tests {
     use jitlat_proto::Tick;
     use std::net::TcpListener;
 
-    /// Sends something, and keeps what it receives.
+    /// A machine that sends bytes and stores what it receives.
     #[derive(Debug, Default)]
     struct Exchange {
         to_send: Vec<u8>,
@@ -419,7 +421,7 @@ mod tests {
         let (mut driver, mut peer) = connected();
         driver.machine.to_send = vec![7; 1000];
         driver.write_output();
-        // It closes with something unread, which resets the connection.
+        // The peer closes with unread input, which resets the connection.
         peer.write_all(b"full").unwrap();
         drop(peer);
         driver.machine.to_send = vec![7; 1000];

@@ -1,4 +1,4 @@
-//! Ethernet frames with UDP over IPv4 or IPv6: built and parsed here, and BPF filters for them.
+//! Ethernet frames with UDP over IPv4 or IPv6, which are built and parsed here, and BPF filters for them.
 
 use jitlat_proto::wire::Field;
 use socket2::SockFilter;
@@ -18,18 +18,18 @@ mod ethernet {
 /// Fields of the IP header.
 pub(crate) mod ipv4 {
     use super::Field;
-    /// Version in the high half, header length in 32-bit words in the low half.
+    /// Version in the upper half, header length in 32-bit words in the lower half.
     pub const VERSION_LENGTH: Field<u8> = Field::at(0);
     pub const TOS: Field<u8> = VERSION_LENGTH.then();
     pub const TOTAL_LENGTH: Field<u16> = TOS.then();
-    /// Flags in the upper three bits, offset in the others.
+    /// Flags in the upper three bits, fragment offset in the others.
     pub const FRAGMENT: Field<u16> = Field::at(6);
     pub const TTL: Field<u8> = FRAGMENT.then();
     pub const PROTOCOL: Field<u8> = TTL.then();
     pub const CHECKSUM: Field<u16> = PROTOCOL.then();
     pub const SOURCE: Field<[u8; 4]> = CHECKSUM.then();
     pub const DESTINATION: Field<[u8; 4]> = SOURCE.then();
-    /// Bytes of a header without options.
+    /// Length of a header without options, in bytes.
     pub const LENGTH: usize = DESTINATION.end();
     pub(crate) const FRAGMENT_OFFSET: u16 = 0x1fff;
     pub const MORE_FRAGMENTS: u16 = 0x2000;
@@ -64,18 +64,18 @@ pub(crate) mod udp {
 
 const ETHERTYPE_IPV4: u16 = 0x0800;
 const ETHERTYPE_IPV6: u16 = 0x86dd;
-/// The most bytes that all headers before the payload have.
+/// Maximum length of all headers before the payload, in bytes.
 pub(crate) const HEADERS: usize = ethernet::LENGTH + ipv6::LENGTH + udp::LENGTH;
 
-/// Bytes of the headers of IP and UDP of packets to `ip`.
+/// Length of the IP and UDP headers of packets to `ip`, in bytes.
 pub(crate) fn beneath(ip: IpAddr) -> usize {
     udp::LENGTH + if ip.is_ipv4() { ipv4::LENGTH } else { ipv6::LENGTH }
 }
 
-/// The datagram in a frame.
+/// A UDP datagram parsed from a frame.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct UdpFrame<'a> {
-    /// The Ethernet addresses.
+    /// Ethernet addresses.
     pub source: Mac,
     pub destination: Mac,
     pub from: SocketAddr,
@@ -84,12 +84,13 @@ pub(crate) struct UdpFrame<'a> {
     pub payload: &'a [u8],
     /// Time to live, or hop limit.
     pub ttl: u8,
-    /// The TOS or traffic class octet.
+    /// TOS or traffic-class octet.
     pub traffic_class: u8,
 }
 
-/// The datagram in `frame`, if it is a whole one of UDP over IPv4, or over IPv6 without extension headers. Its checksum is
-/// not verified: between virtual interfaces it is often left for an adapter to compute, and there is none.
+/// Parses a frame that contains an unfragmented UDP datagram over IPv4, or over IPv6 without extension
+/// headers; `None` otherwise. The checksum is not verified: between virtual interfaces it is often left for
+/// an adapter to compute, and there is none.
 pub(crate) fn parse(frame: &[u8]) -> Option<UdpFrame<'_>> {
     let packet = frame.get(ethernet::LENGTH..)?;
     let version_length = ipv4::VERSION_LENGTH.read(packet)?;
@@ -132,11 +133,11 @@ pub(crate) fn parse(frame: &[u8]) -> Option<UdpFrame<'_>> {
     })
 }
 
-/// The two ends of a frame, of one family, and the next hop.
+/// Addresses of both ends of a frame, of one family, and of the next hop.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ends {
     pub from_mac: Mac,
-    /// Of the next hop.
+    /// Ethernet address of the next hop.
     pub to_mac: Mac,
     pub from: SocketAddr,
     pub to: SocketAddr,
@@ -149,7 +150,8 @@ pub(crate) struct Headers {
     length: usize,
 }
 
-/// The headers of frames between these ends; lengths and checksums are not filled in. IPv6's flow label is zero.
+/// Returns the headers of frames between these ends, without lengths and checksums. The IPv6 flow label is
+/// zero.
 pub(crate) fn headers(ends: &Ends, traffic_class: u8, ttl: u8) -> Headers {
     let mut bytes = [0; HEADERS];
     ethernet::DESTINATION.write(&mut bytes, ends.to_mac);
@@ -213,7 +215,7 @@ pub(crate) fn fill(frame: &mut Vec<u8>, headers: &Headers, payload: &[u8]) {
     udp::CHECKSUM.write(datagram, sum);
 }
 
-/// The sum of the UDP pseudo header for a datagram of `length` bytes: addresses, protocol, length.
+/// Sum of the UDP pseudo header (addresses, protocol, length) for a datagram of `length` bytes.
 pub(crate) fn pseudo_header(packet: &[u8], length: u16) -> u64 {
     let addresses = match packet.first().map(|first| first >> 4) {
         Some(6) => packet.get(ipv6::SOURCE.start()..ipv6::DESTINATION.end()),
@@ -222,7 +224,7 @@ pub(crate) fn pseudo_header(packet: &[u8], length: u16) -> u64 {
     sum_of(addresses.unwrap_or_default()) + u64::from(udp::PROTOCOL) + u64::from(length)
 }
 
-/// The sum of the 16-bit words of `bytes`.
+/// Sum of the 16-bit words of `bytes`.
 pub(crate) fn sum_of(bytes: &[u8]) -> u64 {
     bytes
         .chunks(2)
@@ -230,7 +232,7 @@ pub(crate) fn sum_of(bytes: &[u8]) -> u64 {
         .sum()
 }
 
-/// The Internet checksum (RFC 1071) whose words add up to `sum`.
+/// Internet checksum (RFC 1071) of words that add up to `sum`.
 pub(crate) fn checksum(mut sum: u64) -> u16 {
     while sum > 0xffff {
         sum = (sum & 0xffff) + (sum >> 16);
@@ -238,7 +240,7 @@ pub(crate) fn checksum(mut sum: u64) -> u16 {
     !(sum as u16)
 }
 
-/// Instructions of classic BPF: what they load, or compare what was loaded with.
+/// Instructions of classic BPF: operands of loads and comparisons.
 mod bpf {
     /// Operation, jumps on success and failure, operand.
     pub(crate) type BpfInstruction = (u16, u8, u8, u32);
@@ -252,7 +254,7 @@ mod bpf {
     const HAS_BITS: u16 = 0x45;
     const RETURN: u16 = 0x06;
 
-    /// A test; [`all_of`] fills in how many instructions to skip if it fails.
+    /// A comparison; [`all_of`] sets the number of instructions to skip if it fails.
     pub struct FieldTest {
         load: FieldLoad,
         expected: FieldMatch,
@@ -262,7 +264,7 @@ mod bpf {
         Byte(usize),
         Half(usize),
         Word(usize),
-        /// At this offset behind the IP header.
+        /// 16-bit field at this offset after the IP header.
         HalfBehindIp(usize),
     }
 
@@ -275,12 +277,12 @@ mod bpf {
         FieldTest { load, expected }
     }
 
-    /// A filter that passes frames which meet all of `tests`; `ip` is the offset of the IP header.
+    /// Returns a filter that passes frames which meet all of `tests`. `ip` is the offset of the IP header.
     pub(crate) fn all_of(tests: &[FieldTest], ip: usize) -> Vec<BpfInstruction> {
         let with_length = tests.iter().any(|t| matches!(t.load, FieldLoad::HalfBehindIp(_)));
         let mut program = Vec::new();
         if with_length {
-            // Kept in the index register.
+            // The length of the IP header stays in the index register.
             program.push((LENGTH_OF_IP_HEADER, 0, 0, ip as u32));
         }
         for (i, test) in tests.iter().enumerate() {
@@ -291,7 +293,7 @@ mod bpf {
                 FieldLoad::HalfBehindIp(at) => (LOAD_HALF_BEHIND_IP, at),
             };
             program.push((load, 0, 0, at as u32));
-            // Two instructions for each further test, and the one that passes.
+            // Skip two instructions for each further test, and the one that passes.
             let fail = (2 * (tests.len() - 1 - i) + 1) as u8;
             program.push(match test.expected {
                 FieldMatch::Equal(value) => (IS_EQUAL, 0, fail, value),
@@ -303,25 +305,25 @@ mod bpf {
         program
     }
 
-    /// A filter that passes frames which meet all of `one` or all of `other`.
+    /// Returns a filter that passes frames which meet all of `one` or all of `other`.
     pub(crate) fn any_of(one: &[FieldTest], other: &[FieldTest]) -> Vec<BpfInstruction> {
         let mut program = all_of(one, super::ethernet::LENGTH);
-        // What fails goes on with the other instead.
+        // A frame that fails continues with `other` instead.
         program.pop();
         program.extend(all_of(other, super::ethernet::LENGTH));
         program
     }
 
-    /// Passes nothing.
+    /// Instruction that passes nothing.
     pub const NOTHING: BpfInstruction = (RETURN, 0, 0, 0);
 }
 
-/// A BPF filter: nothing passes.
+/// Returns a BPF filter that passes nothing.
 pub(crate) fn nothing() -> Vec<SockFilter> {
     assemble(&[bpf::NOTHING])
 }
 
-/// A BPF filter: UDP over IPv4 or IPv6 to `port`, unfragmented.
+/// Returns a BPF filter for unfragmented UDP over IPv4 or IPv6 to `port`.
 pub(crate) fn only_to(port: u16) -> Vec<SockFilter> {
     assemble(&bpf::any_of(
         &of_v4(None, &[(udp::DESTINATION, port)]),
@@ -329,7 +331,7 @@ pub(crate) fn only_to(port: u16) -> Vec<SockFilter> {
     ))
 }
 
-/// A BPF filter: UDP from `from` to `port`, unfragmented.
+/// Returns a BPF filter for unfragmented UDP from `from` to `port`.
 pub(crate) fn only_between(from: SocketAddr, port: u16) -> Vec<SockFilter> {
     let ports = [(udp::SOURCE, from.port()), (udp::DESTINATION, port)];
     assemble(&match from.ip() {
@@ -360,7 +362,7 @@ fn of_v4(from: Option<Ipv4Addr>, ports: &[(Field<u16>, u16)]) -> Vec<bpf::FieldT
     tests
 }
 
-/// Fragments and packets with other extension headers have another next header.
+/// Fragments and packets with other extension headers have another next header and do not match.
 fn of_v6(from: Option<Ipv6Addr>, ports: &[(Field<u16>, u16)]) -> Vec<bpf::FieldTest> {
     use bpf::{FieldLoad, FieldMatch, test};
     let ip = |start: usize| ethernet::LENGTH + start;
@@ -495,7 +497,7 @@ mod tests {
             let other = frame(from, dst, b"x");
             assert_eq!((passes(&between, &other), passes(&either, &other)), (false, near), "{from} {dst}");
         }
-        // Behind a fragment header, over TCP, of IPv4.
+        // A fragment header, TCP, and IPv4.
         for (at, value) in [(20, 44), (20, 6), (13, 0)] {
             let mut other = ours.clone();
             other[at] = value;
@@ -525,7 +527,7 @@ mod tests {
             passes(&to, &other)
         };
         assert!(!change(12, 0x86) && !change(23, 6) && !change(21, 1), "IPv6, TCP, a later fragment");
-        // With options the ports are further back.
+        // With IPv4 options the ports are at a larger offset.
         let mut longer = ours.clone();
         longer[14] = 0x46;
         longer.splice(34..34, [1, 1, 1, 0]);

@@ -1,31 +1,31 @@
-//! What the driver of the sending interface counts of retries and failures (as `ethtool -S` shows it), before and after a
-//! test: a radio that sends a packet again and again is slow, and nobody above it sees why.
+//! Driver counters of retries and failures at the sending interface (as in `ethtool -S`), before and after a
+//! test. A radio link that retransmits often is slow, and the layers above do not show the cause.
 
 use crate::sys;
 use std::net::{IpAddr, UdpSocket};
 use std::os::fd::AsFd;
 
-/// Bytes of a name, padded with zeros.
+/// Length of a counter name, in bytes, padded with zeros.
 const COUNTER_NAME_BYTES: usize = 32;
-/// Most counters in the note.
+/// Maximum number of counters in the note.
 const MAX_COUNTERS: usize = 12;
 
-/// The counters of one interface at the beginning of a test.
+/// Counters of one interface at the beginning of a test.
 pub(crate) struct InterfaceCounters {
     interface: Option<String>,
     before: Vec<(String, u64)>,
 }
 
 impl InterfaceCounters {
-    /// Reads those of the interface that has the address `local`.
+    /// Reads the counters of the interface with the address `local`.
     pub fn start(local: IpAddr) -> InterfaceCounters {
         let interface = interface_of(local);
         let before = interface.as_deref().map(read).unwrap_or_default();
         InterfaceCounters { interface, before }
     }
 
-    /// What was counted since: `wlan0 counted during the test: tx_retries 12, tx_retry_failed 0`. `None` where the driver
-    /// counts nothing of the kind.
+    /// Describes the increments since the start: `wlan0 counted during the test: tx_retries 12,
+    /// tx_retry_failed 0`. `None` if the driver has no such counters.
     pub fn note(&self) -> Option<String> {
         let interface = self.interface.as_deref().filter(|_| !self.before.is_empty())?;
         describe(interface, &difference(&self.before, &read(interface)))
@@ -42,14 +42,16 @@ fn interface_of(local: IpAddr) -> Option<String> {
     nix::ifaddrs::getifaddrs().ok()?.find(|a| has(a) == Some(local)).map(|a| a.interface_name)
 }
 
-/// The counters of retries and failures of `interface`; empty if it has none, or does not tell.
+/// Counters of retries and failures of `interface`; empty if there are none or the driver does not report
+/// them.
 fn read(interface: &str) -> Vec<(String, u64)> {
     let statistics = UdpSocket::bind(("127.0.0.1", 0))
         .and_then(|socket| sys::adapter_statistics(socket.as_fd(), interface));
     statistics.map(|(names, values)| of_retries(&names, &values)).unwrap_or_default()
 }
 
-/// The counters whose names speak of retries or failures: names of 32 bytes each, and as many values.
+/// Selects the counters whose names refer to retries or failures. `names` has 32 bytes per counter, `values`
+/// one value.
 fn of_retries(names: &[u8], values: &[u64]) -> Vec<(String, u64)> {
     let named = names.chunks_exact(COUNTER_NAME_BYTES).zip(values).map(|(name, value)| {
         let end = name.iter().position(|b| *b == 0).unwrap_or(COUNTER_NAME_BYTES);
@@ -63,7 +65,7 @@ fn of_retries(names: &[u8], values: &[u64]) -> Vec<(String, u64)> {
         .collect()
 }
 
-/// How much each of `before` has grown. A counter that was reset counts from zero.
+/// Increment of each counter in `before`. A counter that was reset counts from zero.
 fn difference(before: &[(String, u64)], after: &[(String, u64)]) -> Vec<(String, u64)> {
     let grown = |(name, now): &(String, u64)| {
         let (_, then) = before.iter().find(|(known, _)| known == name)?;
@@ -72,7 +74,7 @@ fn difference(before: &[(String, u64)], after: &[(String, u64)]) -> Vec<(String,
     after.iter().filter_map(grown).collect()
 }
 
-/// Retries in any case, failures if there were any.
+/// Lists retries in any case, failures if there were any.
 fn describe(interface: &str, counted: &[(String, u64)]) -> Option<String> {
     let shown = counted.iter().filter(|(name, n)| *n > 0 || name.to_ascii_lowercase().contains("retr"));
     let shown: Vec<String> = shown.take(MAX_COUNTERS).map(|(name, n)| format!("{name} {n}")).collect();
@@ -94,7 +96,7 @@ mod tests {
 
     #[test]
     fn retries_of_a_radio_are_shown_as_a_difference() {
-        // As mac80211 names them.
+        // Names as in mac80211.
         let kernel = names(&["tx_packets", "tx_filtered", "tx_retry_failed", "tx_retries", "sta_state"]);
         let [before, after] = [[10, 0, 1, 100, 3], [60, 0, 1, 112, 3]].map(|v| of_retries(&kernel, &v));
         assert_eq!(before, [("tx_retry_failed".to_owned(), 1), ("tx_retries".to_owned(), 100)]);

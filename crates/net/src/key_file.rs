@@ -5,21 +5,21 @@ use std::io::{self, Read};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-/// Maximum length of a key file, in bytes: more than all users of a server take.
+/// Maximum length of a key file, in bytes: more than all users of a server need.
 const MAX_BYTES: u64 = 1 << 20;
 
-/// Why a key file is not used; the file's name is part of each message.
+/// Reason why a key file is not used. Each message contains the file's name.
 #[derive(Debug, thiserror::Error)]
 pub enum KeyFileError {
-    /// It cannot be read.
-    #[error("reading the key file {name}")]
+    /// The file cannot be read.
+    #[error("cannot read the key file {name}")]
     Read {
         /// Name of the file.
         name: String,
         /// The system's error.
         source: io::Error,
     },
-    /// Its permissions let others in.
+    /// Its permissions allow others to read or change it.
     #[error("others can read or change the key file {name} (mode {mode:03o}): run `chmod 600 {name}`")]
     Open {
         /// Name of the file.
@@ -27,14 +27,14 @@ pub enum KeyFileError {
         /// Permission bits.
         mode: u32,
     },
-    /// It is longer than any key file.
+    /// The file is longer than [`MAX_BYTES`].
     #[error("the key file {name} has more than {MAX_BYTES} bytes: is it the right file?")]
     TooLong {
         /// Name of the file.
         name: String,
     },
-    /// It has nothing but white space.
-    #[error("the key file {name} is empty: make a key with `head -c 32 /dev/urandom | base64 > {name}`")]
+    /// The file contains only white space.
+    #[error("the key file {name} is empty: create a key with `head -c 32 /dev/urandom | base64 > {name}`")]
     Empty {
         /// Name of the file.
         name: String,
@@ -44,7 +44,8 @@ pub enum KeyFileError {
 /// Reads a file with a key, users or a token.
 ///
 /// # Errors
-/// [`KeyFileError`], also if others can read or change it, unless the service manager handed it over (`CREDENTIALS_DIRECTORY`).
+/// [`KeyFileError`], also if others can read or change the file, unless the service manager provided it
+/// (`CREDENTIALS_DIRECTORY`).
 pub fn read(path: &Path) -> Result<Vec<u8>, KeyFileError> {
     let name = || path.display().to_string();
     let doing = |source| KeyFileError::Read { name: name(), source };

@@ -1,4 +1,4 @@
-//! LaMP in Ethernet frames of its own: no IP and no UDP between.
+//! LaMP directly in Ethernet frames, without IP and UDP.
 
 use crate::frame::Mac;
 use jitlat_proto::lamp;
@@ -12,21 +12,21 @@ const TYPE: Field<u16> = SOURCE.then();
 /// Bytes of the Ethernet header.
 const HEADER: usize = TYPE.end();
 
-/// The EtherType: the first of IEEE 802 for local experiments.
+/// EtherType: the first that IEEE 802 reserves for local experiments.
 pub const ETHERTYPE: u16 = 0x88b5;
 
-/// A frame with LaMP in it.
+/// An Ethernet frame that contains a LaMP packet.
 #[derive(Clone, Copy, Debug)]
 pub struct LampFrame<'a> {
-    /// Sender.
+    /// Ethernet address of the sender.
     pub source: Mac,
-    /// Receiver.
+    /// Ethernet address of the receiver.
     pub destination: Mac,
-    /// The LaMP packet, without the padding of short frames.
+    /// LaMP packet, without the padding of short frames.
     pub packet: &'a [u8],
 }
 
-/// The LaMP packet in `frame`; `None` if there is none.
+/// Parses the LaMP packet in `frame`; `None` if there is none.
 pub fn parse(frame: &[u8]) -> Option<LampFrame<'_>> {
     (TYPE.read(frame)? == ETHERTYPE).then_some(())?;
     let body = frame.get(HEADER..)?;
@@ -48,7 +48,7 @@ pub fn fill(frame: &mut Vec<u8>, source: Mac, destination: Mac, packet: &[u8]) {
     frame.extend_from_slice(packet);
 }
 
-/// A BPF filter: such frames alone, and only those to `host`, which no broadcast is.
+/// Returns a BPF filter for LaMP frames to `host`, without broadcasts.
 pub(crate) fn only_to(host: Mac) -> Vec<SockFilter> {
     const LOAD_WORD: u16 = 0x20;
     const LOAD_HALF: u16 = 0x28;
@@ -68,13 +68,13 @@ pub(crate) fn only_to(host: Mac) -> Vec<SockFilter> {
     program.iter().map(|&(code, jt, jf, k)| SockFilter::new(code, jt, jf, k)).collect()
 }
 
-/// Whether it is the address of one interface.
+/// True if `mac` is the address of a single interface.
 pub fn is_unicast(mac: Mac) -> bool {
     mac[0] & 1 == 0 && mac != [0; 6]
 }
 
-/// The link-local address that follows from an Ethernet address (RFC 4291, appendix A), under which the policies of
-/// servers know the host; the port is the EtherType.
+/// Returns the link-local address derived from an Ethernet address (RFC 4291, appendix A), by which the
+/// policies of servers identify the host; the port is the EtherType.
 pub fn address_of(mac: Mac) -> SocketAddr {
     let [a, b, c, d, e, f] = mac;
     let word = |high: u8, low: u8| u16::from_be_bytes([high, low]);
@@ -103,7 +103,7 @@ mod tests {
         for cut in 0..whole {
             assert!(parse(&frame[..cut]).is_none(), "{cut}");
         }
-        // The length of an INIT's field is its type.
+        // The length field of an INIT contains its type.
         fill(&mut frame, HERE, THERE, &LampHeader::new(LampKind::Init, 7, 0, 2).to_bytes());
         assert_eq!(parse(&frame).unwrap().packet.len(), 24);
         frame[12] = 8;

@@ -1,14 +1,17 @@
-//! Launch times (`SO_TXTIME`): each packet is handed over early with the time at which it is to leave, and the interface's queue
-//! (`etf`), or the adapter behind it, keeps it until then. The program's own wake-ups no longer show in the schedule.
+//! Launch times (`SO_TXTIME`): each packet is passed to the kernel early with the time at which it is to
+//! leave, and the interface's queue (`etf`), or the adapter behind it, holds it until then. The program's own
+//! wake-ups no longer affect the schedule.
 //!
-//! It takes a kernel with that queueing discipline and an interface that has it, set up by the host's administrator:
+//! This requires a kernel with that queueing discipline and an interface that uses it, set up by the host's
+//! administrator:
 //!
 //! ```text
 //! tc qdisc replace dev eth0 root etf clockid CLOCK_TAI delta 300000 [offload]
 //! ```
 //!
-//! Without `offload` the kernel's timers let packets go, with it the adapter's clock, which `phc2sys` must keep. Such a queue
-//! drops what has no launch time, so that everything of a socket gets one, greetings, too.
+//! Without `offload` the kernel's timers release packets, with it the adapter's clock, which `phc2sys` must
+//! synchronise. Such a queue drops packets without a launch time, so every packet of a socket gets one,
+//! including greetings.
 
 use crate::clock::steady;
 use crate::cmsg::ControlBuffer;
@@ -24,40 +27,41 @@ use std::io::{self, IoSlice};
 use std::net::IpAddr;
 use std::os::fd::BorrowedFd;
 
-/// How long before its launch time a packet is handed over at least: what a sleeping thread of a busy host is late by.
+/// Minimum time before its launch time at which a packet is passed to the kernel: a sleeping thread of a busy
+/// host may wake this late.
 const MIN_ADVANCE: Span = Span::millis(1);
-/// The longest delta of a queue that is taken for one.
+/// Longest `delta` that is accepted as plausible.
 const MAX_DELTA: Span = Span::millis(100);
 
 /// A queueing discipline of an interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Discipline {
-    /// What it is called: `fq_codel`, `noqueue`, `etf`.
+    /// Kind: `fq_codel`, `noqueue`, `etf`.
     pub kind: String,
-    /// What it keeps, if it keeps launch times.
+    /// Parameters of an `etf` queue; `None` for other kinds.
     pub etf: Option<Etf>,
 }
 
-/// A queue that keeps launch times.
+/// A queue that releases packets at their launch times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Etf {
-    /// How long before its launch time it passes a packet on.
+    /// Time before its launch time at which the queue passes a packet on.
     pub delta: Span,
-    /// Whether the adapter keeps the time.
+    /// True if the adapter, not the kernel, releases packets on time.
     pub offload: bool,
 }
 
-/// What launch times need of a host.
+/// Functions of a host that launch times require.
 pub(crate) trait LaunchHost: Sync {
-    /// Name and number of the interface that has this address.
+    /// Returns name and number of the interface with this address.
     fn interface(&self, local: IpAddr) -> io::Result<Option<(String, u32)>>;
-    /// The queueing disciplines of the interface with this number.
+    /// Returns the queueing disciplines of the interface with this number.
     fn disciplines(&self, interface: u32) -> io::Result<Vec<Discipline>>;
-    /// Makes `socket` take launch times on the clock TAI, and report packets that miss theirs.
+    /// Makes `socket` accept launch times on the TAI clock, and report packets that miss theirs.
     fn enable(&self, socket: BorrowedFd<'_>) -> nix::Result<()>;
 }
 
-/// This host.
+/// The host that this program runs on.
 pub(crate) struct ThisHost;
 
 impl LaunchHost for ThisHost {
@@ -73,49 +77,49 @@ impl LaunchHost for ThisHost {
 
     fn enable(&self, socket: BorrowedFd<'_>) -> nix::Result<()> {
         const REPORT_ERRORS: u32 = 2;
-        let wish = libc::sock_txtime { clockid: libc::CLOCK_TAI, flags: REPORT_ERRORS };
-        setsockopt(&socket, sockopt::TxTime, &wish)
+        let request = libc::sock_txtime { clockid: libc::CLOCK_TAI, flags: REPORT_ERRORS };
+        setsockopt(&socket, sockopt::TxTime, &request)
     }
 }
 
-/// Why packets cannot have launch times.
+/// Reason why packets cannot have launch times.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum LaunchError {
-    /// The kernel does not say.
-    #[error("--pace etf: asking for the queue of this host's interface: {0}")]
+    /// The kernel does not provide the information.
+    #[error("--pace etf: cannot read the queue of this host's interface: {0}")]
     System(io::Error),
     /// No interface has the address.
     #[error("--pace etf: no interface of this host has address {0}")]
     NoInterface(IpAddr),
-    /// The interface has another queue.
+    /// The interface has no `etf` queue.
     #[error(
-        "--pace etf: {interface} has no queue that keeps launch times, but {}; where kernel and adapter have it: `tc qdisc \
-         replace dev {interface} root etf clockid CLOCK_TAI delta 300000 offload`, or without `offload` by the kernel's timers; \
-         --pace hybrid works anywhere",
-        if .kinds.is_empty() { "none at all".to_owned() } else { .kinds.join(", ") }
+        "--pace etf: {interface} has no queue that supports launch times (its queues: {}); to set one up: `tc qdisc replace \
+         dev {interface} root etf clockid CLOCK_TAI delta 300000 offload`, without `offload` if the adapter does not support it; \
+         --pace hybrid needs none",
+        if .kinds.is_empty() { "none".to_owned() } else { .kinds.join(", ") }
     )]
     NoQueue { interface: String, kinds: Vec<String> },
-    /// The socket takes no launch times.
+    /// The socket does not accept launch times.
     #[error("--pace etf: {}", if *.0 == Errno::EPERM {
         format!("launch times {}", needs(Capability::NetAdmin))
     } else {
-        format!("this kernel takes no launch times: {}", .0.desc())
+        format!("this kernel does not support launch times: {}", .0.desc())
     })]
     Refused(Errno),
 }
 
-/// How the packets of one socket get their launch times.
+/// Settings for the launch times of one socket's packets.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Launch {
-    /// How long before its launch time a packet is handed over.
+    /// Time before its launch time at which a packet is passed to the kernel.
     pub advance: Span,
 }
 
 impl Launch {
-    /// For `socket`, which is bound to `local`.
+    /// Prepares `socket`, which is bound to `local`.
     ///
     /// # Errors
-    /// [`LaunchError`] where the host, its interface or its rights lack something.
+    /// [`LaunchError`] if the host, its interface or its privileges are not sufficient.
     pub fn prepare(
         host: &dyn LaunchHost,
         socket: BorrowedFd<'_>,
@@ -136,7 +140,7 @@ impl Launch {
     /// Sends the concatenated `parts` as a datagram that leaves at `due`.
     ///
     /// # Errors
-    /// Those of the system.
+    /// System errors.
     pub fn send(self, socket: BorrowedFd<'_>, parts: &[IoSlice<'_>], due: SteadyTime) -> io::Result<usize> {
         let now = clock_gettime(ClockId::CLOCK_TAI)?;
         let now = now.tv_sec().saturating_mul(SECOND).saturating_add(now.tv_nsec());
@@ -146,16 +150,16 @@ impl Launch {
         sys::send_controlled(socket, parts, &control)
     }
 
-    /// Sends `bytes` as a datagram that leaves as soon as it can.
+    /// Sends `bytes` as a datagram that leaves as soon as possible.
     ///
     /// # Errors
-    /// Those of the system.
+    /// System errors.
     pub fn send_soon(self, socket: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<usize> {
         self.send(socket, &[IoSlice::new(bytes)], steady() + self.advance)
     }
 }
 
-/// The queueing disciplines of an interface of this host.
+/// Returns the queueing disciplines of an interface of this host.
 pub(crate) fn disciplines(interface: u32) -> io::Result<Vec<Discipline>> {
     let mut found = Vec::new();
     // `tcmsg`: family and padding, interface, handle, parent, information.
@@ -166,17 +170,17 @@ pub(crate) fn disciplines(interface: u32) -> io::Result<Vec<Discipline>> {
     Ok(found)
 }
 
-/// Bytes of a `tcmsg`.
+/// Length of a `tcmsg`, in bytes.
 const TRAFFIC: usize = 20;
 const INTERFACE: usize = 4;
 /// Attributes of a queueing discipline (`TCA_…`), and of `etf` among its options.
 const KIND: u16 = 1;
 const OPTIONS: u16 = 2;
 const ETF_PARAMETERS: u16 = 1;
-/// A flag of `etf`: the adapter keeps the time.
+/// A flag of `etf`: the adapter releases packets.
 const OFFLOAD: u32 = 1 << 1;
 
-/// An entry of the kernel's table of queueing disciplines, if it is of this interface.
+/// Parses an entry of the kernel's table of queueing disciplines; `None` if it belongs to another interface.
 fn of_entry(entry: &[u8], interface: u32) -> Option<Discipline> {
     let attributes = entry.get(TRAFFIC..).filter(|_| netlink::u32_at(entry, INTERFACE) == Some(interface))?;
     let (mut kind, mut options) = (None, &[][..]);
@@ -197,8 +201,8 @@ fn of_entry(entry: &[u8], interface: u32) -> Option<Discipline> {
     Some(Discipline { kind, etf })
 }
 
-/// A host of whose interfaces each has a queue that keeps launch times. Its sockets take them on the steady clock, for which
-/// nobody needs a right.
+/// A simulated host whose interfaces have `etf` queues. Its sockets use launch times on the steady clock,
+/// which needs no privilege.
 #[cfg(test)]
 pub(crate) mod fake {
     use super::*;
@@ -209,7 +213,7 @@ pub(crate) mod fake {
         pub enabled: nix::Result<()>,
     }
 
-    /// One that lacks nothing.
+    /// A host that has everything launch times need.
     pub(crate) static WITH_ETF: std::sync::LazyLock<Host> = std::sync::LazyLock::new(|| Host {
         interface: Some("eth7"),
         disciplines: vec![
@@ -231,8 +235,8 @@ pub(crate) mod fake {
 
         fn enable(&self, socket: BorrowedFd<'_>) -> nix::Result<()> {
             self.enabled?;
-            let wish = libc::sock_txtime { clockid: libc::CLOCK_MONOTONIC, flags: 2 };
-            setsockopt(&socket, sockopt::TxTime, &wish)
+            let request = libc::sock_txtime { clockid: libc::CLOCK_MONOTONIC, flags: 2 };
+            setsockopt(&socket, sockopt::TxTime, &request)
         }
     }
 }
@@ -254,7 +258,7 @@ mod tests {
     #[test]
     fn a_queue_that_keeps_launch_times_gets_packets_in_time() {
         assert_eq!(prepared(&WITH_ETF).unwrap().advance, Span::micros(1300));
-        // What says that it passes packets on long before is not believed.
+        // An implausibly long `delta` is rejected.
         let slow = Etf { delta: Span::seconds(2), offload: false };
         let disciplines = vec![Discipline { kind: "etf".to_owned(), etf: Some(slow) }];
         let host = Host { disciplines, interface: Some("eth7"), enabled: Ok(()) };
@@ -266,21 +270,21 @@ mod tests {
         let queue = |kind: &str| vec![Discipline { kind: kind.to_owned(), etf: None }];
         let host = |interface, disciplines, enabled| Host { interface, disciplines, enabled };
         let with = || WITH_ETF.disciplines.clone();
-        for (host, words) in [
+        for (host, expected) in [
             (
                 host(Some("eth7"), queue("fq_codel"), Ok(())),
-                ["eth7", "but fq_codel", "tc qdisc replace dev eth7"],
+                ["eth7", "its queues: fq_codel", "tc qdisc replace dev eth7"],
             ),
-            (host(Some("eth7"), vec![], Ok(())), ["eth7", "none at all", "--pace hybrid"]),
+            (host(Some("eth7"), vec![], Ok(())), ["eth7", "its queues: none", "--pace hybrid"]),
             (host(None, with(), Ok(())), ["no interface", "127.0.0.1", "--pace etf"]),
             (host(Some("eth7"), with(), Err(Errno::EPERM)), ["launch times", "CAP_NET_ADMIN", "--pace etf"]),
             (
                 host(Some("eth7"), with(), Err(Errno::ENOPROTOOPT)),
-                ["this kernel", "no launch times", "--pace etf"],
+                ["this kernel", "does not support launch times", "--pace etf"],
             ),
         ] {
             let why = prepared(&host).unwrap_err();
-            assert!(words.iter().all(|word| why.contains(word)), "{why}");
+            assert!(expected.iter().all(|word| why.contains(word)), "{why}");
         }
     }
 
@@ -294,8 +298,8 @@ mod tests {
             entry
         };
         let parameters = |flags: u32| {
-            let words = [300_000u32, libc::CLOCK_TAI as u32, flags];
-            netlink::attribute(ETF_PARAMETERS, &words.map(u32::to_ne_bytes).concat())
+            let expected = [300_000u32, libc::CLOCK_TAI as u32, flags];
+            netlink::attribute(ETF_PARAMETERS, &expected.map(u32::to_ne_bytes).concat())
         };
         let of = |offload| Discipline {
             kind: "etf".to_owned(),

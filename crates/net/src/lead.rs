@@ -1,26 +1,28 @@
-//! [`Lead`]: how long after reading the clock a packet leaves, so that the time it carries can be that of its departure.
+//! [`Lead`]: time from reading the clock to a packet's departure, so that a packet can carry the time of its
+//! departure.
 
 use jitlat_core::{Span, SteadyTime, WallTime};
 use std::net::IpAddr;
 
-/// Packets that the estimate is of.
+/// Maximum number of packets in the estimate.
 const MAX_PACKETS: usize = 32;
-/// So many are needed for an estimate.
+/// Minimum number of packets for an estimate.
 const MIN_PACKETS: usize = 4;
-/// What takes longer waits for the processor or in a queue, which the next packet may not.
+/// Longer times include a wait for the processor or in a queue, which the next packet may not have, and are
+/// ignored.
 const MAX_LEAD: Span = Span::micros(100);
-/// Time between two stamps, once there are as many as are kept: they cost a system call each.
+/// Time between two stamped packets once [`MAX_PACKETS`] are stored: each stamp costs a system call.
 const STAMP_PAUSE: Span = Span::millis(10);
 
-/// A sender must write the time into a packet before it leaves, and the rest of its way through this host then counts as
-/// delay of the path. RFC 2679 (section 3.7.2) corrects host times by what is known of their difference to wire times: this is
-/// that difference, measured by kernel stamps on a part of the packets.
+/// A sender writes the time into a packet before it leaves, so the rest of the packet's path through this
+/// host counts as delay of the path. RFC 2679 (section 3.7.2) corrects host times by the known difference to
+/// wire times. This is that difference, measured by kernel stamps of some packets.
 #[derive(Clone, Debug)]
 pub(crate) struct Lead {
-    /// Of the last packets, in ns.
+    /// Times of the last packets, in ns.
     recent: [i64; MAX_PACKETS],
     noted: usize,
-    /// When the next packet is to be stamped.
+    /// Time from which the next packet is to be stamped.
     next: SteadyTime,
     estimate: Span,
 }
@@ -30,14 +32,14 @@ impl Lead {
         Lead { recent: [0; MAX_PACKETS], noted: 0, next: SteadyTime(i64::MIN), estimate: Span::ZERO }
     }
 
-    /// The time from a clock reading to the departure of a packet to `to`: the lower quartile of those measured, because a
-    /// packet that claims to have left later than it did would have come sooner than it can. Zero before enough are
-    /// measured, and to this host itself: nothing leaves.
+    /// Time from a clock reading to the departure of a packet to `to`: the smallest of the measured values,
+    /// because a packet with a send time that is too late would seem faster than possible. Zero until enough
+    /// values are measured, and for this host itself, where packets do not leave.
     pub fn of(&self, to: IpAddr) -> Span {
         if to.to_canonical().is_loopback() { Span::ZERO } else { self.estimate }
     }
 
-    /// Whether a packet that is sent at `now` is to be stamped.
+    /// True if a packet sent at `now` is to be stamped.
     pub fn is_due(&mut self, now: SteadyTime) -> bool {
         let due = self.noted < MAX_PACKETS || now >= self.next;
         if due {
@@ -46,18 +48,16 @@ impl Lead {
         due
     }
 
-    /// A packet was stamped `left` when it left; the clock had been `read` for it.
+    /// Adds a measurement: `left` is a packet's departure stamp, `read` the clock reading before it was sent.
     pub fn note(&mut self, read: WallTime, left: WallTime) {
         let Some(took) = left.checked_since(read).filter(|took| (0..=MAX_LEAD.0).contains(&took.0)) else {
             return;
         };
         self.recent[self.noted % MAX_PACKETS] = took.0;
         self.noted += 1;
-        let mut sorted = self.recent;
-        let sorted = &mut sorted[..self.noted.min(MAX_PACKETS)];
-        if sorted.len() >= MIN_PACKETS {
-            let (_, quartile, _) = sorted.select_nth_unstable(sorted.len() / 4);
-            self.estimate = Span(*quartile);
+        let known = &self.recent[..self.noted.min(MAX_PACKETS)];
+        if let (Some(least), MIN_PACKETS..) = (known.iter().min(), known.len()) {
+            self.estimate = Span(*least);
         }
     }
 }
@@ -73,11 +73,11 @@ mod tests {
     }
 
     #[test]
-    fn the_lower_quartile_of_the_last_packets_that_did_not_wait() {
+    fn the_smallest_of_the_last_packets_that_did_not_wait() {
         let far = "192.0.2.1".parse().unwrap();
         assert_eq!(noted([9000; 3]).of(far), Span::ZERO, "too few");
-        assert_eq!(noted((0..32).map(|k| k * 100)).of(far), Span(800));
-        assert_eq!(noted((0..32).map(|k| k * 100).chain([50_000; 23])).of(far), Span(3100), "the last ones");
+        assert_eq!(noted((5..37).map(|k| k * 100)).of(far), Span(500));
+        assert_eq!(noted((0..32).map(|k| k * 100).chain([50_000; 23])).of(far), Span(2300), "the last ones");
         assert_eq!(noted([7000, 7000, 7000, 7000, 40_000_000]).of(far), Span(7000), "one was held up");
         let none = noted([7000, -5_000_000, 7000, 7000, 3_000_000]);
         assert_eq!(none.of(far), Span::ZERO, "the clock was set; a queue");

@@ -3,26 +3,27 @@
 //!
 //! * [`clock`] – wall and steady clock, the kernel's synchronisation state, clock steps
 //! * [`pace`] – waiting for absolute deadlines
-//! * [`privilege`] – capabilities, and how to grant them; [`confine`] – what a server gives up
+//! * [`privilege`] – capabilities, and how to grant them; [`confine`] – rights that a server drops
 //! * [`stamp`] – time stamps of the kernel and of the hardware
 //! * [`twoway`] – drivers of the two-way protocols; [`reflect`] – their reflectors
 //! * [`capture`] – packets captured at an interface or read from a file
-//! * [`digest`] – digests of packets captured on other hosts; [`push`] – tests to a collector
+//! * [`digest`] – digests of packets captured on other hosts; [`push`] – sending tests to a collector
 //! * [`client`], [`server`] – the drivers of the two sides of a one-way test
-//! * [`doctor`] – what this host adds to every figure, and why
+//! * [`doctor`] – delays that this host adds to every measurement, and their causes
 //! * [`emulator`] – an impaired path
 //! * [`random`] – random bytes of the system; [`key_file`] – files that nobody else may read
 //! * [`wake`] – waiting until something happens
 //!
-//! Within the crate each of these is done in one place: `sockets` opens sockets, `accept` accepts connections and
-//! limits them per client, `drive` runs a machine over a connection, `engine` runs a thread for each test stream,
-//! `cmsg` reads and writes control messages, `departures` matches transmit stamps to packets, `lead` says how long before it leaves a packet's time is read, `ring` passes records
-//! from packet threads to the conversing thread, `netlink` asks for the kernel's tables, `launch` gives packets the times at
-//! which the interface's queue, or the adapter, lets them go, and `sys` holds all `unsafe`.
+//! Private modules that the others share: `sockets` opens sockets, `accept` accepts connections and limits them per
+//! client, `drive` runs a machine over a connection, `engine` runs a thread for each test stream, `cmsg` reads and
+//! writes control messages, `departures` matches transmit stamps to packets, `lead` estimates the time from reading
+//! the clock to a packet's departure, `ring` passes records from packet threads to the conversing thread, `netlink`
+//! queries the kernel's tables, `launch` gives packets launch times, which the interface's queue or the adapter
+//! enforces, and `sys` holds all `unsafe`.
 //!
-//! Neighbours: `jitlat-proto` has the machines, `jitlat-instruments` the tests that run them.
+//! Related crates: `jitlat-proto` contains the machines, `jitlat-instruments` the tests that run them.
 //!
-//! A round-trip test of a reflector on this host, with the kernel's stamps:
+//! Measures round trips to a reflector on this host, with kernel stamps:
 //!
 //! ```
 //! use jitlat_core::{Direction, Schedule, Span, TestSpec, Transport};
@@ -30,7 +31,7 @@
 //! use jitlat_net::reflect::{Reflectors, StampReflector};
 //! use jitlat_net::stamp::StampMode;
 //! use jitlat_net::twoway::{self, TwoWayLink, socket::{Carrier, Marking}};
-//! use jitlat_proto::{policy::Policy, stamp::StampSender, twoway::PingPlan};
+//! use jitlat_proto::{policy::Policy, stamp::StampSender, twoway::{Overdue, PingPlan}};
 //! use std::sync::atomic::AtomicBool;
 //!
 //! let mut reflectors = Reflectors::new(Policy::default())?;
@@ -39,7 +40,7 @@
 //!
 //! let period = Span::millis(2);
 //! let spec = TestSpec::new(Direction::Up, Transport::Udp, 10, 44, period, Schedule::Periodic)?;
-//! let plan = PingPlan { spec, wait: None, timeout: Span::seconds(2) };
+//! let plan = PingPlan { spec, wait: None, timeout: Span::seconds(2), overdue: Overdue::Space };
 //! let link = TwoWayLink {
 //!     to,
 //!     carrier: Carrier::Udp,

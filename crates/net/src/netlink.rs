@@ -1,4 +1,5 @@
-//! Questions to the kernel about its tables of neighbours and queueing disciplines (rtnetlink(7)), in this host's byte order.
+//! Queries of the kernel's tables of neighbours and queueing disciplines (rtnetlink(7)), in this host's byte
+//! order.
 
 use socket2::{Domain, Protocol, Socket, Type};
 use std::io::{self, Read};
@@ -7,17 +8,17 @@ use std::time::Duration;
 /// Message header: length, type, flags, number, port.
 const HEADER: usize = 16;
 const ALIGNED: usize = 4;
-/// The type of a message that says why a question is not answered.
+/// Type of a message that reports an error instead of an answer.
 const ERROR: u16 = libc::NLMSG_ERROR as u16;
-/// Room for what the kernel writes at once.
+/// Maximum number of bytes that the kernel writes at once.
 const READ_BUFFER: usize = 1 << 16;
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Asks for all entries of a table by a message of type `kind` with `body`, and passes the body of each to `each`, until that finds
-/// what is looked for.
+/// Requests all entries of a table by a message of type `kind` with `body`, and passes the body of each entry to
+/// `each` until it returns `Some`.
 ///
 /// # Errors
-/// Those of the system.
+/// System errors.
 pub(crate) fn dump<T>(
     kind: u16,
     body: &[u8],
@@ -32,7 +33,8 @@ pub(crate) fn dump<T>(
         let length = kernel.read(&mut table)?;
         for message in messages(&table[..length]) {
             match message {
-                // Of three types of a table: new entry, entry deleted, question.
+                // The three message types of a table are new entry, deleted entry, query; answers are new
+                // entries.
                 (answer, body) if answer + 2 == kind => {
                     if let Some(found) = each(body) {
                         return Ok(Some(found));
@@ -58,7 +60,7 @@ fn request(kind: u16, body: &[u8]) -> Vec<u8> {
     message
 }
 
-/// The messages in `bytes`: type, and what follows the header.
+/// Iterates over the messages in `bytes`: type, and the bytes after the header.
 pub(crate) fn messages(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     std::iter::from_fn(move || {
         let (length, kind) = (u32_at(bytes, 0)? as usize, u16_at(bytes, 4)?);
@@ -68,7 +70,7 @@ pub(crate) fn messages(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     })
 }
 
-/// The attributes in `bytes`: type, and value.
+/// Iterates over the attributes in `bytes`: type and value.
 pub(crate) fn attributes(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     std::iter::from_fn(move || {
         let (length, kind) = (usize::from(u16_at(bytes, 0)?), u16_at(bytes, 2)?);
@@ -86,7 +88,7 @@ pub(crate) fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
     bytes.get(at..)?.first_chunk().map(|b| u32::from_ne_bytes(*b))
 }
 
-/// An attribute as the kernel writes it.
+/// Encodes an attribute as the kernel does.
 #[cfg(test)]
 pub(crate) fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
     let mut bytes = ((ALIGNED + value.len()) as u16).to_ne_bytes().to_vec();
@@ -112,7 +114,7 @@ mod tests {
         for cut in 0..bytes.len() {
             assert!(messages(&bytes[..cut]).flat_map(|(_, body)| attributes(body)).count() <= 3);
         }
-        // A length of nothing, and one beyond the end.
+        // A length of zero, and a length beyond the end.
         assert_eq!(messages(&[0; 64]).count() + attributes(&[0; 64]).count(), 0);
         assert_eq!(messages(&[255; 64]).count() + attributes(&[255; 64]).count(), 0);
     }

@@ -1,7 +1,7 @@
 //! Waiting for absolute deadlines.
 //!
-//! A deadline is a time on the steady clock, never "a period from now": a late packet does not delay the following
-//! ones, and the mean rate has no error but the clock's own.
+//! A deadline is a time on the steady clock, never "a period from now": a late packet does not delay the
+//! following ones, and the mean rate has only the clock's own error.
 
 use crate::clock::steady;
 use crate::privilege::{Capability, how_to_grant};
@@ -11,17 +11,17 @@ use nix::sys::mman::{MlockAllFlags, mlockall};
 use nix::sys::time::TimeSpec;
 use nix::time::{ClockId, ClockNanosleepFlags, clock_nanosleep};
 
-/// How to wait for a deadline.
+/// Method of waiting for a deadline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PaceMode {
     /// Sleep until the deadline. The processor is free; lateness is the kernel's wake-up latency.
     Sleep,
     /// Sleep until shortly before the deadline, then spin.
     Hybrid,
-    /// Spin all the time. One processor is busy throughout, so this is for machines with processors to spare.
+    /// Spin all the time. One processor is busy throughout, so this is for machines with spare processors.
     Spin,
-    /// Sleep until a packet is soon due, and leave the rest to the queue of the interface, which keeps launch times
-    /// (`SO_TXTIME`). For UDP streams of jitlat's own protocol.
+    /// Sleep until shortly before a packet is due, and leave the rest to the queue of the interface, which
+    /// supports launch times (`SO_TXTIME`). Only for UDP streams of jitlat's own protocol.
     Etf,
 }
 
@@ -36,46 +36,48 @@ impl std::fmt::Display for PaceMode {
     }
 }
 
-/// How a packet thread runs. What is not permitted is left out, with a note.
+/// Settings of a packet thread. Settings that are not permitted are skipped, with a note.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Pacing {
-    /// How to wait; `None`: [`PaceMode::Spin`] from 50 000 packets a second on if two processors are idle, [`PaceMode::Sleep`]
-    /// otherwise: the receiver and the kernel need one, too.
+    /// Method of waiting. `None`: [`PaceMode::Spin`] from 50 000 packets per second if two processors are
+    /// idle, because the receiver and the kernel need one as well; [`PaceMode::Sleep`] otherwise.
     pub mode: Option<PaceMode>,
-    /// Run the sending thread under `SCHED_FIFO` at this priority (1…99); `None`: normal scheduling. Needs
+    /// Priority (1…99) at which the sending thread runs under `SCHED_FIFO`; `None`: normal scheduling. Needs
     /// `CAP_SYS_NICE`.
     pub realtime: Option<u8>,
-    /// Keep the whole program in memory, so that no page fault delays a packet. Needs `CAP_IPC_LOCK`
-    /// or a generous `RLIMIT_MEMLOCK`.
+    /// True to lock the whole program into memory, so that no page fault delays a packet. Needs
+    /// `CAP_IPC_LOCK` or a generous `RLIMIT_MEMLOCK`.
     pub lock_memory: bool,
-    /// Pin the sending thread to this processor; `None`: any.
+    /// Processor to which the sending thread is pinned; `None`: any.
     pub cpu: Option<usize>,
 }
 
-/// How a host sends the packets of a test: from the caller through the driver to the threads that send.
+/// Settings for sending the packets of a test.
 #[derive(Clone, Debug, Default)]
 pub struct SendSettings {
-    /// How the packet threads are scheduled and wait.
+    /// Scheduling and waiting of the packet threads.
     pub pacing: Pacing,
-    /// Priority within this host of what is sent (`SO_PRIORITY`); `None`: the default.
+    /// Priority of sent packets within this host (`SO_PRIORITY`); `None`: the default.
     pub priority: Option<u32>,
-    /// Whether packets that are due together may leave this host as one buffer, which the kernel or the adapter cuts
-    /// (`UDP_SEGMENT`): for load, of whose packets no stamps are kept, never for what is to be measured.
+    /// True if packets that are due together may leave this host as one buffer, which the kernel or the
+    /// adapter cuts (`UDP_SEGMENT`). Only for load, whose packets need no stamps, never for packets to be
+    /// measured.
     pub segmented: bool,
 }
 
-/// Gives the calling thread, which shows something to people, the least share of the processors: threads that handle
-/// packets come first. A system that refuses treats it like any other thread.
+/// Gives the calling thread, which serves a display, the lowest processor priority: threads that handle
+/// packets come first. If the system refuses, the priority stays unchanged.
 pub fn yield_to_others() {
     let _ = sys::yield_to_others();
 }
 
-/// From this rate on, waking up takes as much of a processor as waiting awake: 50 000 packets a second.
+/// At this period (50 000 packets per second) or a shorter one, waking up costs as much processor time as
+/// spinning.
 const MAX_SPIN_PERIOD: Span = Span::micros(20);
 
 impl Pacing {
-    /// How a sender without launch times waits in a stream of one packet a `period`, and a note where that is not what was asked
-    /// for, or was chosen and is not sleeping.
+    /// Returns the method of waiting for a stream of one packet per `period` from a sender without launch
+    /// times; and a note if that differs from the setting, or if spinning was chosen automatically.
     pub fn mode_at(&self, period: Span) -> (PaceMode, Option<String>) {
         self.mode_on(period, is_processor_to_spare)
     }
@@ -94,7 +96,7 @@ impl Pacing {
             None if period <= MAX_SPIN_PERIOD && is_processor_to_spare() => {
                 let rate = SECOND / period.0.max(1);
                 let note = format!(
-                    "the sender spins instead of sleeping: {rate} packets a second, and processors were idle"
+                    "the sender spins instead of sleeping: {rate} packets per second, and processors were idle"
                 );
                 (PaceMode::Spin, Some(note))
             }
@@ -102,8 +104,8 @@ impl Pacing {
         }
     }
 
-    /// Applies everything but the mode to the calling thread (memory is locked for the whole process) and returns notes
-    /// about what was not permitted. Timer slack is always set to 1 ns.
+    /// Applies all settings except the mode to the calling thread (memory is locked for the whole process);
+    /// returns notes about settings that were not permitted. Timer slack is always set to 1 ns.
     pub fn apply(&self) -> Vec<String> {
         let mut notes = Vec::new();
         if let Err(e) = nix::sys::prctl::set_timerslack(1) {
@@ -128,7 +130,7 @@ impl Pacing {
             lacking.push(Capability::SysNice);
         }
         lacking.retain(|c| !c.is_held());
-        // One command for all: setcap replaces earlier grants.
+        // One command for all capabilities, because setcap replaces earlier grants.
         if !lacking.is_empty() {
             let names: Vec<String> = lacking.iter().map(ToString::to_string).collect();
             notes.push(format!("{} missing: {}", names.join(" and "), how_to_grant(&lacking)));
@@ -137,16 +139,16 @@ impl Pacing {
     }
 }
 
-/// Whether a processor would still have nothing to do if one of those that this thread may use spun, and another one did
-/// everything else.
+/// True if at least one processor would stay idle if this thread spun on one, and another one did all other
+/// work.
 fn is_processor_to_spare() -> bool {
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     let load = std::fs::read_to_string("/proc/loadavg").ok();
-    // The calling thread runs.
+    // The calling thread is running, too.
     load.as_deref().and_then(running).is_some_and(|running| running + 1 < processors)
 }
 
-/// How many threads run or wait for a processor, of the text of `/proc/loadavg`.
+/// Number of threads that run or wait for a processor, from the text of `/proc/loadavg`.
 fn running(load: &str) -> Option<usize> {
     load.split(' ').nth(3)?.split('/').next()?.parse().ok()
 }
@@ -157,10 +159,10 @@ fn pin(cpu: usize) -> nix::Result<()> {
     nix::sched::sched_setaffinity(nix::unistd::Pid::from_raw(0), &set)
 }
 
-/// How long before the deadline [`PaceMode::Hybrid`] begins to spin: longer than almost every wake-up latency of an idle
-/// machine, short enough to cost 6 % of a processor at 1000 packets a second.
+/// Time before the deadline at which [`PaceMode::Hybrid`] begins to spin: longer than almost every wake-up
+/// latency of an idle machine, short enough to use only 6 % of a processor at 1000 packets per second.
 const SPIN_TIME: Span = Span::micros(60);
-/// The longest uninterrupted sleep, so that a stop is noticed soon.
+/// Longest uninterrupted sleep, so that a stop is noticed soon.
 const MAX_SLEEP: Span = Span::millis(100);
 
 /// Waits for deadlines in one mode.
@@ -170,13 +172,13 @@ pub(crate) struct Pacer {
 }
 
 impl Pacer {
-    /// A pacer that waits in this mode.
+    /// Creates a pacer that waits in this mode.
     pub fn new(mode: PaceMode) -> Pacer {
         Pacer { mode }
     }
 
-    /// Waits until the steady clock reaches `due` and returns its reading then; returns at once if `due` is past.
-    /// `None`, within a tenth of a second, once `interrupted` returns true.
+    /// Waits until the steady clock reaches `due` and returns its reading then; returns at once if `due` has
+    /// passed. Returns `None`, within a tenth of a second, once `interrupted` returns true.
     #[inline]
     pub fn wait_until(&self, due: SteadyTime, interrupted: impl Fn() -> bool) -> Option<SteadyTime> {
         let wake = match self.mode {
@@ -233,7 +235,7 @@ mod tests {
         let by_rate = |period, idle| Pacing::default().mode_on(period, || idle);
         let (mode, note) = by_rate(Span::micros(20), true);
         assert_eq!(mode, PaceMode::Spin);
-        assert!(note.unwrap().contains("50000 packets a second"));
+        assert!(note.unwrap().contains("50000 packets per second"));
         assert_eq!(by_rate(Span::micros(20), false), (PaceMode::Sleep, None));
         assert_eq!(by_rate(Span::micros(21), true), (PaceMode::Sleep, None));
         let asked = Pacing { mode: Some(PaceMode::Hybrid), ..Pacing::default() };

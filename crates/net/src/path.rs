@@ -1,7 +1,7 @@
-//! Finds the routers of a path: probes with small TTLs, and the ICMP errors in return.
+//! Finds the routers of a path with small TTLs and the ICMP errors that they cause.
 //!
-//! Errors are read from a raw socket, because only there the kernel provides the packet they quote. That socket
-//! receives every ICMP error sent to this host; those that are not about our probes are ignored.
+//! Errors are read from a raw socket, because only there the kernel provides the packet that they quote. That
+//! socket receives every ICMP error sent to this host; errors that do not concern our probes are ignored.
 
 use crate::clock;
 use crate::cmsg::ReceivedInfo;
@@ -20,26 +20,26 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Bytes of an ICMP error that are read; no router quotes more.
+/// Number of bytes read of an ICMP error; no router quotes more.
 const MAX_ERROR_BYTES: usize = 2048;
 /// Longest wait before the stop flag is checked.
 const MAX_WAIT: Span = Span::millis(50);
-/// Errors read before deadlines are checked: a flood cannot stop probes from being sent.
+/// Number of batches of errors read before deadlines are checked: a flood cannot stop probes from being sent.
 const MAX_ROUNDS: usize = 8;
 
-/// Why a path cannot be examined.
+/// Reason why a path cannot be examined.
 #[derive(Debug, thiserror::Error)]
-#[error("tracing the path to {to}: {doing}: {source}")]
+#[error("cannot trace the path to {to}: {doing}: {source}")]
 pub struct PathError {
-    /// The destination.
+    /// Destination.
     pub to: IpAddr,
-    /// What was being done.
+    /// Action that failed.
     pub doing: &'static str,
     /// The system's error.
     pub source: io::Error,
 }
 
-/// The address of this host from which packets to `to` leave.
+/// Returns the address of this host from which packets to `to` leave.
 ///
 /// # Errors
 /// [`PathError`] if there is no route.
@@ -53,13 +53,13 @@ pub fn source_address(to: SocketAddr, bind: Option<IpAddr>) -> Result<IpAddr, Pa
         let local = socket.local_addr()?.as_socket();
         local.map(|a| a.ip()).ok_or_else(|| io::Error::other("the kernel reports no address"))
     };
-    look().map_err(|source| PathError { to: to.ip(), doing: "looking for the way there", source })
+    look().map_err(|source| PathError { to: to.ip(), doing: "looking up the route", source })
 }
 
 /// Runs `plan`; calls `progress` with the number of each completed round.
 ///
 /// # Errors
-/// [`PathError`], most often because raw sockets are not permitted.
+/// [`PathError`], usually because raw sockets are not permitted.
 pub fn trace(plan: TracePlan, stop: &AtomicBool, progress: &mut dyn FnMut(u32)) -> Result<Path, PathError> {
     let to = plan.destination;
     let failed = |doing| move |source| PathError { to, doing, source };
@@ -80,7 +80,7 @@ pub fn trace(plan: TracePlan, stop: &AtomicBool, progress: &mut dyn FnMut(u32)) 
             round = run.tracer.round();
             progress(round);
         }
-        // By the second round, routers that answer have answered the first.
+        // After the first round, all routers that answer have answered at least once.
         if round >= 2 {
             run.tracer.forget_silence();
         }
@@ -100,7 +100,7 @@ impl TraceRun {
     fn send(&mut self, due: DueProbe) -> io::Result<()> {
         let plan = self.tracer.plan().clone();
         let at = clock::wall();
-        // A probe that this host cannot send is not the path's fault, and is not counted as sent.
+        // A probe that this host cannot send does not count as sent: the path did not lose it.
         match self.probes.send(&plan, due) {
             Ok(()) => self.tracer.sent(due, at, clock::steady()),
             Err(e) if is_passing(&e) => tracing::debug!("probe with time to live {}: {e}", due.ttl),
@@ -158,7 +158,7 @@ impl TraceRun {
     }
 }
 
-/// Whether a failure to send a probe is transient.
+/// True if a failure to send a probe is transient.
 fn is_passing(e: &io::Error) -> bool {
     let passing = [libc::ENOBUFS, libc::ECONNREFUSED, libc::EHOSTUNREACH, libc::ENETUNREACH, libc::EAGAIN];
     e.raw_os_error().is_some_and(|code| passing.contains(&code))
@@ -169,7 +169,7 @@ fn without_ip_header(packet: &[u8]) -> &[u8] {
     packet.get(length..).unwrap_or_default()
 }
 
-/// The socket that receives ICMP errors.
+/// Socket that receives ICMP errors.
 struct IcmpErrors {
     family: IcmpFamily,
     socket: Socket,
@@ -193,11 +193,11 @@ impl IcmpErrors {
     }
 }
 
-/// The sockets that send probes.
+/// Sockets that send probes.
 enum ProbeSockets {
     /// One socket for all probes.
     Udp(Socket),
-    /// A connection attempt for each probe, until it is answered or given up.
+    /// One connection attempt per probe, until it is answered or given up.
     Tcp(Vec<Option<Attempt>>),
 }
 
@@ -205,7 +205,7 @@ struct Attempt {
     socket: Socket,
     port: u16,
     until: SteadyTime,
-    /// The kernel has given it up; its ICMP error also arrives at the raw socket.
+    /// True once the kernel has given up the attempt; its ICMP error also arrives at the raw socket.
     over: bool,
 }
 
@@ -241,7 +241,7 @@ impl Probes {
             }
             ProbeSockets::Tcp(attempts) => {
                 let socket = bound(plan, Type::STREAM, Protocol::TCP)?;
-                // What could not be marked is already reported for the first probe.
+                // If marking fails, that was already reported for the first probe.
                 let _ = sockets::mark(&socket, plan.dscp);
                 set_ttl(&socket, plan, due.ttl)?;
                 socket.set_nonblocking(true)?;
@@ -251,8 +251,8 @@ impl Probes {
                     _ => {}
                 }
                 let until = clock::steady() + plan.timeout;
-                if let Some(place) = attempts.get_mut(usize::from(due.slot)) {
-                    *place = Some(Attempt { socket, port, until, over: false });
+                if let Some(entry) = attempts.get_mut(usize::from(due.slot)) {
+                    *entry = Some(Attempt { socket, port, until, over: false });
                 }
                 Ok(())
             }
@@ -280,18 +280,19 @@ impl Probes {
     /// Marks the probe of `slot` as answered.
     fn done(&mut self, slot: u16) {
         if let ProbeSockets::Tcp(attempts) = &mut self.sockets
-            && let Some(place) = attempts.get_mut(usize::from(slot))
+            && let Some(entry) = attempts.get_mut(usize::from(slot))
         {
-            *place = None;
+            *entry = None;
         }
     }
 
-    /// Connection attempts that the destination has accepted or refused by now. Expired ones are closed.
+    /// Returns the connection attempts that the destination has accepted or refused by `now`. Expired
+    /// attempts are closed.
     fn answered(&mut self, now: SteadyTime) -> Vec<(u16, WallTime)> {
         let ProbeSockets::Tcp(attempts) = &mut self.sockets else { return Vec::new() };
         let mut answered = Vec::new();
-        for (slot, place) in (0..).zip(attempts) {
-            let Some(attempt) = place else { continue };
+        for (slot, entry) in (0..).zip(attempts) {
+            let Some(attempt) = entry else { continue };
             let accepted = attempt.socket.peer_addr().is_ok();
             let error = attempt.socket.take_error().ok().flatten();
             let refused = error.as_ref().and_then(io::Error::raw_os_error) == Some(libc::ECONNREFUSED);
@@ -300,7 +301,7 @@ impl Probes {
             }
             attempt.over |= error.is_some();
             if accepted || refused || now > attempt.until {
-                *place = None;
+                *entry = None;
             }
         }
         answered

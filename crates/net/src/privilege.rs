@@ -1,4 +1,4 @@
-//! Capabilities: which of them this program has, what each is needed for, and how to grant missing ones.
+//! Capabilities: those that this program has, the purpose of each, and how to grant missing ones.
 
 use std::fmt;
 use std::io;
@@ -11,7 +11,7 @@ pub enum Capability {
     NetBindService,
     /// Hardware stamps, `SO_PRIORITY` above 6, buffers beyond the system's limit.
     NetAdmin,
-    /// Raw sockets: ICMP where ping sockets are not permitted, capture at interfaces.
+    /// Raw sockets: ICMP where ping sockets are not permitted, and capture at interfaces.
     NetRaw,
     /// Locked memory.
     IpcLock,
@@ -20,7 +20,7 @@ pub enum Capability {
 }
 
 impl Capability {
-    /// All of them.
+    /// All capabilities that jitlat can use.
     pub const ALL: [Capability; 5] = [
         Capability::NetRaw,
         Capability::NetAdmin,
@@ -29,7 +29,7 @@ impl Capability {
         Capability::NetBindService,
     ];
 
-    /// Its name for `setcap`: `cap_net_raw`.
+    /// Name for `setcap`, for example `cap_net_raw`.
     pub fn name(self) -> &'static str {
         match self {
             Capability::NetBindService => "cap_net_bind_service",
@@ -40,7 +40,7 @@ impl Capability {
         }
     }
 
-    /// What jitlat uses it for.
+    /// Purpose of the capability in jitlat.
     pub fn purpose(self) -> &'static str {
         match self {
             Capability::NetBindService => "ports below 1024 (STAMP and TWAMP's 862)",
@@ -53,7 +53,7 @@ impl Capability {
         }
     }
 
-    /// Whether this program has it.
+    /// True if this program has the capability.
     pub fn is_held(self) -> bool {
         let capability = self.to_string().parse();
         capability.is_ok_and(|c| caps::has_cap(None, caps::CapSet::Effective, c).unwrap_or(false))
@@ -61,31 +61,32 @@ impl Capability {
 }
 
 impl fmt::Display for Capability {
-    /// Its name in the manual pages: `CAP_NET_RAW`.
+    /// Writes the name as in manual pages, for example `CAP_NET_RAW`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.name().to_ascii_uppercase())
     }
 }
 
-/// The command that grants `wanted` to this program, with notes.
+/// Returns the command that grants `wanted` to this program, with notes.
 pub fn how_to_grant(wanted: &[Capability]) -> String {
     let program = std::env::current_exe().unwrap_or_else(|_| PathBuf::from("jitlat"));
     let names: Vec<&str> = wanted.iter().map(|c| c.name()).collect();
     format!("sudo setcap {}=ep {}", names.join(","), program.display())
 }
 
-/// The missing capability and how to grant it: `needs CAP_NET_RAW: sudo setcap cap_net_raw=ep /usr/bin/jitlat`. If the
-/// program has the capability, says that the refusal has another reason (a container's filter, a security module).
+/// Names the missing capability and how to grant it: `needs CAP_NET_RAW: sudo setcap cap_net_raw=ep
+/// /usr/bin/jitlat`. If the program has the capability, the message says that the refusal has another cause
+/// (a container's filter, a security module).
 pub fn needs(capability: Capability) -> String {
     if capability.is_held() {
         return format!(
-            "this program has {capability}, but the system refuses all the same: a container's limits?"
+            "this program has {capability}, but the system still refuses: is it limited by a container?"
         );
     }
     format!("needs {capability}: {}", how_to_grant(&[capability]))
 }
 
-/// The message of an error, with the missing capability if the system did not permit the operation.
+/// Formats an error, with the missing capability if the system did not permit the operation.
 pub fn explain(error: &io::Error, capability: Capability) -> String {
     match error.kind() {
         io::ErrorKind::PermissionDenied => format!("{error}: {}", needs(capability)),

@@ -1,18 +1,18 @@
-//! Random bytes of the kernel, and the padding of test packets.
+//! Random bytes from the kernel, and padding of test packets.
 
 use std::io;
 use std::sync::OnceLock;
 
-/// Fills `bytes` with random bytes by a system call, which needs no descriptor and no `/dev`.
+/// Fills `bytes` with random bytes by a system call, which needs neither a descriptor nor `/dev`.
 pub fn fill(bytes: &mut [u8]) -> io::Result<()> {
     getrandom::fill(bytes).map_err(io::Error::from)
 }
 
-/// Distinct start positions of padding; a power of two.
+/// Number of distinct start positions of padding; a power of two.
 const OFFSETS: usize = 1 << 16;
 
-/// Padding for test packets: random, so that nothing on the path can compress it, and different from packet to packet,
-/// but generated only once for the whole program. No bytes are copied.
+/// Padding for test packets: random, so that the path cannot compress it, and different from packet to
+/// packet, but generated only once per program. No bytes are copied.
 #[derive(Clone, Copy)]
 pub struct Padding {
     pool: &'static [u8],
@@ -20,7 +20,7 @@ pub struct Padding {
 }
 
 impl Padding {
-    /// For packets with `length` bytes of padding.
+    /// Prepares padding of `length` bytes per packet.
     pub fn new(length: usize) -> io::Result<Padding> {
         static POOL: OnceLock<Box<[u8]>> = OnceLock::new();
         let pool = match POOL.get() {
@@ -34,7 +34,8 @@ impl Padding {
         Ok(Padding { pool, length: length.min(u16::MAX.into()) })
     }
 
-    /// The padding of packet `seq`: a window whose position takes all `OFFSETS` values before one repeats.
+    /// Returns the padding of packet `seq`: a window whose position takes all `OFFSETS` values before one
+    /// repeats.
     #[inline]
     pub fn of(&self, seq: i32) -> &'static [u8] {
         let at = (seq as usize).wrapping_mul(0x9e3b) % OFFSETS;

@@ -1,44 +1,44 @@
-//! From the packet threads to the conversing thread: a ring that is filled without allocating, locking or blocking.
+//! A ring from the packet threads to the conversing thread, filled without allocating, locking or blocking.
 
 use jitlat_core::spec::TestSpec;
 use jitlat_core::time::SECOND;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Most records that a test of `spec` may produce: every packet, and generous room for duplicates.
+/// Maximum number of records that a test of `spec` may produce: every packet, with ample room for duplicates.
 fn most_records(spec: &TestSpec) -> usize {
     let packets = spec.packets() as usize;
     packets.saturating_add(packets / 4).saturating_add(4096)
 }
 
-/// Slots of the ring between a packet thread and its reader: two seconds of the stream, but at most a sixteenth of it,
-/// unless that is little.
+/// Number of slots between a packet thread and its reader: two seconds of the stream, but at most a sixteenth
+/// of it unless that is little.
 fn slots(spec: &TestSpec) -> usize {
     let two_seconds = (2 * SECOND / spec.period().0.max(1)) as usize;
     let share = most_records(spec) / 16;
     two_seconds.min(share).clamp(1 << 13, 1 << 19).min(most_records(spec))
 }
 
-/// A ring for one stream of `spec`: the packet thread's end and the reader's.
+/// Creates a ring for one stream of `spec`; returns the packet thread's end and the reader's end.
 pub fn ring<T>(spec: &TestSpec) -> (RingIntake<T>, Outlet<T>) {
     of_slots(slots(spec))
 }
 
-/// A ring of so many slots.
+/// Creates a ring with this number of slots.
 pub(crate) fn of_slots<T>(slots: usize) -> (RingIntake<T>, Outlet<T>) {
     let (producer, consumer) = rtrb::RingBuffer::new(slots);
     let overflow = Arc::new(AtomicU64::new(0));
     (RingIntake { ring: producer, overflow: overflow.clone() }, Outlet { ring: consumer, overflow })
 }
 
-/// The packet thread's end of a ring.
+/// Packet thread's end of a ring.
 pub(crate) struct RingIntake<T> {
     ring: rtrb::Producer<T>,
     overflow: Arc<AtomicU64>,
 }
 
 impl<T> RingIntake<T> {
-    /// Adds an item. If the ring is full it is lost, and counted.
+    /// Adds an item. If the ring is full, the item is dropped and counted.
     #[inline]
     pub fn push(&mut self, item: T) {
         if self.ring.push(item).is_err() {
@@ -47,14 +47,14 @@ impl<T> RingIntake<T> {
     }
 }
 
-/// The reader's end of a ring.
+/// Reader's end of a ring.
 pub(crate) struct Outlet<T> {
     ring: rtrb::Consumer<T>,
     overflow: Arc<AtomicU64>,
 }
 
 impl<T> Outlet<T> {
-    /// Passes the items in the ring to `each`, in order, in at most two slices, and removes them.
+    /// Removes the items in the ring and passes them to `each`, in order, in at most two slices.
     pub fn drain(&mut self, mut each: impl FnMut(&[T])) {
         let waiting = self.ring.slots();
         if let Ok(chunk) = self.ring.read_chunk(waiting) {
@@ -68,7 +68,7 @@ impl<T> Outlet<T> {
         }
     }
 
-    /// Items lost since the last call because the ring was full.
+    /// Number of items lost since the last call because the ring was full.
     pub(crate) fn take_overflow(&mut self) -> u64 {
         self.overflow.swap(0, Ordering::Relaxed)
     }

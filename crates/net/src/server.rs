@@ -1,5 +1,5 @@
-//! The server's driver: accepts control connections, runs a server machine and a flow engine for each, and keeps the
-//! sessions of all of them.
+//! Driver of the server: accepts control connections, runs a server machine and a flow engine for each, and
+//! stores their sessions.
 
 use crate::accept::{Acceptor, ConnectionService, RunningService};
 use crate::audit;
@@ -33,21 +33,21 @@ use tracing::{info, warn};
 /// Settings of a server.
 #[derive(Clone, Debug)]
 pub struct ServerSettings {
-    /// Addresses for control connections; port 0: the system chooses.
+    /// Addresses for control connections; with port 0 the system chooses the port.
     pub bind: Vec<SocketAddr>,
     /// Port of test streams unless a client requests another.
     pub test_port: u16,
-    /// The limits of each client.
+    /// Limits of each client.
     pub limits: ServerLimits,
-    /// The keys that clients may have; none: no key needed.
+    /// Accepted keys of clients; empty: no key is required.
     pub keys: PresharedKeys,
-    /// How the packet threads are scheduled and wait.
+    /// Scheduling and waiting of the packet threads.
     pub pacing: Pacing,
-    /// Priority within this host of what is sent (`SO_PRIORITY`); `None`: the default.
+    /// Priority of sent packets within this host (`SO_PRIORITY`); `None`: the default.
     pub priority: Option<u32>,
 }
 
-/// Why a server cannot start.
+/// Reason why a server cannot start.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ServerError {
@@ -59,7 +59,7 @@ pub enum ServerError {
         /// The system's error.
         source: io::Error,
     },
-    /// This host has no threads or descriptors left.
+    /// The system has no more threads or descriptors.
     #[error("cannot start the server: {0}")]
     Start(#[from] io::Error),
 }
@@ -67,14 +67,14 @@ pub enum ServerError {
 fn advice(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::AddrInUse => {
-            "does another server have the port? Choose one with --control-port".to_owned()
+            "does another server use the port? Choose another one with --control-port".to_owned()
         }
         io::ErrorKind::PermissionDenied => format!("a port below 1024 {}", needs(Capability::NetBindService)),
         _ => "is it an address of this host?".to_owned(),
     }
 }
 
-/// A server that listens.
+/// A server that listens, but does not serve yet.
 pub struct JitlatServer {
     acceptor: Acceptor,
     shared: Arc<ServerState>,
@@ -87,7 +87,7 @@ struct ServerState {
     sessions: Mutex<SessionTable>,
     rendezvous: Arc<Rendezvous>,
     stop: StopSignal,
-    /// Wakes the acceptor, which drops results that have expired.
+    /// Wakes the acceptor, which discards expired results.
     waker: Waker,
 }
 
@@ -107,8 +107,9 @@ impl JitlatServer {
         JitlatServer::sharing(service, gate)
     }
 
-    /// The same, beside other services whose clients `gate` admits, too. Its policy replaces the limits
-    /// of connections, sessions and memory, and those of rates and duration that it has.
+    /// Same as [`bind`](Self::bind), for a server that shares `gate` with other services. The gate's policy
+    /// replaces the limits of connections, sessions and memory, and also limits of rate and duration if it
+    /// has any.
     ///
     /// # Errors
     /// [`ServerError`] if any address is not available.
@@ -128,15 +129,16 @@ impl JitlatServer {
         Ok(JitlatServer { acceptor, shared: Arc::new(shared) })
     }
 
-    /// The addresses it listens on.
+    /// Returns the addresses it listens on.
     pub fn addresses(&self) -> Vec<SocketAddr> {
         self.acceptor.addresses()
     }
 
-    /// Serves until what is returned is dropped, which ends all sessions and waits for their threads.
+    /// Starts serving. Dropping the returned [`RunningService`] ends all sessions and waits for their
+    /// threads.
     ///
     /// # Errors
-    /// [`ServerError::Start`] if this host has no threads left.
+    /// [`ServerError::Start`] if the system has no more threads.
     pub fn start(self) -> Result<RunningService, ServerError> {
         Ok(self.acceptor.start(self.shared)?)
     }
@@ -159,13 +161,13 @@ impl ConnectionService for ServerState {
         }
     }
 
-    /// In version 3, the only dialect with a message for it.
+    /// Uses a message of version 3, the only dialect that has one for this purpose.
     fn turn_away(&self, mut stream: &TcpStream, peer: SocketAddr, why: &policy::PolicyRefusal) {
         let Ok(local) = stream.local_addr() else { return };
         let mut message = Vec::new();
         let nak = Nak::new(NakCode::Busy, why.to_string());
         Codec::new(Dialect::V3, ConnectionSide::Server, local, peer).encode(&Message::Nak(nak), &mut message);
-        // A client that does not read it does not get the reason.
+        // If the message cannot be sent, the client does not get the reason.
         let _ = stream.write(&message);
     }
 
@@ -174,7 +176,7 @@ impl ConnectionService for ServerState {
     }
 }
 
-/// How long the last messages of a conversation may take to be written.
+/// Timeout for writing the last messages of a conversation.
 const FINAL_WRITE_TIMEOUT: Span = Span::seconds(5);
 
 struct ServerConversation<'a> {
@@ -185,10 +187,11 @@ struct ServerConversation<'a> {
     engine: Engine,
     facts: HostFacts,
     clock_steps: ClockSteps,
-    /// Packets of its test so far, bytes on its connection, and those of them that the client sent.
+    /// Number of packets of its test so far, of bytes transferred on its connection, and of bytes received
+    /// from the client.
     packets: u64,
-    said: u64,
-    heard: u64,
+    transferred: u64,
+    received: u64,
 }
 
 impl<'a> ServerConversation<'a> {
@@ -233,8 +236,8 @@ impl<'a> ServerConversation<'a> {
             facts,
             clock_steps: ClockSteps::start(),
             packets: 0,
-            said: 0,
-            heard: 0,
+            transferred: 0,
+            received: 0,
         })
     }
 
@@ -274,30 +277,32 @@ impl<'a> ServerConversation<'a> {
         }
     }
 
-    /// Whether this conversation has been idle for so long that it makes room for others. It is in use when packets of
-    /// its test were received or sent, or its results are fetched; what else is said on its connection shows that the
-    /// client is still there.
+    /// True if this conversation has been idle too long and must make room for others. It is active if
+    /// packets of its test were sent or received, or its results were fetched; other input on its connection
+    /// only shows that the client is still there.
     fn must_make_room(&mut self) -> bool {
         let packets = |progress: StreamProgress| u64::from(progress.sent) + u64::from(progress.received);
         let packets: u64 = self.engine.progress().map(|(_, progress)| packets(progress)).sum();
-        let said = self.driver.transferred();
-        let heard = self.driver.received();
-        let is_heard = heard != std::mem::replace(&mut self.heard, heard);
-        let is_used = packets != self.packets || said != self.said && self.driver.machine.is_settled();
-        (self.packets, self.said) = (packets, said);
+        let transferred = self.driver.transferred();
+        let received = self.driver.received();
+        let is_alive = received != std::mem::replace(&mut self.received, received);
+        let is_used =
+            packets != self.packets || transferred != self.transferred && self.driver.machine.is_settled();
+        (self.packets, self.transferred) = (packets, transferred);
         let session = self.driver.machine.session();
         let used = is_used.then(steady);
         if let Some(now) = used {
             self.grant.touch(now);
-        } else if is_heard {
+        } else if is_alive {
             let now = steady();
-            self.grant.hear(now);
-            self.shared.sessions().hear(session, now);
+            self.grant.keep_alive(now);
+            self.shared.sessions().keep_alive(session, now);
         }
         self.shared.sessions().is_evicted(session, used) || self.grant.is_evicted()
     }
 
-    /// Executes the machine's requests. Returns its end, with the reason, once it has come.
+    /// Executes the machine's requests. Returns `Some` once the conversation has ended, with the reason if it
+    /// failed.
     fn execute(&mut self) -> Option<Option<String>> {
         while let Some(event) = self.driver.machine.poll_event() {
             match event {

@@ -1,4 +1,4 @@
-//! Opening sockets: the same few steps for every listener and connection of the program.
+//! Opens sockets, in the same way for every listener and connection of the program.
 
 use crate::privilege::{Capability, needs};
 use jitlat_core::Dscp;
@@ -10,18 +10,18 @@ use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, ToSocketAddrs, UdpSoc
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
-/// Connections that may wait to be accepted.
+/// Maximum number of connections waiting to be accepted.
 const BACKLOG: i32 = 128;
-/// How soon a connection attempt notices that it is no longer wanted.
+/// Longest time until a connection attempt notices that it was cancelled.
 const MAX_WAIT: Duration = Duration::from_millis(50);
 
-/// A TCP socket bound to `local` (port 0: the system chooses). An IPv6 socket accepts IPv6 only, so that no address is
-/// a mapped one; a port in `TIME_WAIT` can be reused.
+/// Binds a TCP socket to `local`; with port 0 the system chooses the port. An IPv6 socket accepts IPv6 only,
+/// so that no address is a mapped one; a port in `TIME_WAIT` can be reused.
 pub(crate) fn bind_tcp(local: SocketAddr) -> io::Result<Socket> {
     bind_stream(local, true)
 }
 
-/// The same at a port that no other socket has, not even one in `TIME_WAIT`.
+/// Same as [`bind_tcp`], at a port that no other socket has, not even one in `TIME_WAIT`.
 pub(crate) fn bind_tcp_alone(local: SocketAddr) -> io::Result<Socket> {
     bind_stream(local, false)
 }
@@ -36,7 +36,7 @@ fn bind_stream(local: SocketAddr, reused: bool) -> io::Result<Socket> {
     Ok(socket)
 }
 
-/// A non-blocking TCP listener on `local`.
+/// Opens a non-blocking TCP listener on `local`.
 pub(crate) fn listen_tcp(local: SocketAddr) -> io::Result<TcpListener> {
     let socket = bind_tcp(local)?;
     socket.listen(BACKLOG)?;
@@ -44,19 +44,19 @@ pub(crate) fn listen_tcp(local: SocketAddr) -> io::Result<TcpListener> {
     Ok(socket.into())
 }
 
-/// Ends a connection whose peer has vanished within a minute. The first probe is sent after 30 s without traffic, so that
-/// most tests have nothing beside them.
+/// Enables TCP keep-alive, which ends a connection within a minute after its peer has vanished. The first
+/// probe is sent after 30 s without traffic, so most tests see no probes.
 pub(crate) fn notice_absence(connection: &TcpStream) {
     let (idle, interval) = (Duration::from_secs(30), Duration::from_secs(5));
     let probes = TcpKeepalive::new().with_time(idle).with_interval(interval).with_retries(4);
-    // Without them the connection lasts until the limits of its service.
+    // Without keep-alive the connection lasts until the limits of its service.
     let _ = SockRef::from(connection).set_tcp_keepalive(&probes);
 }
 
 /// Connects to `host`, whose addresses are tried one after another, each for `timeout`.
 ///
 /// # Errors
-/// That of the last address.
+/// The error of the last address.
 pub(crate) fn connect_host(host: &str, port: u16, timeout: Duration) -> io::Result<TcpStream> {
     let mut last = io::Error::new(ErrorKind::NotFound, "no such host");
     for address in (host, port).to_socket_addrs()? {
@@ -71,7 +71,7 @@ pub(crate) fn connect_host(host: &str, port: u16, timeout: Duration) -> io::Resu
 /// Connects to `peer`, from `local` if given, within `timeout`.
 ///
 /// # Errors
-/// As [`connect`].
+/// Same as [`connect`].
 pub(crate) fn connect_tcp(
     local: Option<IpAddr>,
     peer: SocketAddr,
@@ -88,7 +88,7 @@ pub(crate) fn connect_tcp(
 /// Connects `socket` to `peer` within `timeout`; gives up soon after `stopped` returns true.
 ///
 /// # Errors
-/// Those of the system; `TimedOut` after `timeout`, `Interrupted` if stopped.
+/// System errors; `TimedOut` after `timeout`, `Interrupted` if stopped.
 pub(crate) fn connect(
     socket: Socket,
     peer: SocketAddr,
@@ -125,14 +125,14 @@ fn wait_connected(socket: &Socket, timeout: Duration, mut stopped: impl FnMut() 
     }
 }
 
-/// A stream whose reads and writes have a time limit, and are given up soon after `stopped` returns true.
+/// A stream whose reads and writes have a timeout, and are given up soon after `stopped` returns true.
 pub(crate) struct TimeoutStream<'a, F> {
     stream: &'a TcpStream,
     stopped: F,
 }
 
 impl<'a, F: Fn() -> bool> TimeoutStream<'a, F> {
-    /// Sets short timeouts of single reads and writes on `stream`, and leaves them.
+    /// Sets short timeouts of single reads and writes on `stream`, which stay set.
     pub fn new(stream: &'a TcpStream, stopped: F) -> io::Result<TimeoutStream<'a, F>> {
         stream.set_read_timeout(Some(MAX_WAIT))?;
         stream.set_write_timeout(Some(MAX_WAIT))?;
@@ -142,7 +142,7 @@ impl<'a, F: Fn() -> bool> TimeoutStream<'a, F> {
     /// Reads until `buffer` is full, for at most `timeout`.
     ///
     /// # Errors
-    /// Those of the system; `UnexpectedEof` at the end of the stream, `TimedOut` after `timeout`, `Interrupted` if
+    /// System errors; `UnexpectedEof` at the end of the stream, `TimedOut` after `timeout`, `Interrupted` if
     /// stopped.
     pub fn read_exact(&self, buffer: &mut [u8], timeout: Duration) -> io::Result<()> {
         let mut stream = self.stream;
@@ -152,7 +152,7 @@ impl<'a, F: Fn() -> bool> TimeoutStream<'a, F> {
     /// Writes all of `bytes`, for at most `timeout`.
     ///
     /// # Errors
-    /// Those of the system; `TimedOut` after `timeout`, `Interrupted` if stopped.
+    /// System errors; `TimedOut` after `timeout`, `Interrupted` if stopped.
     pub fn write_all(&self, bytes: &[u8], timeout: Duration) -> io::Result<()> {
         let mut stream = self.stream;
         self.all(bytes.len(), timeout, |done| stream.write(&bytes[done..]), ErrorKind::WriteZero)
@@ -185,7 +185,7 @@ impl<'a, F: Fn() -> bool> TimeoutStream<'a, F> {
     }
 }
 
-/// Whether a failed read or write may succeed later: it timed out or would block.
+/// True if a failed read or write may succeed later: it timed out or would block.
 pub(crate) fn waits(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted)
 }
@@ -203,7 +203,8 @@ pub(crate) fn enlarge(socket: &impl AsFd) {
     }
 }
 
-/// Enables control messages about each received packet. What a kernel does not offer stays absent.
+/// Enables control messages about each received packet. Information that a kernel does not offer stays
+/// absent.
 pub(crate) fn observe(socket: &impl AsFd, v6: bool) {
     if v6 {
         let _ = setsockopt(socket, sockopt::Ipv6RecvTClass, &true);
@@ -214,7 +215,7 @@ pub(crate) fn observe(socket: &impl AsFd, v6: bool) {
     }
 }
 
-/// The system did not set the requested DSCP.
+/// Error: the system did not set the requested DSCP.
 #[derive(Debug, thiserror::Error)]
 #[error("DSCP {dscp} was not set: {}", .source.desc())]
 pub(crate) struct NotMarked {
@@ -231,7 +232,7 @@ pub(crate) fn mark(socket: &impl AsFd, dscp: Dscp) -> Result<(), NotMarked> {
     v6.or(v4).map_err(|source| NotMarked { dscp, source })
 }
 
-/// The system did not set the requested priority.
+/// Error: the system did not set the requested priority.
 #[derive(Debug, thiserror::Error)]
 #[error("priority {priority} was not set: {}", why(*.priority, .source))]
 pub(crate) struct NotPreferred {
@@ -243,21 +244,21 @@ fn why(priority: u32, source: &nix::Error) -> String {
     if priority > 6 { needs(Capability::NetAdmin) } else { source.desc().to_owned() }
 }
 
-/// Sets the priority of every packet of `socket` within this host (`SO_PRIORITY`). To be called after [`mark`], with
-/// which the kernel sets a priority of its own choice.
+/// Sets the priority of every packet of `socket` within this host (`SO_PRIORITY`). Call it after [`mark`],
+/// with which the kernel sets a priority itself.
 pub(crate) fn prefer(socket: &impl AsFd, priority: Option<u32>) -> Result<(), NotPreferred> {
     let Some(priority) = priority else { return Ok(()) };
     let set = setsockopt(socket, sockopt::Priority, &priority.cast_signed());
     set.map_err(|source| NotPreferred { priority, source })
 }
 
-/// A UDP socket bound to `local` (port 0: the system chooses) for a test stream. Many may share one port: a connected
-/// socket gets its peer's packets, the others get the rest.
+/// Binds a UDP socket to `local` for a test stream; with port 0 the system chooses the port. Many sockets may
+/// share one port: a connected socket gets its peer's packets, the others get the rest.
 pub(crate) fn bind_udp(local: SocketAddr) -> io::Result<UdpSocket> {
     bind_datagram(local, true)
 }
 
-/// The same at a port that no other socket has.
+/// Same as [`bind_udp`], at a port that no other socket has.
 pub(crate) fn bind_udp_alone(local: SocketAddr) -> io::Result<UdpSocket> {
     bind_datagram(local, false)
 }
@@ -272,10 +273,10 @@ fn bind_datagram(local: SocketAddr, shared: bool) -> io::Result<UdpSocket> {
     Ok(socket.into())
 }
 
-/// Discards what arrived at a socket before it was connected: another session's packets.
+/// Discards packets that arrived at a socket before it was connected: they belong to another session.
 pub(crate) fn discard_waiting(socket: &UdpSocket) -> io::Result<()> {
     socket.set_nonblocking(true)?;
-    // Limited, so that a flood cannot keep us here.
+    // Limited, so that a flood cannot keep this loop running.
     let mut byte = [0];
     for _ in 0..100_000 {
         match socket.recv(&mut byte) {
@@ -287,7 +288,7 @@ pub(crate) fn discard_waiting(socket: &UdpSocket) -> io::Result<()> {
     socket.set_nonblocking(false)
 }
 
-/// Whether the kernel takes a priority for each message: Linux 6.14 or later.
+/// True if the kernel accepts a priority for each message: Linux 6.14 or later.
 pub(crate) fn has_message_priority() -> bool {
     let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(str::parse::<u32>);
@@ -295,8 +296,9 @@ pub(crate) fn has_message_priority() -> bool {
     (next(), next()) >= (6, 14)
 }
 
-/// Whether the system reports so that a host on the way prohibits what a connected UDP socket sent (ICMP codes 9, 10 and 13;
-/// of ICMPv6, 1). What is unreachable for another reason is no error of such a socket.
+/// True if the error reports that a host on the path prohibits the packets of a connected UDP socket (ICMP
+/// codes 9, 10 and 13; ICMPv6 code 1). Destinations unreachable for another reason cause no error at such a
+/// socket.
 pub(crate) fn is_prohibition(e: &io::Error) -> bool {
     matches!(e.raw_os_error(), Some(libc::EHOSTUNREACH | libc::ENETUNREACH | libc::EACCES))
 }
@@ -306,7 +308,7 @@ mod tests {
     use super::*;
     use std::net::Ipv4Addr;
 
-    /// A listener whose queue is full: connections to it are never completed.
+    /// Returns a listener whose queue is full: connections to it are never completed.
     fn unresponsive() -> (Socket, Vec<TcpStream>, SocketAddr) {
         let socket = bind_tcp((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
         socket.listen(0).unwrap();
@@ -324,7 +326,7 @@ mod tests {
         };
         assert_eq!(connect(0, false), ErrorKind::TimedOut);
         assert_eq!(connect(60, true), ErrorKind::Interrupted);
-        assert!(began.elapsed() < Duration::from_secs(10), "neither waits for its whole patience");
+        assert!(began.elapsed() < Duration::from_secs(10), "neither waits for its whole timeout");
     }
 
     #[test]
@@ -346,7 +348,7 @@ mod tests {
         let server = listener.accept().unwrap().0;
         std::thread::scope(|scope| {
             scope.spawn(|| {
-                // Ends when the server is gone.
+                // Ends when the server has closed the connection.
                 jitlat_waiting::at_pace(Duration::from_millis(20), || (&client).write_all(b"x").is_ok());
             });
             let read = |timeout, stopped| {

@@ -1,8 +1,8 @@
-//! Enabling time stamps of the kernel and the hardware (`SO_TIMESTAMPING`). Those of received packets come as control
-//! messages (`cmsg`), those of sent packets later through the socket's error queue (`departures`).
+//! Enables time stamps of the kernel and the hardware (`SO_TIMESTAMPING`). Stamps of received packets arrive
+//! as control messages (`cmsg`), those of sent packets later through the socket's error queue (`departures`).
 //!
-//! The kernel enables receive stamping asynchronously, so the first packets after set-up may lack a stamp: sockets are
-//! prepared well before their stream, and every record has the source of its stamps.
+//! The kernel enables receive stamping asynchronously, so the first packets after set-up may lack a stamp:
+//! sockets are prepared well before their stream, and every record contains the source of its stamps.
 
 use crate::privilege::{Capability, needs};
 use crate::sys;
@@ -12,17 +12,17 @@ use std::io;
 use std::net::IpAddr;
 use std::os::fd::BorrowedFd;
 
-/// The best kind of stamps to use. What a path cannot provide is replaced by the kind before it.
+/// Best kind of stamps to use. A kind that a path cannot provide is replaced by the kind before it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum StampMode {
-    /// The program's own readings only.
+    /// Only the program's own clock readings.
     User,
-    /// The program's for sent packets, the kernel's for received ones: LaMP's KRT.
+    /// The program's clock readings for sent packets, kernel stamps for received ones (LaMP's KRT).
     KernelReceive,
-    /// The kernel's, in software.
+    /// Software stamps of the kernel.
     #[default]
     Kernel,
-    /// The network adapter's, where its clock agrees with the system's.
+    /// Stamps of the network adapter, if its clock agrees with the system's.
     Hardware,
 }
 
@@ -50,17 +50,17 @@ impl std::str::FromStr for StampMode {
     }
 }
 
-/// No kind of stamps has this name.
+/// Error: no kind of stamps has this name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("'{0}' is not a source of stamps: give user, krt, kernel or hardware")]
+#[error("'{0}' is not a kind of stamps: use user, krt, kernel or hardware")]
 pub struct UnknownStamps(pub String);
 
-/// Which of a socket's packets to stamp.
+/// Packets of a socket that are to be stamped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct StampedPackets {
-    /// Those it sends, each with a number.
+    /// Sent packets, each with a number.
     pub sent: bool,
-    /// Those it receives.
+    /// Received packets.
     pub received: bool,
 }
 
@@ -73,28 +73,30 @@ impl StampedPackets {
     pub const BOTH: StampedPackets = StampedPackets { sent: true, received: true };
 }
 
-/// The option value that requests `want`.
-pub(crate) fn flags(want: StampMode, ways: StampedPackets) -> TimestampingFlag {
+/// Returns the socket option value that requests `want`.
+pub(crate) fn flags(want: StampMode, stamped: StampedPackets) -> TimestampingFlag {
     use TimestampingFlag as F;
     let mut all = F::empty();
     if want == StampMode::User {
         return all;
     }
     all |= F::SOF_TIMESTAMPING_SOFTWARE;
-    if ways.received {
+    if stamped.received {
         all |= F::SOF_TIMESTAMPING_RX_SOFTWARE;
     }
-    let sent = ways.sent && want > StampMode::KernelReceive;
+    let sent = stamped.sent && want > StampMode::KernelReceive;
     if sent {
         all |= F::SOF_TIMESTAMPING_TX_SOFTWARE | F::SOF_TIMESTAMPING_OPT_ID | F::SOF_TIMESTAMPING_OPT_TSONLY;
-        // When it enters the interface's queue, too: what it waits there is this host's, not the path's.
+        // Stamp entry into the interface's queue as well: the wait in it is caused by this host, not by the
+        // path.
         all |= F::from_bits_retain(libc::SOF_TIMESTAMPING_TX_SCHED);
     }
     if want == StampMode::Hardware {
         all |= F::SOF_TIMESTAMPING_RAW_HARDWARE;
-        all.set(F::SOF_TIMESTAMPING_RX_HARDWARE, ways.received);
+        all.set(F::SOF_TIMESTAMPING_RX_HARDWARE, stamped.received);
         if sent {
-            // Both stamps of each packet, so that the software stamp can replace a missing hardware stamp.
+            // Request both stamps of each packet, so that the software stamp can replace a missing hardware
+            // stamp.
             all |= F::SOF_TIMESTAMPING_TX_HARDWARE;
             all |= TimestampingFlag::from_bits_retain(libc::SOF_TIMESTAMPING_OPT_TX_SWHW);
         }
@@ -102,35 +104,35 @@ pub(crate) fn flags(want: StampMode, ways: StampedPackets) -> TimestampingFlag {
     all
 }
 
-/// Makes the kernel stamp what `socket`, bound to `local`, sends or receives. Returns which stamps can be expected, and
-/// notes about what could not be done.
+/// Makes the kernel stamp the packets that `socket`, bound to `local`, sends or receives. Returns which
+/// stamps can be expected, and notes about requests that failed.
 pub(crate) fn enable(
     socket: BorrowedFd<'_>,
     local: IpAddr,
     want: StampMode,
-    ways: StampedPackets,
+    stamped: StampedPackets,
 ) -> (StampMode, Vec<String>) {
     let mut notes = Vec::new();
     let mut want = want;
     if want == StampMode::Hardware
         && let Err(why) = enable_adapter(socket, local)
     {
-        notes.push(format!("no hardware stamps ({why}): kernel stamps instead"));
+        notes.push(format!("no hardware stamps ({why}): using kernel stamps instead"));
         want = StampMode::Kernel;
     }
-    if want == StampMode::KernelReceive && !ways.received {
+    if want == StampMode::KernelReceive && !stamped.received {
         return (StampMode::User, notes);
     }
     if want != StampMode::User
-        && let Err(e) = setsockopt(&socket, sockopt::Timestamping, &flags(want, ways))
+        && let Err(e) = setsockopt(&socket, sockopt::Timestamping, &flags(want, stamped))
     {
-        notes.push(format!("no kernel stamps ({}): user stamps instead", e.desc()));
+        notes.push(format!("no kernel stamps ({}): using the program's clock readings instead", e.desc()));
         want = StampMode::User;
     }
     (want, notes)
 }
 
-/// Why an adapter provides no stamps.
+/// Reason why an adapter provides no stamps.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum AdapterError {
     /// The interfaces of this host cannot be listed.
@@ -139,7 +141,7 @@ pub(crate) enum AdapterError {
     /// No interface has the address.
     #[error("no interface has address {0}")]
     NoInterface(IpAddr),
-    /// The interface refuses.
+    /// The interface rejects the request.
     #[error("{name}: {}", match .source.kind() {
         io::ErrorKind::PermissionDenied => needs(Capability::NetAdmin),
         _ => .source.to_string(),
@@ -147,7 +149,7 @@ pub(crate) enum AdapterError {
     Refused { name: String, source: io::Error },
 }
 
-/// Makes the adapter of the interface with address `local` stamp everything it sends and receives.
+/// Makes the adapter of the interface with address `local` stamp all packets it sends and receives.
 pub(crate) fn enable_adapter(socket: BorrowedFd<'_>, local: IpAddr) -> Result<(), AdapterError> {
     let interfaces = nix::ifaddrs::getifaddrs().map_err(AdapterError::Interfaces)?;
     let ours = |a: &nix::ifaddrs::InterfaceAddress| {

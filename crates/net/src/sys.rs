@@ -17,18 +17,18 @@ use std::mem::MaybeUninit;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
-/// Most packets passed to or taken from the kernel in one call.
+/// Maximum number of packets passed to or taken from the kernel in one call.
 pub const MAX_BATCH: usize = 32;
 
-/// Room for the control messages of one packet: stamps (64 bytes), extended error with its address
-/// (up to 64), TTL, traffic class and drop counter (24 each), with some to spare.
+/// Size of the buffer for the control messages of one packet, in bytes: stamps (64), extended error with its
+/// address (up to 64), TTL, traffic class and drop counter (24 each), with some to spare.
 const CONTROL_BYTES: usize = 256;
 
 fn check(result: libc::c_int) -> io::Result<libc::c_int> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
 }
 
-/// Puts the calling thread under `SCHED_FIFO` at `priority` (1…99).
+/// Runs the calling thread under `SCHED_FIFO` at `priority` (1…99).
 pub(crate) fn schedule_fifo(priority: u8) -> io::Result<()> {
     // SAFETY: sched_param is plain data for which all zeros is a value; musl has fields beyond priority.
     let mut parameters: libc::sched_param = unsafe { std::mem::zeroed() };
@@ -37,14 +37,14 @@ pub(crate) fn schedule_fifo(priority: u8) -> io::Result<()> {
     check(unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const parameters) }).map(drop)
 }
 
-/// Gives the calling thread the least share of a processor that others want, too.
+/// Gives the calling thread the lowest processor priority.
 pub(crate) fn yield_to_others() -> io::Result<()> {
     // SAFETY: takes and returns integers; 0 is the calling thread.
     check(unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, 19) }).map(drop)
 }
 
-/// What `adjtimex` reports without changing anything: the clock's state (`TIME_OK`…`TIME_ERROR`) and
-/// the kernel's variables.
+/// Reads the clock's state (`TIME_OK`…`TIME_ERROR`) and the kernel's variables with `adjtimex`, without
+/// changing anything.
 pub(crate) fn kernel_clock() -> io::Result<(libc::c_int, libc::timex)> {
     // SAFETY: timex is plain data for which all zeros is a value; `modes` = 0 asks to change nothing.
     let mut clock: libc::timex = unsafe { std::mem::zeroed() };
@@ -74,8 +74,9 @@ pub(crate) fn stamp_in_hardware(socket: BorrowedFd<'_>, interface: &str) -> io::
     check(unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCSHWTSTAMP as _, &raw mut request) }).map(drop)
 }
 
-/// Queries the driver of `interface`: the request begins with the command (`ETHTOOL_GET_TS_INFO`, …) and is filled with
-/// the driver's answer. Changes nothing: only commands whose answer has the right size are passed on.
+/// Queries the driver of `interface`: the request begins with the command (`ETHTOOL_GET_TS_INFO`, …) and is
+/// filled with the driver's answer. Changes nothing: only commands whose answer has the right size are passed
+/// on.
 pub(crate) fn query_adapter<const N: usize>(
     socket: BorrowedFd<'_>,
     interface: &str,
@@ -101,13 +102,13 @@ pub(crate) fn query_adapter<const N: usize>(
     Ok(fields)
 }
 
-/// The driver's statistics of `interface`: names of 32 bytes each, padded with zeros, and as many values; empty if it has
-/// none.
+/// Returns the driver's statistics of `interface`: names of 32 bytes each, padded with zeros, and as many
+/// values; empty if it has none.
 pub(crate) fn adapter_statistics(socket: BorrowedFd<'_>, interface: &str) -> io::Result<(Vec<u8>, Vec<u64>)> {
     const HOW_MANY: u32 = 0x37;
     const NAMES: u32 = 0x1b;
     const VALUES: u32 = 0x1d;
-    /// The set of names that belongs to the statistics.
+    /// Number of the string set that contains the names of the statistics.
     const STATISTICS: u32 = 1;
     const NAME: usize = 32;
     const MOST: usize = 4096;
@@ -126,7 +127,7 @@ pub(crate) fn adapter_statistics(socket: BorrowedFd<'_>, interface: &str) -> io:
     if count == 0 || count > MOST {
         return Ok((Vec::new(), Vec::new()));
     }
-    // Older kernels write as many as there are by then, which may have become more: there is room for twice as many.
+    // Older kernels write all current counters, whose number may have grown: leave room for twice as many.
     let room = 2 * count + 64;
     // ethtool_gstrings: command, set, number, names.
     let mut names = vec![0; (12 + room * NAME).div_ceil(8)];
@@ -141,8 +142,8 @@ pub(crate) fn adapter_statistics(socket: BorrowedFd<'_>, interface: &str) -> io:
     Ok((bytes.skip(head).take(count * NAME).collect(), values.into_iter().skip(1).take(count).collect()))
 }
 
-/// Passes `request`, which begins with a command that reads, to the driver of `interface`. The caller makes it as large as
-/// the kernel's answer can be.
+/// Passes `request`, which begins with a command that reads, to the driver of `interface`. The caller makes
+/// it as large as the kernel's answer can be.
 fn ethtool(socket: BorrowedFd<'_>, interface: &str, request: &mut [u64]) -> io::Result<()> {
     const SIOCETHTOOL: libc::c_ulong = 0x8946;
     // SAFETY: ifreq is plain data for which all zeros is a value.
@@ -220,9 +221,9 @@ pub(crate) fn send_controlled<const N: usize>(
     if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(sent as usize) }
 }
 
-/// Sends `datagram` on a connected socket with its checksum computed by the kernel: one that is sent in pieces is not
-/// left to the adapter. A virtual adapter never computes it, and a program that reads whole frames at the other end
-/// would see a wrong checksum.
+/// Sends `datagram` on a connected socket with its checksum computed by the kernel: a datagram sent in pieces
+/// is not left to the adapter. A virtual adapter never computes the checksum, and a program that reads whole
+/// frames at the other end would see a wrong one.
 pub(crate) fn send_summed(socket: &Socket, datagram: &[u8]) -> io::Result<()> {
     socket.send_with_flags(datagram, libc::MSG_MORE | libc::MSG_DONTWAIT)?;
     uncork(socket.as_fd())
@@ -244,24 +245,26 @@ fn uncork(socket: BorrowedFd<'_>) -> io::Result<()> {
     .map(drop)
 }
 
-/// Bytes for the control messages of one answer: address (40 bytes), traffic class (24), priority (24), stamping (24).
+/// Size of the buffer for the control messages of one answer, in bytes: address (40), traffic class (24),
+/// priority (24), stamping (24).
 const ANSWER_CONTROL: usize = 112;
 
-/// How to send an answer.
+/// Options of one answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct SendOptions {
     /// Traffic class; `None`: the socket's.
     pub class: Option<u8>,
-    /// Priority within this host, where there is a class of its own, with which the kernel would choose a priority;
-    /// `None`: as the kernel chooses. Needs Linux 6.14, see [`has_message_priority`](crate::sockets::has_message_priority).
+    /// Priority within this host for an answer with its own traffic class, which would otherwise make the
+    /// kernel choose a priority; `None`: the kernel chooses. Needs Linux 6.14, see
+    /// [`has_message_priority`](crate::sockets::has_message_priority).
     pub priority: Option<u32>,
-    /// Whether the kernel should report when it left.
+    /// True if the kernel should report when it left.
     pub stamped: bool,
-    /// Whether the checksum is computed before the adapter gets the packet, see [`send_summed`].
+    /// True if the checksum is computed before the adapter gets the packet, see [`send_summed`].
     pub summed: bool,
 }
 
-/// The destination of one answer, and its options.
+/// Destination of one answer, and its options.
 struct Envelope {
     data: Range<usize>,
     summed: bool,
@@ -270,21 +273,21 @@ struct Envelope {
     control: ControlBuffer<ANSWER_CONTROL>,
 }
 
-/// Answers gathered to be sent in one call. Memory is allocated once.
+/// Answers collected to be sent in one call. Memory is allocated once.
 pub(crate) struct Outbox {
     data: Vec<u8>,
     envelopes: Vec<Envelope>,
-    /// The first that has not been passed to the kernel.
+    /// Index of the first answer that has not been passed to the kernel.
     next: usize,
 }
 
 impl Outbox {
-    /// Room for [`MAX_BATCH`] answers, of together `bytes` bytes before memory grows.
+    /// Creates an outbox for [`MAX_BATCH`] answers, with `bytes` bytes in total before memory grows.
     pub fn new(bytes: usize) -> Outbox {
         Outbox { data: Vec::with_capacity(bytes), envelopes: Vec::with_capacity(MAX_BATCH), next: 0 }
     }
 
-    /// Whether it must be sent before the next answer is added.
+    /// True if it must be sent before the next answer is added.
     pub fn is_full(&self) -> bool {
         self.envelopes.len() >= MAX_BATCH
     }
@@ -311,25 +314,25 @@ impl Outbox {
                 SocketAddr::V4(_) => control.push(libc::IPPROTO_IP, libc::IP_TOS, &class),
                 SocketAddr::V6(_) => control.push(libc::IPPROTO_IPV6, libc::IPV6_TCLASS, &class),
             }
-            // The last of them counts.
+            // Added after the traffic class, because the last control message takes effect.
             if let Some(priority) = how.priority {
                 control.push(libc::SOL_SOCKET, libc::SO_PRIORITY, &priority.to_ne_bytes());
             }
         }
         if how.stamped {
-            let wish = libc::SOF_TIMESTAMPING_TX_SOFTWARE.to_ne_bytes();
-            control.push(libc::SOL_SOCKET, libc::SO_TIMESTAMPING, &wish);
+            let options = libc::SOF_TIMESTAMPING_TX_SOFTWARE.to_ne_bytes();
+            control.push(libc::SOL_SOCKET, libc::SO_TIMESTAMPING, &options);
         }
         self.envelopes.push(envelope);
     }
 
-    /// Whether it holds no answers.
+    /// True if it holds no answers.
     pub fn is_empty(&self) -> bool {
         self.envelopes.is_empty()
     }
 
-    /// Sends the next answers: returns which of them the kernel accepted, or the one it rejected; `None` once all have
-    /// been sent.
+    /// Sends the next answers: returns the indices of those that the kernel accepted, or of the one it
+    /// rejected; `None` once all have been sent.
     pub(crate) fn send_next(&mut self, socket: BorrowedFd<'_>) -> Option<Result<Range<usize>, usize>> {
         let first = self.next;
         if first >= self.envelopes.len() {
@@ -347,7 +350,7 @@ impl Outbox {
         self.next = 0;
     }
 
-    /// Sends the next answers, up to one that needs another way of sending.
+    /// Sends the next answers, up to one that must be sent in another way.
     fn send(&mut self, socket: BorrowedFd<'_>) -> io::Result<usize> {
         let envelopes = &mut self.envelopes[self.next..];
         let summed = envelopes.first().is_some_and(|e| e.summed);
@@ -387,7 +390,7 @@ impl Outbox {
     }
 }
 
-/// An address in the kernel's format.
+/// Converts an address to the kernel's format.
 fn name_of(address: SocketAddr) -> (libc::sockaddr_storage, libc::socklen_t) {
     // SAFETY: sockaddr_storage is plain data for which all zeros is a value.
     let mut storage: libc::sockaddr_storage = unsafe { std::mem::zeroed() };
@@ -414,7 +417,7 @@ fn name_of(address: SocketAddr) -> (libc::sockaddr_storage, libc::socklen_t) {
     (storage, length as libc::socklen_t)
 }
 
-/// One socket option as 32-bit words.
+/// Reads one socket option as 32-bit words.
 fn option<const N: usize>(
     socket: BorrowedFd<'_>,
     level: libc::c_int,
@@ -430,7 +433,7 @@ fn option<const N: usize>(
     Ok(fields)
 }
 
-/// The path MTU to the peer of a connected socket, in bytes, as far as it is known.
+/// Returns the path MTU to the peer of a connected socket, in bytes, as far as it is known.
 pub(crate) fn path_mtu(socket: BorrowedFd<'_>, v6: bool) -> io::Result<u32> {
     let (level, name) =
         if v6 { (libc::IPPROTO_IPV6, libc::IPV6_MTU) } else { (libc::IPPROTO_IP, libc::IP_MTU) };
@@ -444,21 +447,22 @@ pub(crate) fn tcp_info(socket: BorrowedFd<'_>) -> io::Result<TcpSample> {
     Ok(TcpSample { mss: fields[4], srtt_us: fields[17], cwnd: fields[20], retransmissions: fields[25] })
 }
 
-/// The contents of one slot of an [`Inbox`].
+/// Contents of one slot of an [`Inbox`].
 #[derive(Clone, Copy, Default)]
 struct InboxSlot {
-    /// Length of the whole datagram, even if the slot kept only its beginning.
+    /// Length of the whole datagram, even if the slot stored only its beginning.
     length: usize,
     named: bool,
 }
 
-/// Preallocated memory for a batch of received datagrams: the beginning of each, its control messages and its sender.
+/// Preallocated memory for a batch of received datagrams: the beginning of each, its control messages and its
+/// sender.
 pub(crate) struct Inbox {
     slot: usize,
     data: Box<[u8]>,
     control: Box<[ControlBuffer<CONTROL_BYTES>]>,
     names: Box<[libc::sockaddr_storage]>,
-    /// Whether senders are asked for.
+    /// True if senders are requested from the kernel.
     named: bool,
     arrivals: [InboxSlot; MAX_BATCH],
     received: usize,
@@ -467,17 +471,18 @@ pub(crate) struct Inbox {
 /// One datagram in an [`Inbox`].
 #[derive(Clone, Copy)]
 pub struct Datagram<'a> {
-    /// Its beginning, as much as a slot holds.
+    /// Beginning of the datagram, at most the size of a slot.
     pub data: &'a [u8],
-    /// Its whole length.
+    /// Length of the whole datagram.
     pub length: usize,
-    /// Its control messages, in the kernel's layout.
+    /// Control messages, in the kernel's layout.
     pub control: &'a [u8],
     name: Option<&'a libc::sockaddr_storage>,
 }
 
 impl Inbox {
-    /// `slots` slots (at most [`MAX_BATCH`]), each for the first `slot` bytes of a datagram.
+    /// Creates an inbox with `slots` slots (at most [`MAX_BATCH`]), each for the first `slot` bytes of a
+    /// datagram.
     pub fn new(slots: usize, slot: usize) -> Inbox {
         let slots = slots.clamp(1, MAX_BATCH);
         // SAFETY: sockaddr_storage is plain data for which all zeros is a value.
@@ -493,13 +498,13 @@ impl Inbox {
         }
     }
 
-    /// The same of which nobody asks for the senders: the socket is connected.
+    /// Omits senders, for a connected socket.
     pub fn without_senders(self) -> Inbox {
         Inbox { named: false, ..self }
     }
 
-    /// Receives what has arrived, up to the number of slots, and returns how many. `flags` are those of `recvmmsg`;
-    /// `MSG_TRUNC` is always added, so that [`Datagram::length`] is correct.
+    /// Receives the datagrams that have arrived, up to the number of slots, and returns how many. `flags` are
+    /// those of `recvmmsg`; `MSG_TRUNC` is always added, so that [`Datagram::length`] is correct.
     pub fn receive(&mut self, socket: BorrowedFd<'_>, flags: libc::c_int) -> io::Result<usize> {
         let mut headers = [const { MaybeUninit::<libc::mmsghdr>::uninit() }; MAX_BATCH];
         let mut parts = [const { MaybeUninit::<libc::iovec>::uninit() }; MAX_BATCH];
@@ -543,7 +548,7 @@ impl Inbox {
         Ok(got)
     }
 
-    /// The datagrams of the last [`Self::receive`].
+    /// Iterates over the datagrams of the last [`Self::receive`].
     pub fn datagrams(&self) -> impl Iterator<Item = Datagram<'_>> {
         let slots = self.data.chunks_exact(self.slot).zip(&self.control).zip(&self.names);
         slots.zip(&self.arrivals).take(self.received).map(|(((data, control), name), arrival)| Datagram {
@@ -556,7 +561,7 @@ impl Inbox {
 }
 
 impl Datagram<'_> {
-    /// Its sender.
+    /// Returns the sender; `None` if it was not requested or is not an IP address.
     pub fn sender(&self) -> Option<SocketAddr> {
         let name = self.name?;
         match name.ss_family.into() {
@@ -578,7 +583,7 @@ impl Datagram<'_> {
         }
     }
 
-    /// For a packet socket: the network protocol (an EtherType) and the packet type (`PACKET_…`).
+    /// For a packet socket: returns the network protocol (an EtherType) and the packet type (`PACKET_…`).
     pub fn link(&self) -> Option<(u16, u8)> {
         let name = self.name.filter(|n| libc::c_int::from(n.ss_family) == libc::AF_PACKET)?;
         // SAFETY: the family says that the kernel wrote a sockaddr_ll, and storage is large and aligned

@@ -1,5 +1,5 @@
-//! Waiting for descriptors until something happens: a [`Waker`] ends another thread's wait, a [`StopSignal`] ends the waits of
-//! all threads that share it, and [`wait`] is the wait itself.
+//! Waiting for descriptors until something happens: a [`Waker`] ends another thread's wait, a [`StopSignal`]
+//! ends the waits of all threads that share it, and [`wait`] is the wait itself.
 
 use crate::clock::steady;
 use jitlat_core::SteadyTime;
@@ -17,10 +17,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 pub struct Waker(Arc<EventFd>);
 
 impl Waker {
-    /// A waker that has not been used.
+    /// Creates an unused waker.
     ///
     /// # Errors
-    /// The process has no descriptor left.
+    /// The process has no free descriptors.
     pub fn new() -> io::Result<Waker> {
         Ok(Waker(Arc::new(EventFd::from_flags(EfdFlags::EFD_NONBLOCK | EfdFlags::EFD_CLOEXEC)?)))
     }
@@ -30,8 +30,8 @@ impl Waker {
         let _ = self.0.write(1);
     }
 
-    /// Resets it, so that the next wait lasts again; returns whether it was used. Called by the woken thread before it looks at what
-    /// it was woken for.
+    /// Resets the waker, so that the next wait blocks again; returns true if it was used. The woken thread
+    /// calls this before it checks why it was woken.
     pub fn clear(&self) -> bool {
         self.0.read().is_ok()
     }
@@ -43,8 +43,8 @@ impl AsFd for Waker {
     }
 }
 
-/// A request to stop, made once and never withdrawn. Its descriptor is readable from then on, so that any number of threads
-/// can wait for it. Clones share the request.
+/// A request to stop, made once and never withdrawn. From then on its descriptor is readable, so that any
+/// number of threads can wait for it. Clones share the request.
 #[derive(Clone, Debug)]
 pub struct StopSignal(Arc<StopState>);
 
@@ -56,10 +56,10 @@ struct StopState {
 }
 
 impl StopSignal {
-    /// A signal that has not been given.
+    /// Creates a signal without a request.
     ///
     /// # Errors
-    /// The process has no descriptor left.
+    /// The process has no free descriptors.
     pub fn new() -> io::Result<StopSignal> {
         Ok(StopSignal(Arc::new(StopState { requested: AtomicBool::new(false), waker: Waker::new()? })))
     }
@@ -70,7 +70,7 @@ impl StopSignal {
         self.0.waker.wake();
     }
 
-    /// Whether the stop was requested.
+    /// True if the stop was requested.
     pub fn is_requested(&self) -> bool {
         self.0.requested.load(Ordering::Acquire)
     }
@@ -82,14 +82,15 @@ impl AsFd for StopSignal {
     }
 }
 
-/// Waits until one of `readable` can be read, or has failed, or until `deadline` on the steady clock; without a deadline for as
-/// long as that takes. A signal ends the wait early.
+/// Waits until one of `readable` can be read or has failed, or until `deadline` on the steady clock; without
+/// a deadline, for an unlimited time. A signal ends the wait early.
 pub fn wait(readable: &[BorrowedFd<'_>], deadline: Option<SteadyTime>) {
     let mut fds: Vec<PollFd<'_>> = readable.iter().map(|fd| PollFd::new(*fd, PollFlags::POLLIN)).collect();
     wait_ready(&mut fds, deadline);
 }
 
-/// The same for other events. Whatever it returns, the caller looks at everything that it waits for.
+/// Same as [`wait`], for any events. Callers do not rely on the reason for waking: they check everything that
+/// they wait for.
 pub(crate) fn wait_ready(fds: &mut [PollFd<'_>], deadline: Option<SteadyTime>) {
     let left = deadline.map(|deadline| (deadline - steady()).0.max(0));
     let _ = ppoll(fds, left.map(|left| TimeSpec::new(left / SECOND, left % SECOND)), None);

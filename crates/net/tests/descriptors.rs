@@ -1,4 +1,4 @@
-//! Servers on a host that has no descriptors left. A process of its own, because the limit is the process's.
+//! Servers on a host without free descriptors. A separate process, because the limit applies to a process.
 
 use jitlat_net::pace::Pacing;
 use jitlat_net::reflect::{Reflectors, TcpResponder, TwampServer};
@@ -50,13 +50,14 @@ fn without_descriptors_servers_wait_and_serve_again() {
     for (client, at) in &clients {
         client.connect(&(*at).into()).unwrap();
     }
-    // All connections wait to be accepted, and cannot be: a loop that tries again at once would use a processor each.
+    // All connections wait to be accepted, and cannot be: a loop that retries at once would keep a processor
+    // busy for each.
     let before = cpu();
     let busy = jitlat_waiting::within(Duration::from_secs(1), || cpu() - before >= 300);
     setrlimit(Resource::RLIMIT_NOFILE, soft, hard).unwrap();
     assert!(!busy, "more than 300 ms of processor time in a second of waiting");
 
-    // With descriptors again, the waiting client is served: the responder returns the greeting.
+    // Once descriptors are free again, the waiting client is served: the responder returns the greeting.
     let (client, _) = clients.into_iter().last().unwrap();
     let mut client: TcpStream = client.into();
     client.set_read_timeout(Some(LIMIT)).unwrap();

@@ -1,5 +1,7 @@
 //! [`Error`]: why a report could not be made, read or written.
 
+pub use jitlat_instruments::error::explain;
+
 use std::error::Error as StdError;
 use std::io;
 
@@ -64,22 +66,6 @@ pub enum Error {
 
 /// Result with the [`Error`] of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
-
-/// The error and its causes in one line, without causes that the text already contains.
-pub fn explain(error: &(dyn StdError + 'static)) -> String {
-    let mut text = String::new();
-    let mut next = Some(error);
-    while let Some(error) = next {
-        let cause = error.to_string();
-        if text.is_empty() {
-            text = cause;
-        } else if !text.contains(&cause) {
-            text = format!("{text}: {cause}");
-        }
-        next = error.source();
-    }
-    text
-}
 
 /// Adds to an error what was being done.
 pub(crate) trait Context<T> {

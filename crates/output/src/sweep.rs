@@ -338,7 +338,7 @@ fn value(factor: Factor, level: &FactorLevel) -> String {
 /// One line per combination.
 pub fn lines(grid: &SweepGrid, points: &[SweepPoint]) -> ReportTable {
     // Figures of whole tests, without counts that are already there as sums; the JSON has all.
-    let beside = |s: &Selector| s.way.is_none() && !["sent", "received"].contains(&s.scalar.key);
+    let beside = |s: &Selector| s.direction.is_none() && !["sent", "received"].contains(&s.scalar.key);
     let known = |s: &Selector| beside(s) && points.iter().any(|p| p.get(&s.to_string()).is_some());
     let figures: Vec<Selector> = selectors().filter(known).collect();
     let line = |p: &SweepPoint| {

@@ -1,10 +1,11 @@
-//! What TCP connections show, from the bytes of captured frames: `cargo run -p jitlat-passive --example frames`.
+//! Analyses TCP connections from the bytes of captured frames: `cargo run -p jitlat-passive --example
+//! frames`.
 
 use jitlat_core::WallTime;
 use jitlat_passive::tcp::{ObservedConnection, TcpAnalyzer};
 use jitlat_passive::{Frame, LinkType};
 
-/// The connections in captured IP packets, each with the time of its capture in ns.
+/// Returns the connections in captured IP packets, each given with its time of capture in ns.
 pub fn connections(packets: &[(i64, Vec<u8>)]) -> Vec<ObservedConnection> {
     let mut analyzer = TcpAnalyzer::default();
     for (at, bytes) in packets {
@@ -18,7 +19,7 @@ pub fn connections(packets: &[(i64, Vec<u8>)]) -> Vec<ObservedConnection> {
     analyzer.finish()
 }
 
-/// An IPv4 packet with a TCP segment of 192.0.2.1 (`up`) or 192.0.2.2.
+/// Builds an IPv4 packet with a TCP segment from 192.0.2.1 (`up`) or 192.0.2.2.
 pub fn segment(up: bool, seq: u32, ack: u32, flags: u8, payload: &[u8]) -> Vec<u8> {
     let (from, to, ports) = if up { (1, 2, [40_000u16, 80]) } else { (2, 1, [80, 40_000]) };
     let mut bytes = vec![0x45, 0];

@@ -1,8 +1,9 @@
-//! Comparison of two clocks by the smallest delays of both ways: relative skew and offset.
+//! Compares two clocks by the smallest delays in both directions: relative skew and offset.
 //!
-//! The raw delay of a way is never below its smallest delay plus the difference of the clocks. Its lower convex hull
-//! over time therefore follows that difference; the edge over the middle of the capture gives the skew, and the edges
-//! of both ways the offset, with an error of at most half the smallest round trip.
+//! The raw delay in a direction is never below its smallest delay plus the difference of the clocks. Its
+//! lower convex hull over time therefore follows that difference. The hull's edge over the middle of the
+//! capture gives the skew, and the edges of both directions the offset, with an error of at most half the
+//! smallest round trip.
 
 use super::Record;
 use core::cmp::Ordering;
@@ -11,10 +12,10 @@ use jitlat_core::spec::Direction;
 use jitlat_core::time::{Span, WallTime};
 use serde::Serialize;
 
-/// Most vertices of a hull.
+/// Maximum number of vertices of a hull.
 const MAX_POINTS: usize = 1 << 16;
 
-/// The lower convex hull of one way's raw delays, updated as they come; O(1) amortised.
+/// Lower convex hull of one direction's raw delays, updated as they arrive; O(1) amortised.
 #[derive(Clone, Debug, Default)]
 struct DelayHull {
     points: Vec<(i64, i64)>,
@@ -38,7 +39,7 @@ impl DelayHull {
             self.points.pop();
         }
         if self.points.len() >= MAX_POINTS {
-            // Only a contrived capture has so many vertices: keep every second one.
+            // Only a contrived capture has this many vertices: keep every second one.
             let mut keep = false;
             self.points.retain(|_| {
                 keep = !keep;
@@ -48,14 +49,14 @@ impl DelayHull {
         self.points.push((t, y));
     }
 
-    /// The slope of the edge over `t`.
+    /// Slope of the edge over `t`.
     fn slope(&self, t: i64) -> Option<f64> {
         let i = self.points.partition_point(|p| p.0 <= t);
         let (a, b) = (self.points.get(i.checked_sub(1)?)?, self.points.get(i)?);
         Some(difference(b.1, a.1) as f64 / difference(b.0, a.0) as f64)
     }
 
-    /// The highest line with this slope below all points: its height at the origin.
+    /// Height at the origin of the highest line with this slope that is below all points.
     fn least(&self, slope: f64) -> Option<f64> {
         self.points.iter().map(|p| p.1 as f64 - slope * p.0 as f64).reduce(f64::min)
     }
@@ -65,8 +66,8 @@ impl DelayHull {
     }
 }
 
-/// `a − b`, limited to 63 bits and a sign: real times differ by less, and the difference of products of two such values
-/// fits 128 bits.
+/// `a − b`, limited to 63 bits and a sign. Real times differ by less, and the difference of products of two
+/// such values fits into 128 bits.
 #[inline]
 fn difference(a: i64, b: i64) -> i128 {
     a.saturating_sub(b).max(-i64::MAX).into()
@@ -76,15 +77,15 @@ fn middle(from: i64, to: i64) -> i64 {
     from / 2 + to / 2
 }
 
-/// Compares the clocks by both ways' delays.
+/// Compares the clocks by the delays in both directions.
 #[derive(Clone, Debug, Default)]
 pub struct ClockComparison {
     hulls: [DelayHull; 2],
-    /// First record's times: everything else is relative to it, so that no digit is lost.
+    /// Times of the first record. All others are stored relative to them, so that no precision is lost.
     origin: Option<(i64, i64)>,
 }
 
-/// The difference of the monitor's clock from the reference clock. `None`: unknown.
+/// Difference of the monitor's clock from the reference clock. `None`: unknown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ClockDifference {
@@ -92,17 +93,18 @@ pub struct ClockDifference {
     pub offset_ns: Option<f64>,
     /// Largest error of the offset, in ns: half the smallest round trip.
     pub offset_bound_ns: Option<f64>,
-    /// By how much the monitor's clock runs fast, in parts per million: 0 where the ways disagree even about the sign,
-    /// as when packets become larger during the capture.
+    /// Skew of the monitor's clock in parts per million, positive if it runs fast. 0 if the two directions
+    /// disagree even about the sign, for example because packets become larger during the capture.
     pub skew_ppm: Option<f64>,
-    /// The skew by OUT and by IN packets alone.
+    /// Skew by OUT packets alone and by IN packets alone.
     pub skew_ppm_by_way: [Option<f64>; 2],
-    /// The time on the reference clock for which the offset is given.
+    /// Time on the reference clock for which the offset is given.
     pub at: Option<WallTime>,
 }
 
 impl ClockDifference {
-    /// The probe that would have shown this difference at `at`, reference time, like the probes of active instruments.
+    /// Returns the probe that would have shown this difference at `at` (reference clock), like the probes of
+    /// active instruments.
     pub fn probe(&self, at: WallTime) -> Option<ClockProbe> {
         let (offset, rtt) = (self.offset_ns?, 2.0 * self.offset_bound_ns?);
         let drift = self.skew_ppm.unwrap_or(0.0) * 1e-6 * at.0.saturating_sub(self.at?.0) as f64;
@@ -119,12 +121,12 @@ impl ClockComparison {
         let (tr, tm) = (r.reference.0.saturating_sub(r0), r.monitor.0.saturating_sub(m0));
         match r.direction {
             Direction::Up => self.hulls[0].push(tr, tm.saturating_sub(tr)),
-            // On the reference clock as well, so that both edges are evaluated at one time.
+            // On the reference clock as well, so that both edges are evaluated at the same time.
             Direction::Down => self.hulls[1].push(tr, tr.saturating_sub(tm)),
         }
     }
 
-    /// What is known so far.
+    /// Returns the difference of the clocks according to the packets so far.
     pub fn difference(&self) -> ClockDifference {
         let Some((r0, m0)) = self.origin else { return ClockDifference::default() };
         let spans = self.hulls.each_ref().map(DelayHull::span);
@@ -132,23 +134,28 @@ impl ClockComparison {
             [Some(a), Some(b)] => Some((a.0.max(b.0), a.1.min(b.1))).filter(|(x, y)| x < y),
             _ => None,
         };
-        let by_way = [0, 1].map(|w| {
+        let by_direction = [0, 1].map(|w| {
             let (from, to) = spans[w]?;
             let slope = self.hulls[w].slope(middle(from, to))?;
             Some(if w == 0 { slope } else { -slope } * 1e6)
         });
         let least = |ppm: &[Option<f64>; 2]| match *ppm {
-            // Each way that becomes slower adds to its own side: the skew lies between the two.
+            // Slopes of opposite sign mean that both directions became slower: the skew lies between them.
             [Some(a), Some(b)] if a * b < 0.0 => Some(0.0),
-            // Queues only add delay: on a loaded way the slope is too large, so the flatter hull is the better one.
+            // Queues only add delay and make the slope of a loaded direction too large, so the flatter hull
+            // is the better one.
             [Some(a), Some(b)] => Some(if a.abs() <= b.abs() { a } else { b }),
             [a, b] => a.or(b),
         };
-        let mut d =
-            ClockDifference { skew_ppm: least(&by_way), skew_ppm_by_way: by_way, ..Default::default() };
+        let mut d = ClockDifference {
+            skew_ppm: least(&by_direction),
+            skew_ppm_by_way: by_direction,
+            ..Default::default()
+        };
         if let Some((from, to)) = overlap {
             let t = middle(from, to);
-            // Each way's smallest delay, moved along the skew: a queue at one time does no harm.
+            // Smallest delay of each direction, moved along the skew, so that a temporary queue does not
+            // affect the offset.
             let slope = d.skew_ppm.unwrap_or(0.0) * 1e-6;
             if let (Some(a), Some(b)) = (self.hulls[0].least(slope), self.hulls[1].least(-slope)) {
                 d.at = Some(WallTime(r0.saturating_add(t)));
@@ -212,7 +219,7 @@ mod tests {
     fn packets_that_become_larger_do_not_pass_for_skew() {
         let mut c = ClockComparison::default();
         for i in 0..3000i64 {
-            // Both ways take 3 ms more for each thousand packets.
+            // In both directions the delay grows by 3 ms per thousand packets.
             let (t, longer) = (i * 20_000_000, i / 1000 * 3_000_000);
             let record = |direction, reference, monitor| Record {
                 direction,
@@ -238,7 +245,7 @@ mod tests {
     #[test]
     fn too_little_is_not_a_figure() {
         assert_eq!(ClockComparison::default().difference(), ClockDifference::default());
-        // A packet each way, at one time.
+        // One packet in each direction, at the same time.
         let mut c = ClockComparison::default();
         for direction in Direction::BOTH {
             c.push(&Record { direction, reference: WallTime(7), monitor: WallTime(9), length: 1, flow: 0 });
@@ -282,7 +289,7 @@ mod tests {
             at: Some(WallTime(0)),
             ..ClockDifference::default()
         };
-        // A second later the monitor's clock is 10 us further ahead.
+        // One second later the monitor's clock is another 10 µs ahead.
         let there = WallTime(SECOND - 500 + 1000 + 10_000);
         let shown = ClockProbe {
             sent: WallTime(SECOND - 1000),

@@ -1,36 +1,38 @@
-//! [`CaiaMatcher`]: matching as the CAIA tool does, to compare with it.
+//! [`CaiaMatcher`]: matches packets as the CAIA tool does, for comparison with it.
 //!
-//! Per way, the reference sightings form a list. A monitor sighting is searched from the head of that list over at most
-//! G entries; on a match both are removed, otherwise the monitor sighting is dropped. Lost packets stay at the head
-//! until they are too old, and an old one may match a later packet with the same name: the default matcher does
-//! neither.
+//! In each direction the reference sightings form a list. A monitor sighting is searched from the head of
+//! that list over at most G entries; on a match both are removed, otherwise the monitor sighting is dropped.
+//! Lost packets stay at the head until they are too old, and an old one may match a later packet with the
+//! same name. The default matcher avoids both.
 
 use super::{CapturePoint, Record, Sighting, SyntheticPair};
 use jitlat_core::spec::Direction;
 use jitlat_core::time::{SECOND, Span};
 use std::collections::VecDeque;
 
-/// Matches after which the largest time difference is narrowed.
+/// Number of matches after which the largest time difference is narrowed.
 const TRAINING_MATCHES: u32 = 20;
-/// Reference sightings of one way held at most.
+/// Maximum number of reference sightings held for one direction.
 const MAX_HELD: usize = 4 << 20;
 
-/// The list matcher. Reference sightings must come before the monitor's: see [`Self::wants_reference`].
+/// List matcher. Reference sightings must be added before the monitor's: see [`Self::wants_reference`].
 #[derive(Debug)]
 pub struct CaiaMatcher {
     lists: [VecDeque<Sighting>; 2],
     searched: usize,
     offset: i64,
     allowed: i64,
-    /// Smoothed |time difference| in seconds, and how many matches it rests on; `None` = not narrowed.
+    /// Smoothed absolute time difference in seconds, and the number of matches it is based on; `None`: not
+    /// narrowed.
     usual: Option<(f64, u32)>,
     seen: [[u64; 2]; 2],
     matched: [u64; 2],
 }
 
 impl CaiaMatcher {
-    /// `searched` is G, `allowed` the largest difference of matching packets' times (`-d`), `offset` the
-    /// monitor's clock minus the reference clock (`-o`); `narrowing` follows release 0.4 (off with `-T`).
+    /// Creates a matcher. `searched` is G, `allowed` the largest time difference of matching packets (`-d`),
+    /// `offset` the monitor's clock minus the reference clock (`-o`); `narrowing` behaves as in release 0.4
+    /// (off with `-T`).
     pub fn new(searched: usize, allowed: Span, offset: Span, narrowing: bool) -> CaiaMatcher {
         CaiaMatcher {
             lists: Default::default(),
@@ -43,8 +45,8 @@ impl CaiaMatcher {
         }
     }
 
-    /// Whether more reference sightings are needed before monitor sighting `m` can be searched, given the
-    /// time of the next one.
+    /// True if more reference sightings are needed before monitor sighting `m` can be searched. `next` is the
+    /// time of the next reference sighting.
     pub fn wants_reference(&self, m: &Sighting, next: jitlat_core::time::WallTime) -> bool {
         let latest = m.at.0.saturating_sub(self.offset).saturating_add((self.allowed + 2) * SECOND);
         self.lists[m.direction as usize].len() < self.searched && next.0 <= latest
@@ -60,7 +62,7 @@ impl CaiaMatcher {
         list.push_back(s);
     }
 
-    /// Searches a monitor sighting.
+    /// Searches the list for a monitor sighting; returns the match, if any.
     pub fn monitor(&mut self, m: Sighting) -> Option<Record> {
         self.seen[CapturePoint::Monitor as usize][m.direction as usize] += 1;
         let list = &mut self.lists[m.direction as usize];
@@ -101,20 +103,20 @@ impl CaiaMatcher {
         None
     }
 
-    /// Sightings of a way at a point.
+    /// Number of sightings in a direction at a point.
     pub fn seen(&self, point: CapturePoint, direction: Direction) -> u64 {
         self.seen[point as usize][direction as usize]
     }
 
-    /// Matches of a way.
+    /// Number of matches in a direction.
     pub fn matched(&self, direction: Direction) -> u64 {
         self.matched[direction as usize]
     }
 }
 
-/// The loop of the CAIA tool over the two lists of records, each in the order of the monitor's file: the same
-/// pairs as [`Pairer`](super::Pairer), but a pair appears only once a later OUT record has been seen, so that
-/// the last one of a file never does.
+/// Pairs records with the loop of the CAIA tool over the two lists of records, each in the order of the
+/// monitor's file. It makes the same pairs as [`Pairer`](super::Pairer), but a pair appears only once a later
+/// OUT record has been seen, so the last pair of a file never appears.
 #[derive(Debug, Default)]
 pub struct CaiaPairer {
     current: Option<Record>,
@@ -122,7 +124,7 @@ pub struct CaiaPairer {
 }
 
 impl CaiaPairer {
-    /// Adds the next record; returns a pair that is ready.
+    /// Adds the next record; returns a pair if one is complete.
     pub fn push(&mut self, r: Record) -> Option<SyntheticPair> {
         self.lists[r.direction as usize].push_back(r);
         let [outs, ins] = &mut self.lists;
@@ -131,7 +133,7 @@ impl CaiaPairer {
                 self.current = outs.pop_front();
             }
             let Some(out) = self.current else {
-                // An IN without an OUT before it is skipped.
+                // An IN record without an OUT record before it is skipped.
                 ins.truncate(MAX_HELD / 64);
                 return None;
             };

@@ -1,5 +1,5 @@
-//! [`Echoes`]: round trips of ping during the capture: ICMP echo requests and their replies at one point.
-//! [`PingSource`]: where round trips of ping come from.
+//! [`Echoes`]: round trips of ping during the capture, from ICMP echo requests and their replies at one
+//! point. [`PingSource`]: sources of ping round trips.
 
 use super::packet::{ICMP, ICMPV6, IpPacket};
 use super::spread::SpreadFigures;
@@ -7,20 +7,20 @@ use core::net::IpAddr;
 use jitlat_core::time::{Span, WallTime};
 use std::collections::{HashMap, VecDeque};
 
-/// Where round trips of ping come from. Each source is a set of its own: the same echoes may be in both.
+/// Source of ping round trips. The sources are separate sets: the same echoes may be in both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PingSource {
     /// ICMP echoes in the capture of the reference point.
     Capture = 0,
-    /// A file that ping or `jitlat ping` wrote.
+    /// A file written by ping or `jitlat ping`.
     File = 1,
 }
 
 impl PingSource {
-    /// Both, in the order of their codes.
+    /// Both sources, in the order of their codes.
     pub const BOTH: [PingSource; 2] = [PingSource::Capture, PingSource::File];
 
-    /// What tables and legends call its round trips.
+    /// Name of its round trips in tables and legends.
     pub fn label(self) -> &'static str {
         match self {
             PingSource::Capture => "ping in the capture",
@@ -29,18 +29,18 @@ impl PingSource {
     }
 }
 
-/// Round trips of ping by [`PingSource`], in ns; None of a source without any.
+/// Round trips of ping in ns, by [`PingSource`]; `None` for a source without any.
 pub type PingFigures = [Option<SpreadFigures>; 2];
 
-/// Requests that wait for their reply.
+/// Maximum number of requests that wait for their reply.
 const MAX_PENDING: usize = 1 << 12;
 
-/// Whether a packet is an ICMP echo request or reply, of either family.
+/// True if the packet is an ICMP echo request or reply, of either family.
 pub fn is_echo(p: &IpPacket<'_>) -> bool {
     kind(p).is_some()
 }
 
-/// `true` for a request.
+/// Returns `true` for a request, `false` for a reply, `None` for other packets.
 fn kind(p: &IpPacket<'_>) -> Option<bool> {
     if p.is_later_fragment() {
         return None;
@@ -52,7 +52,7 @@ fn kind(p: &IpPacket<'_>) -> Option<bool> {
     }
 }
 
-/// Types of ICMP messages, and where the identifier and the sequence number are.
+/// Types of ICMP messages, and offsets of identifier and sequence number.
 mod icmp {
     use core::ops::RangeFrom;
 
@@ -73,7 +73,7 @@ pub struct Echoes {
 }
 
 impl Echoes {
-    /// Adds a packet; if it is a reply, returns when its request passed and the round trip.
+    /// Adds a packet; if it is a reply, returns the time of its request and the round trip.
     pub fn push(&mut self, at: WallTime, p: &IpPacket<'_>) -> Option<(WallTime, Span)> {
         let request = kind(p)?;
         let id = *p.transport().get(icmp::NUMBERS)?.first_chunk::<4>()?;

@@ -1,4 +1,5 @@
-//! [`PairEstimator`]: the figures of the matched packets of two captures, updated as they come, in bounded memory.
+//! [`PairEstimator`]: results of the matched packets of two captures, updated as they arrive, in bounded
+//! memory.
 
 use super::capture_point::CapturePoint;
 use super::clocks::{ClockComparison, ClockDifference};
@@ -13,62 +14,64 @@ use jitlat_core::time::{SECOND, Span, WallTime};
 use serde::Serialize;
 use std::collections::{BTreeMap, VecDeque};
 
-/// A pair and the rate of pairs around it.
+/// A pair, with the rate of pairs around it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RatedPair {
     /// The pair.
     pub pair: SyntheticPair,
-    /// Pairs a second over the interval that ends with this pair.
+    /// Pairs per second over the interval that ends with this pair.
     pub rate: f64,
 }
 
-/// The figures of one way, from all matched packets and not only paired ones.
+/// Results for one direction, from all matched packets and not only from paired ones.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct MatchedFigures {
     /// Counts of the packets.
     #[serde(flatten)]
     pub counts: MatchCounts,
-    /// Packets lost over those that should have arrived.
+    /// Number of lost packets divided by the number that should have arrived.
     pub loss_ratio: Option<f64>,
-    /// Raw one-way delay, clock offset included.
+    /// Raw one-way delay, including the clock offset.
     pub delay_raw_ns: Option<SpreadFigures>,
-    /// One-way delay above its minimum: queueing. Free of the clock offset.
+    /// One-way delay above its minimum, that is, queueing. Independent of the clock offset.
     pub delay_variation_ns: Option<SpreadFigures>,
-    /// |difference| of consecutive packets' delays (RFC 3393). Free of the clock offset.
+    /// Absolute difference of consecutive packets' delays (RFC 3393). Independent of the clock offset.
     pub ipdv_ns: Option<SpreadFigures>,
     /// Mean length of the matched IP packets, in bytes.
     pub mean_length: Option<f64>,
-    /// Serialisation time per byte on this way, from the smallest delay of each packet length.
+    /// Serialisation time per byte in this direction, from the smallest delay of each packet length.
     pub serialisation: Option<Serialisation>,
 }
 
-/// The figures of the path between two capture points.
+/// Results for the path between two capture points.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PassiveSummary {
-    /// Synthetic pairs.
+    /// Number of synthetic pairs.
     pub pairs: u64,
-    /// Time of the first and the last pair on the reference clock, in ns.
+    /// Time of the first pair on the reference clock, in ns.
     pub first_pair: Option<WallTime>,
-    /// See [`Self::first_pair`].
+    /// Time of the last pair on the reference clock, in ns.
     pub last_pair: Option<WallTime>,
-    /// Pairs a second, from the first to the last.
+    /// Pairs per second, from the first to the last.
     pub pair_rate: Option<f64>,
-    /// Pairs by matched packets of both ways: pair rate over packet rate. One half where the ways alternate strictly, less
-    /// where one sends several in a row. None without packets.
+    /// Number of pairs divided by the number of matched packets in both directions. One half if the
+    /// directions alternate strictly, less if several packets in a row go in one direction. `None` without
+    /// packets.
     pub pairs_per_packet: Option<f64>,
-    /// Round-trip time of every pair, as the application's packets had it.
+    /// Round-trip time of every pair, as experienced by the application's packets.
     pub rtt_ns: Option<SpreadFigures>,
-    /// Round-trip time at regular instants: comparable with ping. Idle times have no value.
+    /// Round-trip time at regular instants, comparable with ping. Idle times have no value.
     pub rtt_per_time_ns: Option<SpreadFigures>,
     /// Time between those instants, in ns.
     pub per_time_interval_ns: Span,
-    /// Time between the two packets of a pair at the monitor: the far host's processing time, if one answers the other.
+    /// Time between the two packets of a pair at the monitor: the far host's processing time if one packet
+    /// answers the other.
     pub turnaround_ns: Option<SpreadFigures>,
-    /// Spacings of the bands in which the round trips lie, the largest first.
+    /// Spacings of the bands of round trips, the largest first.
     pub levels: Vec<BandSpacing>,
-    /// The two clocks.
+    /// Comparison of the two clocks.
     pub clocks: ClockDifference,
     /// From the reference to the monitor point.
     pub out: MatchedFigures,
@@ -77,7 +80,7 @@ pub struct PassiveSummary {
     pub back: MatchedFigures,
 }
 
-/// Most combinations of sizes.
+/// Maximum number of size combinations.
 const MAX_SIZE_PAIRS: usize = 4096;
 
 #[derive(Debug, Default)]
@@ -89,22 +92,22 @@ struct DirectionDelays {
     lengths: Lengths,
 }
 
-/// Selects the value nearest to every multiple of an interval: what a regular probe would have measured. Idle times
-/// have no value.
+/// Selects the value nearest to each multiple of an interval, which a regular probe would have measured. Idle
+/// times have no value.
 #[derive(Clone, Debug)]
 pub struct Resampler {
     interval: i64,
-    /// Instant, distance of the nearest value so far, the value.
+    /// Current instant, distance of the nearest value so far, and that value.
     nearest: Option<(i64, i64, i64)>,
 }
 
 impl Resampler {
-    /// Instants `interval` apart.
+    /// Resamples at instants `interval` apart.
     pub fn new(interval: Span) -> Resampler {
         Resampler { interval: interval.0.max(1), nearest: None }
     }
 
-    /// Adds a value at time `at`; returns the previous instant and its value if a new one begins.
+    /// Adds a value at time `at`; returns the previous instant and its value if a new instant begins.
     pub fn push(&mut self, at: i64, value: i64) -> Option<(i64, i64)> {
         let tick =
             at.saturating_add(self.interval / 2).div_euclid(self.interval).saturating_mul(self.interval);
@@ -116,19 +119,19 @@ impl Resampler {
                 }
                 None
             }
-            // Pairs overtake each other a little: one of an instant that is over does not reopen it.
+            // Pairs are slightly reordered: a value for an instant that is over does not reopen it.
             Some((t, ..)) if tick < *t && t.saturating_sub(tick) <= self.interval.saturating_mul(2) => None,
             other => other.replace((tick, distance, value)).map(|(t, _, v)| (t, v)),
         }
     }
 
-    /// The current instant and its value so far.
+    /// Returns the current instant and its value so far.
     pub fn last(&self) -> Option<(i64, i64)> {
         self.nearest.map(|(t, _, v)| (t, v))
     }
 }
 
-/// Receives what a [`Matcher`](super::Matcher) reports and computes the figures.
+/// Receives the results of a [`Matcher`](super::Matcher) and computes statistics.
 #[derive(Debug)]
 pub struct PairEstimator {
     pairer: Pairer,
@@ -145,15 +148,15 @@ pub struct PairEstimator {
     directions: [DirectionDelays; 2],
     pairs: u64,
     span: Option<(WallTime, WallTime)>,
-    /// What counts; `None`: everything.
+    /// Part of the captures whose packets count; `None`: all.
     part: Option<CapturePart>,
-    /// Round trips by the two lengths.
+    /// Round trips by the lengths of both packets.
     sizes: BTreeMap<(u32, u32), SpanSpread>,
 }
 
 impl PairEstimator {
-    /// `interval` is that of the values per unit of time and of the moving average of the pair rate; pairs further
-    /// apart at the monitor than `max_turnaround` are omitted.
+    /// Creates an estimator. `interval` is the period of the resampled values and of the moving average of
+    /// the pair rate; pairs more than `max_turnaround` apart at the monitor are omitted.
     pub fn new(interval: Span, max_turnaround: Option<Span>) -> PairEstimator {
         PairEstimator {
             pairer: Pairer::default(),
@@ -174,21 +177,21 @@ impl PairEstimator {
         }
     }
 
-    /// The same, of which only the pairs and packets of `part` count.
+    /// Counts only the pairs and packets of `part`.
     pub fn of_part(self, part: Option<CapturePart>) -> PairEstimator {
         PairEstimator { part, ..self }
     }
 
     fn counts(&self, at_monitor: WallTime) -> bool {
-        self.part.is_none_or(|part| part.keeps(CapturePoint::Monitor, at_monitor))
+        self.part.is_none_or(|part| part.contains(CapturePoint::Monitor, at_monitor))
     }
 
-    /// The pairs made since they were last taken.
+    /// Pairs made since they were last taken.
     pub fn pairs(&self) -> &[RatedPair] {
         &self.fresh
     }
 
-    /// The pairs made since the last call.
+    /// Removes and returns the pairs made since the last call.
     pub fn take_pairs(&mut self) -> std::vec::Drain<'_, RatedPair> {
         self.fresh.drain(..)
     }
@@ -204,7 +207,7 @@ impl PairEstimator {
         while self.recent.len() > 1 && self.recent[0] <= at.0.saturating_sub(interval) {
             self.recent.pop_front();
         }
-        // A pair belongs to the part that its first packet belongs to.
+        // A pair belongs to the same part as its first packet.
         if !self.counts(pair.out.monitor) {
             return;
         }
@@ -242,7 +245,7 @@ impl PairEstimator {
         self.clocks.push(r);
     }
 
-    /// Round trips by the sizes of the pair, the first 4096 combinations.
+    /// Round trips by the packet sizes of the pair, for the first 4096 combinations.
     pub fn sizes(&self) -> Vec<SizeFigures> {
         self.sizes.iter().filter_map(|(size, rtt)| SizeFigures::of(*size, rtt)).collect()
     }
@@ -255,7 +258,7 @@ impl PairEstimator {
         all.figures(0)
     }
 
-    /// All figures, with the counts of a matcher.
+    /// Returns all results; `counts` are those of the matcher.
     pub fn summary_of(&self, counts: [MatchCounts; 2]) -> PassiveSummary {
         let clocks = self.clocks.difference();
         let span = self.span.map_or(0.0, |(a, b)| (b - a).0 as f64);
@@ -322,17 +325,17 @@ mod tests {
             all.extend(r.last());
             all
         };
-        // A busy second with long round trips, a lone short one, an idle gap.
+        // A busy second with long round trips, a single short round trip, an idle gap.
         let list = [(90, 9), (95, 8), (104, 7), (130, 6), (205, 1), (500, 2)];
         assert_eq!(picked(&list), [(100, 7), (200, 1), (500, 2)]);
-        // As near before as after: the first.
+        // With equal distances before and after the instant, the first value is selected.
         assert_eq!(picked(&[(95, 1), (105, 2)]), [(100, 1)]);
-        // Back and forth over the boundary between two instants.
+        // Times go back and forth over the boundary between two instants.
         let list = [140, 149, 151, 148, 152, 190].map(|at| (at, at));
         assert_eq!(picked(&list), [(100, 140), (200, 190)]);
     }
 
-    /// A packet out and one back, `turnaround` apart at the monitor; times in ms.
+    /// An OUT packet and an IN packet, `turnaround` apart at the monitor; times in ms.
     fn exchange(e: &mut PairEstimator, at: i64, delay: [i64; 2], turnaround: i64, lengths: [u32; 2]) {
         let ms = |t: i64| WallTime(t * 1_000_000);
         let (there, leaves) = (at + delay[0], at + delay[0] + turnaround);
@@ -394,13 +397,14 @@ mod tests {
     #[test]
     fn a_byte_costs_what_it_does_between_clocks_that_agree() {
         let mut e = PairEstimator::new(Span::seconds(1), None);
-        // A millisecond for 100 bytes, over 190 s.
+        // 1 ms per 100 bytes, over 190 s.
         for i in 0..20 {
             exchange(&mut e, i * 10_000, [5 + i % 2, 5], 10, [100 + 100 * (i % 2) as u32, 40]);
         }
         let s = e.summary_of([MatchCounts::default(); 2]);
         assert_eq!(s.out.serialisation.map(|s| (s.ns_per_byte, s.lengths)), Some((10_000.0, 2)));
-        // The same with a monitor clock that is fast: by 1 ppm it gains a fifth of the millisecond, by 2 too much.
+        // The same with a fast monitor clock: 1 ppm adds up to a fifth of the millisecond, 2 ppm are too
+        // much.
         for (ppm, known) in [(1, true), (2, false), (100, false)] {
             let mut e = PairEstimator::new(Span::seconds(1), None);
             for i in 0..20 {
@@ -466,7 +470,8 @@ mod tests {
     }
 
     proptest::proptest! {
-        /// Clocks years apart, set back and forth: no figure, but no panic either.
+        /// Clocks that are years apart and set back and forth give no meaningful values, but must not cause a
+        /// panic.
         #[test]
         fn any_times_at_all_come_to_an_end(list in proptest::collection::vec(proptest::prelude::any::<(bool, i64, i64, u32)>(), 0..40)) {
             let mut e = PairEstimator::new(Span::seconds(1), None);

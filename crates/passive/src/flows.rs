@@ -1,7 +1,7 @@
-//! [`FlowAnalyzer`]: the figures of each flow, or of each pair of prefixes, in bounded memory.
+//! [`FlowAnalyzer`]: results of each flow, or of each pair of prefixes, in bounded memory.
 //!
-//! Pairs are made of one flow's packets only, so that a flow's round trip is that of its own packets, whatever the
-//! class of service of the others.
+//! Pairs are made from the packets of a single flow, so that a flow's round trip does not depend on the class
+//! of service of others.
 
 pub(super) mod key;
 
@@ -18,68 +18,69 @@ fn round_trips(of: &SpanSpread) -> Option<FlowRtt> {
     Some(FlowRtt { min: f.min, median: f.median, mean: f.mean, p95: f.p95, max: f.max })
 }
 
-/// Round trips of a flow, in ns. Extremes and mean are exact, quantiles exact of 256 values at most and else up to 1/64 too high.
+/// Round trips of a flow, in ns. Extremes and mean are exact; quantiles are exact for up to 256 values and at
+/// most 1/64 too high for more.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct FlowRtt {
-    /// Smallest.
+    /// Smallest value.
     pub min: i64,
-    /// The median.
+    /// Median.
     pub median: i64,
-    /// The mean.
+    /// Mean.
     pub mean: f64,
-    /// The 95th percentile.
+    /// 95th percentile.
     pub p95: i64,
-    /// Largest.
+    /// Largest value.
     pub max: i64,
 }
 
-/// One way of a flow.
+/// Results for one direction of a flow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct FlowDirection {
-    /// Packets recognised at both points.
+    /// Number of packets recognised at both points.
     pub matched: u64,
-    /// Bytes of them, IP headers included.
+    /// Bytes of these packets, including IP headers.
     pub bytes: u64,
-    /// Packets that did not arrive.
+    /// Number of packets that did not arrive.
     pub lost: u64,
-    /// Duplicates that arrived.
+    /// Number of duplicates that arrived.
     pub duplicates: u64,
-    /// Smallest raw delay, clock offset included, in ns.
+    /// Smallest raw delay, including the clock offset, in ns.
     pub delay_raw_min_ns: Option<i64>,
-    /// Delay above the least, in ns: mean, median and 95th percentile (at most 1/64 too high), largest.
+    /// Mean delay above the smallest, in ns.
     pub delay_variation_mean_ns: Option<f64>,
-    /// See above.
+    /// Median delay above the smallest, in ns; at most 1/64 too high.
     pub delay_variation_median_ns: Option<i64>,
-    /// See above.
+    /// 95th percentile of the delay above the smallest, in ns; at most 1/64 too high.
     pub delay_variation_p95_ns: Option<i64>,
-    /// See above.
+    /// Largest delay above the smallest, in ns.
     pub delay_variation_max_ns: Option<i64>,
 }
 
-/// One flow, or one pair of prefixes.
+/// Results for one flow, or one pair of prefixes.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct FlowFigures {
-    /// What its packets have in common; `None` for flows beyond [`MAX_FLOWS`].
+    /// Addresses and ports of the flow; `None` for flows beyond [`MAX_FLOWS`].
     #[serde(skip)]
     pub key: Option<FlowKey>,
-    /// The same as text; "others" for flows beyond [`MAX_FLOWS`], "unknown" for packets seen only at a point that does
-    /// not know flows.
+    /// Key as text; "others" for flows beyond [`MAX_FLOWS`], "unknown" for packets seen only at a point that
+    /// does not know flows.
     pub flow: String,
-    /// Synthetic pairs of its packets alone.
+    /// Number of synthetic pairs of its packets alone.
     pub pairs: u64,
-    /// Their round trips.
+    /// Round trips of these pairs.
     pub rtt_ns: Option<FlowRtt>,
     /// From the reference to the monitor point.
     pub out: FlowDirection,
     /// From the monitor to the reference point.
     #[serde(rename = "in")]
     pub back: FlowDirection,
-    /// First and last packet, on the reference clock.
+    /// Time of the first packet, on the reference clock.
     pub first: WallTime,
-    /// See [`Self::first`].
+    /// Time of the last packet, on the reference clock.
     pub last: WallTime,
 }
 
@@ -88,7 +89,7 @@ struct FlowState {
     pairer: Pairer,
     rtt: SpanSpread,
     directions: [FlowDirection; 2],
-    /// Raw delays of either way.
+    /// Raw delays in each direction.
     delays: [SpanSpread; 2],
     span: Option<(WallTime, WallTime)>,
 }
@@ -105,10 +106,10 @@ impl Default for FlowState {
     }
 }
 
-/// A [`MatchObserver`] that computes the figures of each flow.
+/// A [`MatchObserver`] that computes the results of each flow.
 #[derive(Clone, Debug, Default)]
 pub struct FlowAnalyzer {
-    /// By the flow's number.
+    /// States by flow number.
     states: Vec<FlowState>,
     others: FlowState,
     unknown: FlowState,
@@ -116,12 +117,13 @@ pub struct FlowAnalyzer {
 }
 
 impl FlowAnalyzer {
-    /// Omits pairs whose packets are further apart at the monitor than `max_turnaround`.
+    /// Creates an analyser that omits pairs whose packets are more than `max_turnaround` apart at the
+    /// monitor.
     pub fn new(max_turnaround: Option<Span>) -> FlowAnalyzer {
         FlowAnalyzer { max_turnaround, ..FlowAnalyzer::default() }
     }
 
-    /// All flows named by `keys`, those with most bytes first.
+    /// Returns the results of all flows named by `keys`, those with most bytes first.
     pub fn figures(&self, keys: &[FlowKey]) -> Vec<FlowFigures> {
         let named = self.states.iter().zip(keys).map(|(s, key)| (s, Some(key), key.to_string()));
         let rest =
@@ -148,7 +150,7 @@ impl FlowAnalyzer {
 }
 
 impl FlowState {
-    /// Whether there was any packet.
+    /// True if there was any packet.
     fn has_packets(&self) -> bool {
         self.span.is_some() || self.directions.iter().any(|w| w.lost + w.duplicates > 0)
     }

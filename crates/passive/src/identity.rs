@@ -1,8 +1,8 @@
-//! Packet names: hashes of fields that do not change on the path and rarely repeat, which identify a packet at two
-//! points.
+//! Packet names: hashes of fields that do not change on the path and rarely repeat, which identify a packet
+//! at two points.
 //!
-//! Never hashed: TTL, header checksum, TOS and ECN, flow label, the "don't fragment" bit (all may be rewritten on the
-//! path) and transport checksums (not yet filled in if a sending host is captured).
+//! Never hashed: TTL, header checksum, TOS and ECN, flow label, the "don't fragment" bit (all may be
+//! rewritten on the path) and transport checksums (not yet filled in if a sending host is captured).
 
 use super::packet;
 use super::packet::{IpPacket, TCP, UDP, tcp, udp};
@@ -10,57 +10,58 @@ use jitlat_core::spec::Direction;
 use serde::{Deserialize, Serialize};
 use twox_hash::XxHash3_64;
 
-/// Bytes of payload in the name of a UDP packet.
+/// Number of payload bytes in the name of a UDP packet.
 const UDP_PAYLOAD: usize = 40;
-/// Bytes of payload in the name of a TCP segment.
+/// Number of payload bytes in the name of a TCP segment.
 const TCP_PAYLOAD: usize = 20;
-/// Bytes after the IP header in the name of any other packet.
+/// Number of bytes after the IP header in the name of any other packet.
 const OTHER_PAYLOAD: usize = 40;
-/// Bytes of the two ports of TCP and UDP.
+/// Length of the two ports of TCP and UDP, in bytes.
 const PORTS: usize = 4;
-/// The longest hashed input: fixed fields, 60 bytes of TCP header, payload.
+/// Maximum length of the hashed input, in bytes: fixed fields, 60 bytes of TCP header, payload.
 const BUFFER: usize = 160;
 
-/// The fields that identify packets.
+/// Fields that identify packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum IdentityFields {
-    /// Everything that does not change on the path.
+    /// All fields that do not change on the path.
     Full {
-        /// The two addresses (not through NAT).
+        /// True to include the two addresses (not through NAT).
         addresses: bool,
-        /// The ports (not through a NAT that rewrites them).
+        /// True to include the ports (not through a NAT that rewrites them).
         ports: bool,
-        /// The IP identification (not through a middlebox that rewrites it).
+        /// True to include the IP identification (not through a middlebox that rewrites it).
         ident: bool,
     },
-    /// The fields of the CAIA tool's `-#` mask.
+    /// Fields of the CAIA tool's `-#` mask.
     Mask(u32),
 }
 
 impl IdentityFields {
-    /// Everything: no translation on the path.
+    /// All fields, for a path without translation.
     pub const ALL: IdentityFields = IdentityFields::Full { addresses: true, ports: true, ident: true };
-    /// Nothing a NAT may rewrite.
+    /// Only fields that a NAT does not rewrite.
     pub const BEHIND_NAT: IdentityFields =
         IdentityFields::Full { addresses: false, ports: false, ident: true };
 }
 
-/// The rule by which packets are named. Two captures can only be matched under the same rule.
+/// Rule by which packets are named. Two captures can only be matched under the same rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IdentityRule {
-    /// Which fields.
+    /// Fields to hash.
     pub fields: IdentityFields,
-    /// Bytes of the IP packet that both captures are sure to have (the smaller snap length less the link-layer header);
-    /// nothing beyond is hashed.
+    /// Number of bytes of the IP packet that both captures are sure to have (the smaller snap length less the
+    /// link-layer header); nothing beyond is hashed.
     pub available: usize,
 }
 
-/// A packet's name: equal at both points, and with overwhelming probability different for other packets.
+/// Name of a packet: equal at both points, and with overwhelming probability different from those of other
+/// packets.
 pub type Identity = u64;
 
-/// The name with a salt that both points share: equal if the names are equal, and useless to a host that has collected
-/// names with another salt.
+/// Combines a name with a salt that both points share. The results are equal if the names are equal, and
+/// useless to a host that has collected names with another salt.
 pub fn salted(name: Identity, salt: u64) -> Identity {
     XxHash3_64::oneshot_with_seed(salt, &name.to_be_bytes())
 }
@@ -69,7 +70,8 @@ impl IdentityRule {
     /// All fields, for captures that were not cut.
     pub const WHOLE: IdentityRule = IdentityRule { fields: IdentityFields::ALL, available: usize::MAX };
 
-    /// The name of a packet that travels `direction`; `None` if less of it was captured than the rule needs.
+    /// Returns the name of a packet that travels in `direction`; `None` if less of it was captured than the
+    /// rule needs.
     #[inline]
     pub fn identify(&self, p: &IpPacket<'_>, direction: Option<Direction>) -> Option<Identity> {
         let whole = p.length as usize;
@@ -111,8 +113,8 @@ impl IdentityBytes {
         self.len += n;
     }
 
-    /// Appends the first `N` bytes of `part`, or fewer if there are fewer. If all are present, which is nearly always
-    /// the case, the compiler knows their number.
+    /// Appends the first `N` bytes of `part`, or fewer if there are fewer. If all are present, which is
+    /// nearly always the case, the number is a compile-time constant.
     #[inline]
     fn put_first<const N: usize>(&mut self, part: &[u8]) {
         match (part.first_chunk::<N>(), self.bytes.get_mut(self.len..self.len + N)) {
@@ -138,7 +140,7 @@ fn after(s: &[u8], from: usize) -> &[u8] {
 
 #[inline]
 fn full(b: &mut IdentityBytes, p: &IpPacket<'_>, t: &[u8], addresses: bool, ports: bool, ident: bool) {
-    // Protocol, more fragments, fragment offset, length.
+    // Protocol, more-fragments flag, fragment offset, length.
     let fixed = u64::from(p.protocol) << 56
         | u64::from(p.more_fragments) << 48
         | u64::from(p.fragment_offset) << 32
@@ -157,7 +159,7 @@ fn full(b: &mut IdentityBytes, p: &IpPacket<'_>, t: &[u8], addresses: bool, port
             if ports {
                 b.put_first::<PORTS>(t);
             }
-            // The length; not the checksum.
+            // The length, but not the checksum.
             b.put_first::<2>(after(t, udp::LENGTH));
             b.put_first::<UDP_PAYLOAD>(after(t, udp::PAYLOAD));
         }
@@ -165,7 +167,7 @@ fn full(b: &mut IdentityBytes, p: &IpPacket<'_>, t: &[u8], addresses: bool, port
             if ports {
                 b.put_first::<PORTS>(t);
             }
-            // Sequence, acknowledgement, offset, flags, window; not the checksum; options and payload.
+            // Sequence, acknowledgement, offset, flags and window, but not the checksum; options and payload.
             b.put_first::<{ tcp::CHECKSUM - tcp::SEQUENCE }>(after(t, tcp::SEQUENCE));
             b.put(upto(t, tcp::OPTIONS, tcp_payload_at(t) + TCP_PAYLOAD));
         }
@@ -173,12 +175,12 @@ fn full(b: &mut IdentityBytes, p: &IpPacket<'_>, t: &[u8], addresses: bool, port
     }
 }
 
-/// Where the payload of a TCP segment begins, at least.
+/// Minimum offset of the payload of a TCP segment.
 fn tcp_payload_at(segment: &[u8]) -> usize {
     tcp::header_length(segment).max(tcp::OPTIONS)
 }
 
-/// The bits of the CAIA tool's mask, as in its manual.
+/// Bits of the CAIA tool's mask, as in its manual.
 mod mask {
     pub(super) const SOURCE_ADDRESS: u32 = 1;
     pub(super) const DESTINATION_ADDRESS: u32 = 2;
@@ -195,12 +197,12 @@ mod mask {
     pub(super) const OTHER: u32 = 4096;
     pub(super) const TCP_PAYLOAD: u32 = 8192;
     pub(super) const TCP_OPTIONS: u32 = 16_384;
-    /// Bytes of payload of TCP and UDP, and of anything else.
+    /// Payload bytes of TCP and UDP, and of anything else.
     pub(super) const PAYLOAD: usize = 12;
     pub(super) const OTHER_PAYLOAD: usize = 20;
 }
 
-/// The CAIA mask: bits and order of its manual.
+/// Appends the fields of a CAIA mask, with the bits and the order of its manual.
 fn masked(b: &mut IdentityBytes, p: &IpPacket<'_>, t: &[u8], mask: u32) {
     let has = |bit: u32| mask & bit != 0;
     let (src, dst) = p.addresses().split_at(p.addresses().len() / 2);
@@ -216,7 +218,7 @@ fn masked(b: &mut IdentityBytes, p: &IpPacket<'_>, t: &[u8], mask: u32) {
     if has(mask::IDENTIFICATION) {
         b.put(&p.ident.to_be_bytes());
     }
-    // The ports of TCP and UDP are in the same places.
+    // The ports of TCP and UDP are at the same offsets.
     if matches!(p.protocol, packet::TCP | packet::UDP) {
         if has(mask::SOURCE_PORT) {
             b.put(upto(t, tcp::SOURCE_PORT, tcp::DESTINATION_PORT));
@@ -332,7 +334,8 @@ mod tests {
         );
     }
 
-    /// The byte ranges that make the name, without those that determine where other bytes are.
+    /// Returns the byte ranges that affect the name, without those that determine the position of other
+    /// bytes.
     fn named_by(packet: &[u8], fields: IdentityFields, available: usize) -> Vec<(usize, usize)> {
         let structure: &[usize] = if packet[0] >> 4 == 4 { &[0, 2, 3, 6, 7, 9] } else { &[0, 4, 5, 6] };
         let name = id(packet, fields, available);
@@ -349,14 +352,14 @@ mod tests {
         stretches
     }
 
-    /// An IPv4 packet of `protocol` with so many bytes behind its header.
+    /// Builds an IPv4 packet of `protocol` with this number of bytes after its header.
     fn ipv4(protocol: u8, bytes: u8) -> Vec<u8> {
         let mut v = vec![0x45, 0, 0, 20 + bytes, 0, 7, 0, 0, 64, protocol, 1, 2, 10, 0, 0, 1, 10, 0, 0, 2];
         v.extend(0..bytes);
         v
     }
 
-    /// With 12 bytes of options and 30 of payload.
+    /// Builds a TCP segment with 12 bytes of options and 30 bytes of payload.
     fn tcp_segment() -> Vec<u8> {
         let mut v = ipv4(TCP, 62);
         v[32] = 8 << 4;
@@ -436,7 +439,7 @@ mod tests {
     }
 
     proptest! {
-        /// The name does not depend on anything that a translator or routers rewrite, and depends on everything else.
+        /// The name depends on nothing that a translator or routers rewrite, and on everything else.
         #[test]
         fn no_translation_changes_a_name(
             source: [u8; 4], target: [u8; 4], ports: [u8; 4], ttl in 1u8..=255, tos: u8, sums: [u8; 2], number: u16, at in 28usize..68,

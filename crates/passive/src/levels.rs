@@ -1,8 +1,9 @@
-//! [`ThinnedTimes`]: the bands of round trips or one-way delays, and what a link explains of their spacing.
+//! [`ThinnedTimes`]: bands of round trips or one-way delays, and how a link explains their spacing.
 //!
-//! Behind a slow link a packet waits for whole packets before it, so delays come in steps of one packet's serialisation
-//! time; on ATM in steps of a cell. The bands of a single queue shift whenever a sender pauses, so their spacing is
-//! best visible in the differences of consecutive values; other spacings in the values themselves.
+//! Behind a slow link a packet waits for whole packets before it, so delays grow in steps of one packet's
+//! serialisation time; on ATM in steps of a cell. The bands of a single queue shift whenever a sender pauses,
+//! so their spacing is best visible in the differences of consecutive values; other spacings are visible in
+//! the values themselves.
 
 use super::sizes::SizeFigures;
 use core::cmp::Reverse;
@@ -12,23 +13,23 @@ use jitlat_core::time::Span;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// Values kept of a series of any length.
+/// Maximum number of values stored of a series of any length.
 const MAX_VALUES: usize = 8192;
-/// Neighbours closer than this fraction of the range are in one band.
+/// Values closer together than this fraction of the range are in one band.
 const MAX_BAND_WIDTH: f64 = 1.0 / 400.0;
-/// Most lengths of packets that a band is compared with.
+/// Maximum number of packet lengths that a band is compared with.
 const MAX_LENGTHS: usize = 8;
 /// A model explains a spacing that differs by at most this fraction.
 const MAX_DEVIATION: f64 = 0.02;
 
-/// A thinned series of times, each with its difference from the previous one.
+/// A thinned series of times, each with its difference from the previous value.
 #[derive(Clone, Debug)]
 pub struct ThinnedTimes {
     kept: Vec<(i64, Option<i64>)>,
     every: u64,
     seen: u64,
     last: Option<i64>,
-    /// Whether any value has a fraction of a microsecond.
+    /// True if any value has a fraction of a microsecond.
     fine: bool,
 }
 
@@ -44,16 +45,16 @@ impl Default for ThinnedTimes {
 pub struct BandSpacing {
     /// Distance of neighbouring bands, in ns.
     pub spacing_ns: f64,
-    /// For values: 1 is perfectly quantised. For differences: the share of steps with this size.
+    /// For values: 1 if perfectly quantised. For differences: the share of steps with this size.
     pub strength: f64,
-    /// Probability of such a strength without bands (Rayleigh, adjusted for the spacings tried); `None` for
-    /// differences.
+    /// Probability of such a strength without bands (Rayleigh test, adjusted for the number of spacings
+    /// tried); `None` for differences.
     pub p: Option<f64>,
-    /// Whether it was found in the differences of consecutive values rather than in the values.
+    /// True if it was found in the differences of consecutive values rather than in the values.
     pub of_differences: bool,
-    /// How many of these steps make one of the next larger spacing; `None` if that is not an integer.
+    /// Number of these steps in one step of the next larger spacing; `None` if that is not an integer.
     pub steps_per_coarser: Option<u32>,
-    /// What a link explains of it; empty without a link, or if it explains nothing.
+    /// Explanations by a link; empty without a link, or if the link explains nothing.
     pub explained: Vec<String>,
 }
 
@@ -79,7 +80,7 @@ impl ThinnedTimes {
         self.seen += 1;
     }
 
-    /// The spacings found, the largest first.
+    /// Returns the spacings found, the largest first.
     pub fn find(&self) -> Vec<BandSpacing> {
         let mut values: Vec<f64> = self.kept.iter().map(|k| k.0 as f64).collect();
         let Some(range) = middle_range(&mut values) else { return Vec::new() };
@@ -97,8 +98,8 @@ impl ThinnedTimes {
         let mut high = range / 2.0;
         while high > floor * 1.5 {
             let low = (high / 8.0).max(floor);
-            // A true spacing also appears as a difference of neighbours; a harmonic or a shift between two bands does
-            // not.
+            // A true spacing also appears as a difference of neighbouring values; a harmonic or a shift
+            // between two bands does not.
             let level = spacing(&values, low, high)
                 .filter(|b| b.significant() && recurs(&moves, b.spacing))
                 .map(|b| BandSpacing::new(b.spacing, b.strength, Some(b.p_adjusted)));
@@ -121,22 +122,22 @@ impl ThinnedTimes {
     }
 }
 
-/// Whether two spacings differ by less than 5 %.
+/// True if two spacings differ by less than 5 %.
 fn is_same(a: f64, b: f64) -> bool {
     (a / b - 1.0).abs() < 0.05
 }
 
-/// Whether enough of the ascending `moves` are of `q`: one in 25, and five.
+/// True if enough of the ascending `moves` equal `q`: at least 4 %, and at least five.
 fn recurs(moves: &[f64], q: f64) -> bool {
     near(moves, q) >= (moves.len() / 25).max(5)
 }
 
-/// How many of the ascending `moves` are within 3 % of `q`.
+/// Number of the ascending `moves` within 3 % of `q`.
 fn near(moves: &[f64], q: f64) -> usize {
     moves.partition_point(|m| *m <= q * 1.03) - moves.partition_point(|m| *m < q * 0.97)
 }
 
-/// The most frequent difference, if a fifth of the ascending `moves` have it.
+/// Returns the most frequent difference if at least a fifth of the ascending `moves` are equal to it.
 fn commonest(moves: &[f64]) -> Option<BandSpacing> {
     let (mut best, mut from) = (0..0, 0);
     for to in 0..moves.len() {
@@ -153,8 +154,8 @@ fn commonest(moves: &[f64]) -> Option<BandSpacing> {
         .then(|| BandSpacing { of_differences: true, ..BandSpacing::new(pitch, share, None) })
 }
 
-/// The distance between the 1st and the 99th percentile; `None` for few or equal values. Values beyond are ignored,
-/// because one outlier would set the scale.
+/// Distance between the 1st and the 99th percentile; `None` for few or equal values. Values outside are
+/// ignored, because a single outlier would set the scale.
 fn middle_range(values: &mut Vec<f64>) -> Option<f64> {
     if values.len() < 50 {
         return None;
@@ -166,8 +167,8 @@ fn middle_range(values: &mut Vec<f64>) -> Option<f64> {
     (high > low).then_some(high - low)
 }
 
-/// Adds what `link` explains of bands found in round trips of these sizes: a queued packet of one of the most frequent
-/// lengths, or a cell.
+/// Adds explanations by `link` to bands found in round trips of these sizes: a queued packet of one of the
+/// most frequent lengths, or a cell.
 pub fn explain_levels(levels: &mut [BandSpacing], link: &AccessLink, sizes: &[SizeFigures]) {
     let common = |length: fn(&SizeFigures) -> u32| {
         let mut counts = BTreeMap::new();
@@ -194,7 +195,7 @@ impl BandSpacing {
         }
     }
 
-    /// Adds what `link` explains of it: a packet of one of the lengths seen each way, or a cell.
+    /// Adds explanations by `link`: a packet of one of the lengths seen in each direction, or a cell.
     pub fn explain(&mut self, link: &AccessLink, out_lengths: &[u32], in_lengths: &[u32]) {
         let mut try_it = |model: Span, what: String| {
             if (self.spacing_ns / model.0 as f64 - 1.0).abs() < MAX_DEVIATION {
@@ -238,7 +239,7 @@ mod tests {
 
     #[test]
     fn an_upload_through_a_queue_has_the_pitch_of_its_packets() {
-        // The bands shift whenever the sender pauses: only differences of neighbours show them.
+        // The bands shift whenever the sender pauses, so only differences of neighbouring values show them.
         for text in [
             include_str!("../../../testdata/spp/atm_tcp_up.rtt.csv"),
             include_str!("../../../testdata/spp/htb_tcp_up.rtt.csv"),
@@ -266,7 +267,7 @@ mod tests {
 
     #[test]
     fn bands_of_packets_with_bands_of_cells_inside() {
-        // metrics V27: a download whose acknowledgements go up through ATM.
+        // Metrics V27: a download whose acknowledgements go up through ATM.
         let mut state = 12_345u64;
         let mut u = || {
             state = state * 48_271 % 2_147_483_647;
@@ -388,7 +389,7 @@ mod tests {
 
     #[test]
     fn two_levels_are_a_step_and_no_bands() {
-        // A delay that is now 50 ms, now 150 ms: every move is of 100 ms.
+        // A delay that alternates irregularly between 50 ms and 150 ms: every difference is 100 ms.
         let mut l = ThinnedTimes::default();
         (0..400i64)
             .for_each(|k| l.push((if k * k % 7 < 3 { 50_000_000 } else { 150_000_000 }) + k % 5 * 1000));
@@ -401,7 +402,7 @@ mod tests {
 
     #[test]
     fn bands_that_the_steps_show_as_well_are_found_once() {
-        // Up or down by one of ten bands, 10 ms apart.
+        // Each value is one of ten bands up or down, 10 ms apart.
         let mut l = ThinnedTimes::default();
         let (mut state, mut band) = (12_345u64, 5i64);
         for _ in 0..2000 {

@@ -1,20 +1,20 @@
-//! The passive instrument: what two captures of the same traffic show of the path between them.
+//! The passive instrument: results for the path between two points, from captures of the same traffic at both.
 //!
-//! The reference point (REF) is where the round trip starts, the monitor point (MON) is the far end; OUT is
-//! a packet from the one to the other, IN a packet back. Four steps, each a file:
+//! The round trip starts at the reference point (REF); the monitor point (MON) is the far end. An OUT packet goes
+//! from REF to MON, an IN packet back. There are four steps:
 //!
-//! 1. [`packet`] and [`identity`] – name each packet by fields that neither change nor repeat
-//! 2. [`matcher`] – the same name at both points is one packet: its delay, or its loss
-//! 3. [`pairing`] – an OUT and an IN packet next to each other at MON make a synthetic pair
-//! 4. the round trip of a pair does not depend on the clock offset
+//! 1. [`packet`] and [`identity`] name each packet by fields that neither change on the path nor repeat.
+//! 2. [`matcher`] treats the same name at both points as one packet, which gives its delay, or its loss.
+//! 3. [`pairing`] makes a synthetic pair of an OUT and an IN packet that are adjacent at MON.
+//! 4. The round trip of a pair does not depend on the clock offset.
 //!
-//! [`observer`] is how results are handed out while packets are matched, [`tcp`] what TCP connections show, [`verdict`] what
-//! the figures mean. [`mod@survey`] finds what the user did not specify: addresses, direction, NAT, clock offset; [`LinkQuestion`] relates the
-//! results to an access link; [`clocks`] compares the two clocks; [`spread`] holds distributions of any length. Time
-//! stamps are arguments; nothing is read from a clock or a file here.
+//! [`observer`] passes on results while packets are matched, [`tcp`] analyses TCP connections, and [`verdict`]
+//! describes problems. [`mod@survey`] finds what the user did not specify: addresses, direction, NAT, clock offset.
+//! [`LinkQuestion`] relates the results to an access link, [`clocks`] compares the two clocks, and [`spread`] holds
+//! distributions of any length. Timestamps are arguments; nothing is read from a clock or a file here.
 //!
-//! Neighbours: the crate is pure and depends on `jitlat-core` and `jitlat-verdict`. `jitlat-net` reads captures, interfaces and the digests of far hosts;
-//! `passive` of `jitlat-instruments` joins the steps to an instrument.
+//! Related crates: this one is pure and depends on `jitlat-core` and `jitlat-verdict`. `jitlat-net` reads captures,
+//! interfaces and the digests of far hosts; `passive` of `jitlat-instruments` combines the steps to an instrument.
 #![forbid(unsafe_code)]
 
 mod capture_point;
@@ -28,6 +28,7 @@ pub mod levels;
 mod link;
 mod link_layer;
 pub mod matcher;
+mod numbers;
 pub mod observer;
 pub mod one_point;
 pub mod order;
@@ -78,7 +79,7 @@ pub use streams::{StreamBuilder, StreamSink};
 pub use survey::{MatchPlan, NoPlan, PacketPreview, Sides, clock_line, survey};
 pub use time_queue::TimeQueue;
 
-/// The example of the README.
+/// Runs the README's example as a test.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;

@@ -1,5 +1,5 @@
-//! [`LinkQuestion`]: access links and captured traffic: what a link takes for pairs of packets ([`ModelFigures`]), and the link
-//! that pairs of different sizes suggest ([`fit_sizes`]).
+//! [`LinkQuestion`]: access links and captured traffic. Computes the time that a link needs for pairs of
+//! packets ([`ModelFigures`]), and finds the link that pairs of different sizes suggest ([`fit_sizes`]).
 
 use super::sizes::SizeFigures;
 use core::str::FromStr;
@@ -7,12 +7,12 @@ use jitlat_core::Span;
 use jitlat_core::link::{AccessLink, LinkFit, MAX_OVERHEAD, NotALink, fit};
 use serde::Serialize;
 
-/// A question about a link: what a known one explains, or which one it is.
+/// A question about a link: the effect of a known one, or the properties of an unknown one.
 #[derive(Clone, Debug, PartialEq)]
 pub enum LinkQuestion {
-    /// What this link explains.
+    /// Compute the effect of this link.
     Compare(AccessLink),
-    /// The link that the sizes suggest.
+    /// Find the link that the sizes suggest.
     Fit {
         /// Bytes added by a tunnel.
         tunnel: u64,
@@ -20,7 +20,7 @@ pub enum LinkQuestion {
 }
 
 impl LinkQuestion {
-    /// The link to compare with; None where it is to be found.
+    /// Returns the link to compare with; `None` if it is to be found.
     pub fn link(&self) -> Option<&AccessLink> {
         match self {
             LinkQuestion::Compare(link) => Some(link),
@@ -43,48 +43,48 @@ impl FromStr for LinkQuestion {
     }
 }
 
-/// Why a text is not a question about a link.
+/// Reason why a text is not a question about a link.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NotALinkQuestion {
-    /// It begins with `fit`, but the rest is invalid.
-    #[error("give fit, or fit,tunnel=BYTES")]
+    /// The text begins with `fit`, but the rest is invalid.
+    #[error("use fit, or fit,tunnel=BYTES")]
     Fit,
-    /// It is not a valid link.
+    /// The text is not a valid link.
     #[error(transparent)]
     Link(#[from] NotALink),
 }
 
-/// What a link alone takes for a pair of packets, and what the round trips of such pairs have beyond it: a column of the
-/// seed's Table II.
+/// Time that a link alone needs for a pair of packets, and the excess of the measured round trips: a column
+/// of Table II in the source document.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ModelFigures {
-    /// ATM cells of the OUT packet; None on other links.
+    /// Number of ATM cells of the OUT packet; `None` on other links.
     pub out_cells: Option<u64>,
-    /// ATM cells of the IN packet; None on other links.
+    /// Number of ATM cells of the IN packet; `None` on other links.
     pub in_cells: Option<u64>,
-    /// Serialisation of the OUT packet.
+    /// Serialisation time of the OUT packet.
     #[serde(rename = "up_ns")]
     pub up: Span,
-    /// Serialisation of the IN packet.
+    /// Serialisation time of the IN packet.
     #[serde(rename = "down_ns")]
     pub down: Span,
-    /// Serialisation of both.
+    /// Serialisation time of both packets.
     #[serde(rename = "rtt_ns")]
     pub rtt: Span,
-    /// The least round trip above [`Self::rtt`].
+    /// Smallest round trip minus [`Self::rtt`].
     #[serde(rename = "min_above_ns")]
     pub min_above: Span,
-    /// The median round trip above [`Self::rtt`].
+    /// Median round trip minus [`Self::rtt`].
     #[serde(rename = "median_above_ns")]
     pub median_above: Span,
-    /// The mean round trip above [`Self::rtt`], in ns.
+    /// Mean round trip minus [`Self::rtt`], in ns.
     pub mean_above_ns: f64,
 }
 
 impl ModelFigures {
-    /// What `link` takes for pairs of these sizes.
+    /// Computes the times of `link` for pairs of these sizes.
     pub fn of(link: &AccessLink, size: &SizeFigures) -> ModelFigures {
         let (out, back) = (u64::from(size.out_length), u64::from(size.in_length));
         let rtt = link.rtt(out, back);
@@ -101,7 +101,7 @@ impl ModelFigures {
     }
 }
 
-/// The fit over pairs of two packets of one size.
+/// Fits a link to the pairs of two packets of equal size.
 pub fn fit_sizes(sizes: &[SizeFigures], tunnel: u64) -> Option<LinkFit> {
     let same: Vec<_> = sizes
         .iter()
@@ -131,7 +131,7 @@ mod tests {
     #[test]
     fn what_a_model_leaves_of_a_size_is_above_it() {
         let link: AccessLink = "plain,up=8M,down=4M".parse().unwrap();
-        // 100 bytes take 0.1 ms and 200 take 0.4 ms.
+        // 100 bytes take 0.1 ms, 200 bytes take 0.4 ms.
         let size = SizeFigures {
             out_length: 100,
             in_length: 200,

@@ -1,23 +1,23 @@
-//! [`LinkType`]: from the first captured byte to the IP packet.
+//! [`LinkType`]: finds the IP packet in a captured frame.
 
-/// Why a frame is not a usable packet.
+/// Reason why a frame does not contain a usable packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum Skip {
     /// ARP, LLDP, a PPP control protocol, …
     #[error("not IP")]
     NotIp,
-    /// The snap length cut it before the end of its headers.
+    /// The snap length cut the frame before the end of its headers.
     #[error("cut before the end of its headers")]
     Truncated,
-    /// Its length or version fields are contradictory.
+    /// Length or version fields are contradictory.
     #[error("malformed")]
     Malformed,
-    /// An unsupported link type.
+    /// The link type is not supported.
     #[error("unknown link type")]
     UnknownLink,
 }
 
-/// The link type of a capture, as numbered by the tcpdump group.
+/// Link type of a capture, as numbered by the tcpdump group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
 pub struct LinkType(pub u16);
 
@@ -28,28 +28,28 @@ impl LinkType {
     pub const ETHERNET: LinkType = LinkType(1);
     /// PPP, with or without the HDLC-like address and control bytes.
     pub const PPP: LinkType = LinkType(9);
-    /// What some systems call [`Self::RAW`].
+    /// Number of [`Self::RAW`] on some systems.
     pub const RAW_BSD: LinkType = LinkType(12);
-    /// What others call it.
+    /// Number of [`Self::RAW`] on OpenBSD.
     pub const RAW_OPENBSD: LinkType = LinkType(14);
     /// PPP in HDLC-like framing.
     pub const PPP_HDLC: LinkType = LinkType(50);
     /// PPPoE session frames without the Ethernet header.
     pub const PPP_ETHER: LinkType = LinkType(51);
-    /// An IP packet with nothing before it.
+    /// IP packet without a link-layer header.
     pub const RAW: LinkType = LinkType(101);
     /// OpenBSD loopback: a protocol family in network byte order.
     pub const LOOP: LinkType = LinkType(108);
     /// Linux cooked capture, version 1.
     pub const LINUX_SLL: LinkType = LinkType(113);
-    /// IPv4 only, nothing before it.
+    /// IPv4 packet without a link-layer header.
     pub const IPV4: LinkType = LinkType(228);
-    /// IPv6 only, nothing before it.
+    /// IPv6 packet without a link-layer header.
     pub const IPV6: LinkType = LinkType(229);
     /// Linux cooked capture, version 2 (`tcpdump -i any`).
     pub const LINUX_SLL2: LinkType = LinkType(276);
 
-    /// Whether [`decode`](super::decode) understands it.
+    /// True if [`decode`](super::decode) supports this link type.
     pub fn is_supported(self) -> bool {
         !matches!(find_network_layer(self, &[]), Err(Skip::UnknownLink))
     }
@@ -65,7 +65,7 @@ mod ethertype {
     pub(super) const PPPOE_SESSION: u16 = 0x8864;
     pub(super) const MPLS: u16 = 0x8847;
     pub(super) const MPLS_MULTICAST: u16 = 0x8848;
-    /// Below this an EtherType is the length of an IEEE 802.3 frame.
+    /// Smallest EtherType; a lower value is the length of an IEEE 802.3 frame.
     pub(super) const LEAST: u16 = 1536;
 }
 
@@ -75,43 +75,49 @@ mod ppp_protocol {
     pub(super) const IPV6: u16 = 0x0057;
 }
 
-/// Protocol families of BSD loopback headers: IPv6 has one of its own on every system.
+/// Protocol families of BSD loopback headers. The number of IPv6 differs between systems.
 mod family {
     pub(super) const INET: u32 = 2;
     pub(super) const INET6: [u32; 4] = [10, 24, 28, 30];
 }
 
-/// Bytes of an Ethernet header before the EtherType, of a Linux cooked header before and in all.
+/// Offset of the EtherType in an Ethernet header.
 const ETHERNET_ADDRESSES: usize = 12;
+/// Length of an Ethernet header.
 const ETHERNET_HEADER: usize = ETHERNET_ADDRESSES + ETHERTYPE;
+/// Offset of the EtherType in a Linux cooked header, version 1.
 const SLL_TYPE_AT: usize = 14;
+/// Length of a Linux cooked header, version 2.
 const SLL2_HEADER: usize = 20;
+/// Length of an EtherType.
 const ETHERTYPE: usize = 2;
-/// Bytes of a PPPoE session header, of an MPLS label and of a pseudowire's control word.
+/// Length of a PPPoE session header.
 const PPPOE_HEADER: usize = 6;
+/// Length of an MPLS label.
 const MPLS_LABEL: usize = 4;
+/// Length of a pseudowire's control word.
 const CONTROL_WORD: usize = 4;
-/// LLC and SNAP header of an encapsulated EtherType (RFC 1042), without it.
+/// LLC and SNAP header of an encapsulated EtherType (RFC 1042), without the EtherType.
 const SNAP: [u8; 6] = [0xaa, 0xaa, 3, 0, 0, 0];
 /// Address and control bytes of PPP in HDLC-like framing (RFC 1662 §3.1).
 const HDLC: [u8; 2] = [0xff, 0x03];
-/// Most tags and labels of a frame.
+/// Maximum number of tags and labels of a frame.
 const MAX_TAGS: usize = 8;
 const MAX_LABELS: usize = 16;
 
-/// The beginning of the network layer.
+/// Protocol of the network layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Network {
     V4,
     V6,
-    /// Either; its first bits show which.
+    /// IPv4 or IPv6, as its first bits show.
     ByVersion,
 }
 
-/// The network layer and where it begins.
+/// Protocol of the network layer, and its offset in the frame.
 type NetworkLayer = Result<(Network, usize), Skip>;
 
-/// The IP packet in the most frequent frames: IPv4 directly in Ethernet.
+/// Fast path for the most frequent frames: IPv4 directly in Ethernet.
 #[inline]
 pub(super) fn plain_ipv4(link: LinkType, data: &[u8]) -> Option<(&[u8], usize)> {
     match data.split_at_checked(ETHERNET_HEADER) {
@@ -120,7 +126,7 @@ pub(super) fn plain_ipv4(link: LinkType, data: &[u8]) -> Option<(&[u8], usize)> 
     }
 }
 
-/// The network layer of a frame.
+/// Finds the network layer of a frame.
 pub(super) fn find_network_layer(link: LinkType, data: &[u8]) -> NetworkLayer {
     match link {
         LinkType::ETHERNET => after_ethertype(data, ETHERNET_ADDRESSES),
@@ -134,7 +140,7 @@ pub(super) fn find_network_layer(link: LinkType, data: &[u8]) -> NetworkLayer {
         LinkType::IPV6 => Ok((Network::V6, 0)),
         LinkType::NULL | LinkType::LOOP => {
             let word = data.first_chunk::<4>().ok_or(Skip::Truncated)?;
-            // Either byte order: the capturing host's is not recorded reliably.
+            // In either byte order: that of the capturing host is not recorded reliably.
             match u32::from_le_bytes(*word).min(u32::from_be_bytes(*word)) {
                 family::INET => Ok((Network::V4, word.len())),
                 f if family::INET6.contains(&f) => Ok((Network::V6, word.len())),
@@ -150,12 +156,12 @@ fn be16(data: &[u8], at: usize) -> Result<u16, Skip> {
     Ok(u16::from_be_bytes(*word))
 }
 
-/// The network layer according to the EtherType at `at`.
+/// Finds the network layer by the EtherType at `at`.
 fn after_ethertype(data: &[u8], at: usize) -> NetworkLayer {
     after_tags(data, at + ETHERTYPE, be16(data, at)?)
 }
 
-/// The network layer after an EtherType, through any VLAN tags.
+/// Finds the network layer after an EtherType, through any VLAN tags.
 fn after_tags(data: &[u8], mut at: usize, mut kind: u16) -> NetworkLayer {
     use ethertype::{OLD_SERVICE_VLAN, SERVICE_VLAN, VLAN};
     for _ in 0..MAX_TAGS {
@@ -206,7 +212,7 @@ fn after_labels(data: &[u8], mut at: usize) -> NetworkLayer {
         let is_bottom = data.get(at + 2).ok_or(Skip::Truncated)? & 1 == 1;
         at += MPLS_LABEL;
         if is_bottom {
-            // A zero first nibble is a pseudowire control word; Ethernet follows (RFC 4448).
+            // A zero first nibble is a pseudowire control word; an Ethernet frame follows (RFC 4448).
             return match data.get(at).ok_or(Skip::Truncated)? >> 4 {
                 0 => after_ethertype(data, at + CONTROL_WORD + ETHERNET_ADDRESSES),
                 _ => Ok((Network::ByVersion, at)),
@@ -228,7 +234,7 @@ mod tests {
     fn what_follows_a_length_is_ip_if_a_snap_header_says_so() {
         let snap = [0, 28, 0xaa, 0xaa, 3, 0, 0, 0, 8, 0, 0x45];
         assert_eq!(ethernet(&snap), Ok((Network::V4, ETHERNET_HEADER + 8)));
-        // Spanning tree (LLC 42 42 03), whatever its bytes.
+        // Spanning tree (LLC 42 42 03), with any payload.
         let spanning_tree = [0, 28, 0x42, 0x42, 3, 0, 0, 0, 8, 0, 0x45];
         assert_eq!(ethernet(&spanning_tree), Err(Skip::NotIp));
     }

@@ -1,10 +1,10 @@
-//! [`Matcher`]: a windowed join of two points' sightings, O(1) per packet.
+//! [`Matcher`]: a windowed join of the sightings at two points, O(1) per packet.
 //!
-//! The caller adds the sightings of both points merged in (roughly) common time. A name seen once at each point within
-//! the window is one matched packet. A name seen k times at both is matched in order. A name seen a different number of
-//! times is ambiguous: counted and dropped, never guessed; a name that keeps repeating is ignored until it has not been
-//! seen for a window. A packet without a partner within the window was lost, if the other capture covered the time when
-//! it should have arrived.
+//! The caller adds the sightings of both points merged in (roughly) common time. A name seen once at each
+//! point within the window is one matched packet. A name seen k times at both is matched in order. A name
+//! seen a different number of times is ambiguous: its sightings are counted and dropped, never guessed. A
+//! name that repeats often is ignored until it has not been seen for a window. A packet without a partner
+//! within the window was lost if the other capture covered the time at which it should have arrived.
 
 mod matches;
 
@@ -18,29 +18,29 @@ use matches::{MatchedSource, Matches, OpenSighting};
 use std::collections::hash_map::Entry as NameSlot;
 use std::collections::{HashMap, VecDeque};
 
-/// How long a matched name stays known, so that a duplicate is recognised.
+/// Time for which a matched name is remembered, so that a duplicate is recognised, in ns.
 const MATCHED_LINGER: i64 = SECOND / 20;
-/// With more sightings of one name at one point within the window, they cannot be distinguished.
+/// Maximum number of sightings of one name at one point within the window; more cannot be distinguished.
 const MAX_EQUAL_NAMES: usize = 8;
 /// Number of matches between two updates of the clock offset.
 const MATCHES_PER_UPDATE: u32 = 1024;
-/// Most sightings held; beyond that the oldest are given up before their time.
+/// Maximum number of sightings held; beyond that the oldest are given up early.
 const MAX_SIGHTINGS: usize = 4 << 20;
 
 /// Receives the fate of packets.
 pub trait MatchObserver {
-    /// A matched packet, in the order of the monitor's sightings.
+    /// Receives a matched packet, in the order of the monitor's sightings.
     fn record(&mut self, _: Record) {}
-    /// A packet that arrived, when its arrival is matched; `copy` if it is a duplicate made by the network. `seq`
-    /// numbers the sightings at the packet's source point, each way from 0.
+    /// Receives a packet that arrived, when its arrival is matched; `copy` is true for a duplicate made by
+    /// the network. `seq` numbers the sightings at the packet's source point, in each direction from 0.
     fn arrived(&mut self, _seq: u64, _: Record, _copy: bool) {}
     /// Source sighting `seq` of a flow did not arrive.
-    fn lost(&mut self, _way: Direction, _seq: u64, _sent: WallTime, _flow: u32) {}
-    /// Source sighting `seq` does not count: ambiguous, or outside the time that both captures cover.
-    fn void(&mut self, _way: Direction, _seq: u64) {}
+    fn lost(&mut self, _direction: Direction, _seq: u64, _sent: WallTime, _flow: u32) {}
+    /// Source sighting `seq` does not count: it is ambiguous, or outside the time that both captures cover.
+    fn void(&mut self, _direction: Direction, _seq: u64) {}
 }
 
-/// The identity is already a hash.
+/// Passes the identity through, because it is already a hash.
 #[derive(Default)]
 struct IdentityHasher(u64);
 
@@ -60,38 +60,39 @@ type NameTable<T> = HashMap<Identity, T, BuildHasherDefault<IdentityHasher>>;
 
 #[derive(Clone, Copy, Debug)]
 enum NameState {
-    /// Seen at one point.
+    /// Seen at one point, waiting for the other.
     Waiting(CapturePoint, OpenSighting),
-    /// Seen at both: its source sighting, and when it was last seen at the far point, on that point's clock.
+    /// Seen at both points: the source sighting, and the time of the latest sighting at the far point, on
+    /// that point's clock.
     Matched { source: MatchedSource, last: i64 },
     /// Seen more than once at a point; the sightings are in `groups`.
     Group,
     /// Repeats too often to be used.
     Distrusted,
-    /// Finished: the name belongs to another packet now, or to none.
+    /// Finished: the name now belongs to another packet, or to none.
     Gone,
 }
 
-/// A name and its state: 64 bytes, because a window's worth of them is held.
+/// A name and its state. The size (64 bytes) matters, because a whole window of entries is held.
 #[derive(Clone, Copy, Debug)]
 struct NameEntry {
     id: Identity,
     state: NameState,
     /// Common time of the first sighting.
     born: i64,
-    /// Common time of the latest.
+    /// Common time of the latest sighting.
     touched: i64,
     direction: Direction,
 }
 
-/// Where a name's entry is, by its number in a queue.
+/// Location of a name's entry, by its number in a queue.
 #[derive(Clone, Copy, Debug)]
 enum QueuePosition {
     Young(u32),
     Old(u32),
 }
 
-/// Entries in the order of their creation. Their numbers are consecutive 32-bit numbers; far fewer are held.
+/// Entries in the order of their creation, with consecutive 32-bit numbers; far fewer entries are held.
 #[derive(Debug, Default)]
 struct Queue {
     entries: VecDeque<NameEntry>,
@@ -100,7 +101,7 @@ struct Queue {
 }
 
 impl Queue {
-    /// Returns the entry's number.
+    /// Adds an entry; returns its number.
     #[inline]
     fn push(&mut self, e: NameEntry) -> u32 {
         let n = self.first.wrapping_add(self.entries.len() as u32);
@@ -113,7 +114,7 @@ impl Queue {
         self.entries.get_mut(number.wrapping_sub(self.first) as usize)
     }
 
-    /// The oldest, if it was born before `limit`.
+    /// Removes and returns the oldest entry if it was born before `limit`.
     #[inline]
     fn pop_before(&mut self, limit: i64) -> Option<NameEntry> {
         self.entries.front().filter(|e| e.born < limit)?;
@@ -131,26 +132,27 @@ struct SightingGroup {
     seen: [Vec<OpenSighting>; 2],
 }
 
-/// The join; see the module's documentation.
+/// Joins the sightings of two points; see the module's documentation.
 #[derive(Debug)]
 pub struct Matcher {
     window: i64,
     now: i64,
-    /// The known names; none of their entries is `Gone`.
+    /// Known names; none of their entries is `Gone`.
     table: NameTable<QueuePosition>,
-    /// Entries in about the order in which they are needed again, because the table's memory is scattered.
+    /// Entries in about the order in which they are needed again, because lookups in the table are scattered
+    /// in memory.
     young: Queue,
-    /// Names that are not matched soon, or repeat.
+    /// Names that are not matched soon, or that repeat.
     old: Queue,
     groups: NameTable<SightingGroup>,
     matches: Matches,
     capacity: usize,
 }
 
-/// Why a name is settled.
+/// Reason why a name is settled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum SettleReason {
-    /// Its window is over, or both captures are.
+    /// Its window is over, or both captures have ended.
     Expired,
     /// There is no more room to wait for it.
     GivenUp,
@@ -159,8 +161,8 @@ enum SettleReason {
 }
 
 impl Matcher {
-    /// A matcher for clocks that differ by about `offset` (monitor − reference), in which a packet may take up to
-    /// `window`.
+    /// Creates a matcher for clocks that differ by about `offset` (monitor − reference). A packet may take up
+    /// to `window`.
     pub fn new(offset: Span, window: Span) -> Matcher {
         Matcher {
             window: window.0.max(1),
@@ -174,12 +176,12 @@ impl Matcher {
         }
     }
 
-    /// The same with capacity for `sightings` instead of four million.
+    /// Sets the capacity to `sightings` instead of four million.
     pub fn with_capacity(self, sightings: usize) -> Matcher {
         Matcher { capacity: sightings.max(2), ..self }
     }
 
-    /// The same, of which only what is seen in `part` counts, and which knows how long the whole captures are.
+    /// Counts only sightings in `part`, and takes the spans of the whole captures from it.
     pub fn of_part(mut self, part: CapturePart) -> Matcher {
         for (point, span) in [CapturePoint::Reference, CapturePoint::Monitor].into_iter().zip(part.spans) {
             if let Some((first, last)) = span {
@@ -191,29 +193,30 @@ impl Matcher {
         self
     }
 
-    /// Monitor clock minus reference clock, as tracked so far: the middle between the smallest raw delays, with an
-    /// error of half the path's asymmetry. For merging the two streams, not for reports.
+    /// Monitor clock minus reference clock, as tracked so far: the midpoint of the smallest raw delays, with
+    /// an error of half the path's asymmetry. For merging the two streams, not for reports.
     pub fn offset(&self) -> Span {
         Span(self.matches.offset)
     }
 
-    /// Counts of the packets of one way, so far.
+    /// Counts of the packets in one direction so far.
     pub fn counts(&self, direction: Direction) -> MatchCounts {
         self.matches.directions[direction as usize].counts
     }
 
-    /// Records that a point's capture covers `at`, whatever the packet.
+    /// Records that a point's capture covers the time `at`.
     pub fn covers(&mut self, point: CapturePoint, at: WallTime) {
         self.matches.covers(point, at.0);
     }
 
-    /// Records that a point's capture dropped packets in this time, so that whether what it did not see was lost is unknown.
+    /// Records that a point's capture dropped packets in this time. It is then unknown whether packets that
+    /// it did not see were lost.
     pub fn drops(&mut self, point: CapturePoint, from: WallTime, to: WallTime) {
         self.matches.drops(point, from.0, to.0);
     }
 
-    /// Adds one sighting. Sightings of one point come in about the order of its clock; the points are merged by
-    /// (reference time, monitor time − [`Self::offset`]).
+    /// Adds one sighting. Sightings of one point must be in approximate order of its clock; the points are
+    /// merged by (reference time, monitor time − [`Self::offset`]).
     #[inline]
     pub fn push(&mut self, point: CapturePoint, s: Sighting, out: &mut impl MatchObserver) {
         self.covers(point, s.at);
@@ -222,7 +225,7 @@ impl Matcher {
             self.now = common;
             self.expire(out);
         }
-        // The two usual cases: a new name, and the other point's sighting of a packet that is waiting for it.
+        // The two usual cases: a new name, and the other point's sighting of a waiting packet.
         match self.table.entry(s.id) {
             NameSlot::Vacant(v) => {
                 let state = NameState::Waiting(point, self.matches.register(point, &s));
@@ -230,9 +233,9 @@ impl Matcher {
                 v.insert(QueuePosition::Young(self.young.push(e)));
             }
             NameSlot::Occupied(o) => {
-                let place = *o.get();
+                let position = *o.get();
                 // Every name in the table has an entry.
-                let Some(state) = self.entry(place).map(|e| e.state) else { return };
+                let Some(state) = self.entry(position).map(|e| e.state) else { return };
                 let state = match state {
                     NameState::Waiting(p, other) if p != point => {
                         let seen = self.matches.register(point, &s);
@@ -243,7 +246,7 @@ impl Matcher {
                     }
                     _ => self.again(point, s, state, out),
                 };
-                if let Some(e) = self.entry(place) {
+                if let Some(e) = self.entry(position) {
                     e.state = state;
                     e.touched = common;
                 }
@@ -260,20 +263,20 @@ impl Matcher {
         }
     }
 
-    fn entry(&mut self, place: QueuePosition) -> Option<&mut NameEntry> {
-        match place {
+    fn entry(&mut self, position: QueuePosition) -> Option<&mut NameEntry> {
+        match position {
             QueuePosition::Young(n) => self.young.get_mut(n),
             QueuePosition::Old(n) => self.old.get_mut(n),
         }
     }
 
-    /// Sightings held: names, and those that are settled but not yet due.
+    /// Number of entries held, including those that are settled but not yet due.
     fn held(&self) -> usize {
         self.young.entries.len() + self.old.entries.len()
     }
 
-    /// Advances the common time to `at` without a packet: what is overdue is settled, so that a live capture does not
-    /// hold its results until the next packet.
+    /// Advances the common time to `at` without a packet and settles overdue names, so that a live capture
+    /// does not hold results until the next packet.
     pub fn advance(&mut self, at: WallTime, out: &mut impl MatchObserver) {
         if at.0 > self.now {
             self.now = at.0;
@@ -281,7 +284,7 @@ impl Matcher {
         }
     }
 
-    /// Settles everything once both captures have ended.
+    /// Settles everything after both captures have ended.
     pub fn finish(&mut self, out: &mut impl MatchObserver) {
         while let Some(e) = self.old.pop().or_else(|| self.young.pop()) {
             self.settle(e, SettleReason::Expired, out);
@@ -295,7 +298,8 @@ impl Matcher {
         self.table.insert(s.id, QueuePosition::Young(self.young.push(e)));
     }
 
-    /// Handles a sighting that is neither the first nor the partner of the first; returns the new state of the name.
+    /// Handles a sighting that is neither the first nor the partner of the first; returns the new state of
+    /// the name.
     fn again(
         &mut self,
         point: CapturePoint,
@@ -344,7 +348,7 @@ impl Matcher {
         }
     }
 
-    /// A further sighting of a name that is already several.
+    /// Handles a further sighting of a name that was already seen several times.
     fn regroup(&mut self, point: CapturePoint, s: Sighting, out: &mut impl MatchObserver) -> NameState {
         let last = self.groups.get(&s.id).and_then(|g| g.seen[point as usize].last()).map(|l| l.at);
         if last.is_some_and(|l| s.at.0.saturating_sub(l).saturating_abs() <= MAX_COPY_GAP_NS) {
@@ -390,7 +394,8 @@ impl Matcher {
         }
     }
 
-    /// Moves a name out of the young queue: forgotten if matched some time ago, otherwise kept for the window.
+    /// Moves an entry from the young queue: it is forgotten if matched some time ago, otherwise held for
+    /// the window.
     #[inline]
     fn outgrow(&mut self, e: NameEntry) {
         match e.state {
@@ -429,8 +434,8 @@ impl Matcher {
         }
     }
 
-    /// Ends a group: if all sightings are at one point, they are losses or packets with an unseen source; otherwise it
-    /// is ambiguous.
+    /// Ends a group: if all sightings are at one point, they are losses or packets with an unseen source;
+    /// otherwise the name is ambiguous.
     fn dissolve(
         &mut self,
         direction: Direction,

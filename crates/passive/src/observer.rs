@@ -1,35 +1,39 @@
 //! [`CaptureObserver`]: receives the events of an analysis of captured traffic, [`CaptureEvent`]s.
 //!
-//! Captured packets become two streams, OUT and IN. Their [`Event`]s are those of every other instrument and come as
-//! [`CaptureEvent::Stream`], so that a log writer or an analysis needs to know nothing of captures: [`StreamObserver`]
-//! passes these events to it.
+//! Captured packets become two streams, OUT and IN. Their [`Event`]s are the same as those of all other
+//! instruments and are contained in [`CaptureEvent::Stream`], so that a log writer or an analysis needs no
+//! knowledge of captures: [`StreamObserver`] passes these events to it.
 
 use crate::tcp::DirectedEvent;
 use crate::{MatchPlan, RatedPair, Record};
 use jitlat_core::observer::{Event, Observer, Unobserved};
 
-/// An event of an analysis of captured traffic, in this order: `Listening` (live points only), `Planned`, then `Pairs`,
-/// `Matched` and the `Started` and `Records` of the streams as they are found, and their `Finished`.
+/// An event of an analysis of captured traffic, in this order: `Listening` (live points only), `Planned`,
+/// then `Pairs`, `Matched`, and the `Started` and `Records` of the streams as they are found, and finally
+/// their `Finished`.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum CaptureEvent<'a> {
     /// Capturing has started; names of the reference and the monitor point.
     Listening([&'a str; 2]),
-    /// Traffic that both points captured was found: which addresses are followed, and how packets are named.
+    /// Traffic that both points captured was found: the addresses that are followed, and the naming of
+    /// packets.
     Planned(&'a MatchPlan),
     /// New round trips of captured traffic.
     Pairs(&'a [RatedPair]),
     /// Captured packets recognised at both points, in the order of their arrival, without duplicates.
     Matched(&'a [Record]),
-    /// Events of captured TCP segments, in their order.
+    /// Events of captured TCP segments, in order.
     Tcp(&'a [DirectedEvent]),
     /// An event of the two streams: OUT is number 0, IN is number 1.
     Stream(Event<'a>),
 }
 
-/// Receives the events of an analysis of captured traffic. All calls come from the thread that called the instrument.
+/// Receives the events of an analysis of captured traffic. All calls come from the thread that called the
+/// instrument.
 ///
-/// A closure is an observer. So are several observers: each event goes to all of them, in order.
+/// A closure is an observer, and so is an array of observers: each event goes to all of them, in
+/// order.
 pub trait CaptureObserver {
     /// Receives an event.
     fn capture_event(&mut self, event: &CaptureEvent<'_>);
@@ -59,7 +63,7 @@ impl CaptureObserver for Unobserved {
     fn capture_event(&mut self, _: &CaptureEvent<'_>) {}
 }
 
-/// Passes the events of the two streams to an [`Observer`], and no others.
+/// Passes the events of the two streams, and no others, to an [`Observer`].
 #[derive(Clone, Copy, Debug, Default)]
 pub struct StreamObserver<O>(pub O);
 
@@ -71,7 +75,7 @@ impl<O: Observer> CaptureObserver for StreamObserver<O> {
     }
 }
 
-/// Returns an [`Observer`] that passes what it receives to `observer`, as events of the two streams.
+/// Returns an [`Observer`] that passes its events to `observer`, as events of the two streams.
 pub fn of_streams(observer: &mut dyn CaptureObserver) -> impl Observer + '_ {
     |event: &Event<'_>| observer.capture_event(&CaptureEvent::Stream(*event))
 }

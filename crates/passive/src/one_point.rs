@@ -1,10 +1,12 @@
-//! [`OnePoint`]: round trips of flows from one capture point, without a second one and without traffic of our own.
+//! [`OnePoint`]: round trips of flows from one capture point, without a second one and without sending
+//! packets.
 //!
-//! * TCP: the time from a timestamp to its echo (RFC 7323), as pping measures it, towards the server and towards the client
-//! * QUIC: the spin bit (RFC 9000 §17.4), which both ends turn so that it changes once a round trip
+//! * TCP: the time from a timestamp to its echo (RFC 7323), as pping measures it, towards the server and
+//!   towards the client
+//! * QUIC: the spin bit (RFC 9000 §17.4), which the two ends change once per round trip
 //!
-//! The point divides a round trip: to the server and back is what lies beyond it on the server's side, the host there
-//! included; to the client and back is the rest.
+//! The capture point divides a round trip: the part to the server and back contains everything on the
+//! server's side of the point, including the host; the part to the client and back is the rest.
 
 use super::packet::{IpPacket, UDP};
 use super::spread::{SpanSpread, SpreadFigures};
@@ -16,11 +18,12 @@ use jitlat_core::time::WallTime;
 use serde::Serialize;
 use std::collections::HashMap;
 
-/// Most QUIC flows that are followed; further ones are only counted.
+/// Maximum number of QUIC flows that are followed; packets of further flows are only counted.
 const MAX_FLOWS: usize = if cfg!(test) { 1 << 6 } else { 1 << 16 };
-/// Edges in conflict with the rule of the spin bit, in percent of all, beyond which an end does not keep to it.
+/// Percentage of edges contradicting the rule of the spin bit above which an end is considered not to
+/// implement it.
 const MAX_CONFLICT_PERCENT: u64 = 20;
-/// Bytes of a UDP header.
+/// Length of a UDP header, in bytes.
 const HEADER: usize = 8;
 
 /// One flow with its round trips.
@@ -29,44 +32,44 @@ const HEADER: usize = 8;
 pub struct OnePointFlow {
     /// `tcp` or `quic`.
     pub protocol: &'static str,
-    /// The end that began, or whose port is no service's.
+    /// End that began the flow, or whose port is not a service's.
     pub client: SocketAddr,
-    /// The other.
+    /// The other end.
     pub server: SocketAddr,
-    /// Its packets, both ways.
+    /// Number of its packets in both directions.
     pub packets: u64,
     /// From the capture point to the server and back, in ns; null without a measurement.
     pub server_rtt_ns: Option<SpreadFigures>,
     /// From the capture point to the client and back, in ns; null without a measurement.
     pub client_rtt_ns: Option<SpreadFigures>,
-    /// The whole round trip, in ns, by the spin bit; null without a measurement, and of TCP.
+    /// Whole round trip by the spin bit, in ns; null without a measurement, and for TCP.
     pub whole_rtt_ns: Option<SpreadFigures>,
-    /// Why nothing is known, if that is so.
+    /// Reason why there is no measurement; null if there is one.
     pub why_not: Option<&'static str>,
 }
 
-/// What was found at one point.
+/// Results of one capture point.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct OnePointResult {
     /// TCP connections and QUIC flows, those with most packets first.
     pub flows: Vec<OnePointFlow>,
-    /// IP packets read.
+    /// Number of IP packets read.
     pub packets: u64,
-    /// Frames without a readable IP packet.
+    /// Number of frames without a readable IP packet.
     pub skipped: u64,
-    /// QUIC packets of flows beyond those followed.
+    /// Number of QUIC packets of flows beyond those followed.
     pub not_followed: u64,
 }
 
 type FlowEndpoint = (u128, u16);
 
-/// One direction of a QUIC flow.
+/// State of the spin bit in one direction of a QUIC flow.
 #[derive(Debug, Default)]
 struct Spin {
-    /// Its value now; `None` before the first packet that has one.
+    /// Current value; `None` before the first packet with a spin bit.
     value: Option<bool>,
-    /// When it last changed.
+    /// Time of its last change.
     edge: Option<WallTime>,
 }
 
@@ -75,14 +78,14 @@ struct QuicFlow {
     client: FlowEndpoint,
     server: FlowEndpoint,
     packets: u64,
-    /// Whether a long header with a known version was seen.
+    /// True once a long header with a known version was seen.
     is_quic: bool,
-    /// Of packets from the client, and from the server.
+    /// Spin bits of packets from the client, and of packets from the server.
     spins: [Spin; 2],
     edges: u64,
     conflicts: u64,
     whole: SpanSpread,
-    /// To the server and back, to the client and back.
+    /// Round trips to the server and back, and to the client and back.
     parts: [SpanSpread; 2],
 }
 
@@ -110,7 +113,7 @@ impl OnePoint {
         let key = if from < to { (from, to) } else { (to, from) };
         let kind = Quic::of(payload);
         if !self.quic.contains_key(&key) {
-            // A flow is followed from a packet that can be one of QUIC's.
+            // A flow is followed from the first packet that can be a QUIC packet.
             let begins = kind.is_some_and(|k| k != Quic::Short) || from_port == 443 || to_port == 443;
             if kind.is_none() || !begins {
                 return;
@@ -134,7 +137,7 @@ impl OnePoint {
         self.skipped += 1;
     }
 
-    /// What was found.
+    /// Returns the results.
     pub fn finish(&self) -> OnePointResult {
         let tcp = self.tcp.finish();
         let mut flows: Vec<OnePointFlow> = tcp.iter().map(of_connection).collect();
@@ -160,16 +163,16 @@ fn of_connection(c: &ObservedConnection) -> OnePointFlow {
         server_rtt_ns,
         client_rtt_ns,
         whole_rtt_ns: None,
-        why_not: none.then_some("no timestamp was echoed: the option is off, or one way is missing"),
+        why_not: none.then_some("no timestamp was echoed: the option is off, or one direction is missing"),
     }
 }
 
-/// The kind of a QUIC packet by its first bytes (RFC 8999, RFC 9000 §17).
+/// Kind of a QUIC packet by its first bytes (RFC 8999, RFC 9000 §17).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Quic {
-    /// With a version that is known.
+    /// Long header with a known version.
     Long,
-    /// Of a connection that is established.
+    /// Short header, of an established connection.
     Short,
 }
 
@@ -182,13 +185,13 @@ impl Quic {
             return (first & FIXED != 0).then_some(Quic::Short);
         }
         let version = u32::from_be_bytes(*payload.get(1..)?.first_chunk::<4>()?);
-        // Versions 1 and 2, drafts, and negotiation.
+        // Versions 1 and 2, drafts, and version negotiation.
         let known = matches!(version, 0 | 1 | 0x6b33_43cf) || version >> 8 == 0x00ff_0000;
         known.then_some(Quic::Long)
     }
 }
 
-/// The spin bit of a packet with a short header.
+/// Spin bit of a packet with a short header.
 fn spin_bit(payload: &[u8]) -> bool {
     const SPIN: u8 = 0x20;
     payload.first().is_some_and(|first| first & SPIN != 0)
@@ -218,7 +221,7 @@ impl QuicFlow {
         }
         let (own, other) = if from == self.client { (0, 1) } else { (1, 0) };
         let before = self.spins[own].value.replace(value);
-        // The first value of a direction is no edge: when it began is not known.
+        // The first value of a direction is not an edge: the time of the change is unknown.
         if before.is_none_or(|before| before == value) {
             return;
         }
@@ -233,7 +236,8 @@ impl QuicFlow {
         if let Some(last) = last {
             self.whole.push((at - last).0);
         }
-        // Of the edge that came the other way: to the server and back is measured by the server's edges.
+        // The cause is the last edge in the other direction: the server's edges measure the part to the
+        // server and back.
         if let Some(cause) = self.spins[other].edge
             && last.is_none_or(|last| cause >= last)
         {
@@ -254,17 +258,19 @@ impl QuicFlow {
             client_rtt_ns: figures(&self.parts[1]),
             whole_rtt_ns: figures(&self.whole),
             why_not: match (turned, kept) {
-                (false, _) => Some("the spin bit does not turn: an end has it off, as RFC 9000 allows"),
-                (true, false) => {
-                    Some("the spin bit is random: an end has it off, as RFC 9000 asks of one in sixteen")
+                (false, _) => {
+                    Some("the spin bit does not change: an end has disabled it, as RFC 9000 allows")
                 }
+                (true, false) => Some(
+                    "the spin bit is random: an end has disabled it, as RFC 9000 requires for one connection in sixteen",
+                ),
                 (true, true) => None,
             },
         }
     }
 }
 
-/// An end as a socket address.
+/// Converts an end to a socket address.
 fn socket((address, port): FlowEndpoint) -> SocketAddr {
     let address = Ipv6Addr::from_bits(address);
     SocketAddr::new(address.to_ipv4_mapped().map_or(IpAddr::V6(address), IpAddr::V4), port)
@@ -279,24 +285,25 @@ mod tests {
     const SERVER: FlowEndpoint = (2, 443);
     const MS: i64 = 1_000_000;
 
-    /// A connection that is seen 3 ms from its client and 7 ms from its server, with a packet each way every `gap`
-    /// milliseconds for two seconds. `turns`: what each end sends, by the value it received last (`None` at first).
+    /// Simulates a connection that is seen 3 ms from its client and 7 ms from its server, with a packet in
+    /// each direction every `gap` ms for two seconds. `turns`: the spin bit that each end sends, by the value
+    /// it received last (`None` at first).
     fn seen(gap: i64, mut turns: [impl FnMut(Option<bool>, i64) -> bool; 2]) -> OnePointFlow {
         let mut flow = QuicFlow::new(CLIENT, SERVER);
         flow.push(WallTime(0), CLIENT, Quic::Long, false);
-        // What is on its way to each end: when it arrives there, and its value.
-        let mut on_way: [Vec<(i64, bool)>; 2] = [Vec::new(), Vec::new()];
+        // Packets in transit to each end: time of arrival there, and value.
+        let mut in_transit: [Vec<(i64, bool)>; 2] = [Vec::new(), Vec::new()];
         let mut received = [None, None];
         let mut observed: Vec<(i64, FlowEndpoint, bool)> = Vec::new();
         for ms in (0..2000).filter(|ms| ms % gap == 0) {
             for end in [0, 1] {
-                for (_, value) in on_way[end].extract_if(.., |(at, _)| *at <= ms) {
+                for (_, value) in in_transit[end].extract_if(.., |(at, _)| *at <= ms) {
                     received[end] = Some(value);
                 }
             }
             for end in [0, 1] {
                 let value = turns[end](received[end], ms);
-                on_way[1 - end].push((ms + 10, value));
+                in_transit[1 - end].push((ms + 10, value));
                 let (from, to_point) = if end == 0 { (CLIENT, 3) } else { (SERVER, 7) };
                 observed.push((ms + to_point, from, value));
             }
@@ -336,8 +343,8 @@ mod tests {
     #[test]
     fn a_bit_that_stands_or_is_random_gives_nothing() {
         let still = seen(1, [(|_, _| true) as Turn, |_, _| true]);
-        assert!(still.whole_rtt_ns.is_none() && still.why_not.unwrap().contains("does not turn"));
-        // An end that draws each bit, as its connection identifiers would be.
+        assert!(still.whole_rtt_ns.is_none() && still.why_not.unwrap().contains("does not change"));
+        // An end that chooses each bit at random.
         let random: Turn = |_, ms| (ms as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 63 == 1;
         for ends in [[random, random], [random, server]] {
             let flow = seen(1, ends);

@@ -2,31 +2,32 @@
 
 use super::Sighting;
 
-/// Largest disorder that is corrected: capture queues of several processors, merged files.
+/// Largest disorder that is corrected, in ns: capture queues of several processors, merged files.
 const MAX_DISORDER_NS: i64 = 50_000_000;
-/// A larger step back is a clock that was set, not disorder.
+/// A larger step back, in ns, is a clock that was set, not disorder.
 const MIN_CLOCK_STEP_NS: i64 = 1_000_000_000;
-/// Sightings held back at most.
+/// Maximum number of sightings held.
 const MAX_HELD: usize = 1 << 16;
 
 /// Holds sightings for at least 50 ms and releases them in (time, arrival) order, many at a time.
 #[derive(Debug, Default)]
 pub struct InOrder {
     held: Vec<Sighting>,
-    /// How many of `held` are from before the clock was last set back: nothing can overtake them any longer.
+    /// Number of sightings in `held` from before the clock was last set back; no later sighting can precede
+    /// them.
     past: usize,
-    /// Whether those after them may be out of order.
+    /// True if the sightings after them may be out of order.
     mixed: bool,
-    /// The latest time since then.
+    /// Latest time since the clock was last set back.
     newest: i64,
-    /// As they come, rather than in order.
+    /// True to release sightings as they arrive, without sorting.
     unsorted: bool,
     disordered: u64,
     steps_back: u64,
 }
 
 impl InOrder {
-    /// Without holding and sorting: for callers that need the order of the capture.
+    /// Releases sightings without holding and sorting them, for callers that need the order of the capture.
     pub fn as_they_come() -> InOrder {
         InOrder { unsorted: true, ..InOrder::default() }
     }
@@ -42,7 +43,7 @@ impl InOrder {
         self.held.push(s);
     }
 
-    /// The next one is earlier than one that is held.
+    /// Notes that the next sighting is earlier than one that is held.
     #[cold]
     fn note_disorder(&mut self, at: i64) {
         if self.newest.saturating_sub(at) > MIN_CLOCK_STEP_NS {
@@ -56,19 +57,19 @@ impl InOrder {
         }
     }
 
-    /// Sorts those held; a stable sort is fast for nearly sorted data.
+    /// Sorts the held sightings; a stable sort is fast for nearly sorted data.
     fn sort(&mut self) {
         if std::mem::take(&mut self.mixed) {
             self.held[self.past..].sort_by_key(|s| s.at);
         }
     }
 
-    /// Sightings held, including those that could be released.
+    /// Number of sightings held, including those that could be released.
     pub fn held(&self) -> usize {
         self.held.len()
     }
 
-    /// Releases what nothing can overtake any longer; `room` receives what stays, and must be empty.
+    /// Releases the sightings that no later one can precede; `room` receives the rest and must be empty.
     pub fn take(&mut self, mut room: Vec<Sighting>) -> Vec<Sighting> {
         self.sort();
         let newest = self.held.last().map_or(0, |l| l.at.0);
@@ -91,12 +92,12 @@ impl InOrder {
         core::mem::take(&mut self.held)
     }
 
-    /// Sightings that came after a later one.
+    /// Number of sightings that arrived after a later one.
     pub fn disordered(&self) -> u64 {
         self.disordered
     }
 
-    /// Times the capture's clock was set back by more than a second.
+    /// Number of times the capture's clock was set back by more than a second.
     pub fn steps_back(&self) -> u64 {
         self.steps_back
     }
@@ -153,7 +154,8 @@ mod tests {
 
     #[test]
     fn the_bounds_of_order() {
-        // 50 ms are held back, a second is still disorder, and what has the same time is none.
+        // Sightings are held for 50 ms, a step back of a second is still disorder, and equal times are in
+        // order.
         let mut order = InOrder::default();
         let at = |t: i64| Sighting { at: WallTime(t), id: 0, length: 0, direction: Direction::Up, flow: 0 };
         [0, 1, MAX_DISORDER_NS, MAX_DISORDER_NS].into_iter().for_each(|t| order.push(at(t)));
@@ -164,7 +166,7 @@ mod tests {
         assert_eq!((order.disordered(), order.steps_back()), (1, 0));
         order.push(at(MAX_DISORDER_NS - MIN_CLOCK_STEP_NS));
         assert_eq!((order.disordered(), order.steps_back()), (1, 1));
-        // What was there before the step leaves as it is, whatever its time, and the rest is held back.
+        // Sightings from before the step are released unchanged, regardless of their times, and the rest is held.
         assert_eq!((order.take(Vec::new()).len(), order.held()), (5, 1));
     }
 
@@ -179,7 +181,7 @@ mod tests {
 
     #[test]
     fn the_worst_order_is_sorted_in_no_time() {
-        // Each belongs before all that are held, but for the first.
+        // Each belongs before all held sightings except the first.
         let mut order = InOrder::default();
         let n = 200_000;
         for id in 0..n {

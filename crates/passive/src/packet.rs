@@ -1,7 +1,7 @@
 //! [`IpPacket`]: the parts of a captured frame that the passive instrument uses.
 //!
-//! [`decode`] parses from the link layer to the transport header without copying. It trusts no length field beyond the
-//! captured bytes, so a frame cut by the snap length is still parsed as far as it goes.
+//! [`decode`] parses from the link layer to the transport header without copying. It trusts no length field
+//! beyond the captured bytes, so a frame cut by the snap length is still parsed as far as possible.
 
 use super::link_layer::{LinkType, Network, Skip, find_network_layer, plain_ipv4};
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -10,21 +10,21 @@ use jitlat_core::time::WallTime;
 /// One captured frame.
 #[derive(Clone, Copy, Debug)]
 pub struct Frame<'a> {
-    /// When it was captured.
+    /// Time of capture.
     pub at: WallTime,
-    /// The link type, which determines its first bytes.
+    /// Link type, which determines the format of the first bytes.
     pub link: LinkType,
-    /// Its length on the wire, in bytes.
+    /// Length on the wire, in bytes.
     pub wire_length: u32,
-    /// The captured bytes.
+    /// Captured bytes.
     pub data: &'a [u8],
 }
 
 impl<'a> Frame<'a> {
-    /// The IP packet in it.
+    /// Decodes the IP packet in the frame.
     ///
     /// # Errors
-    /// Why it has none.
+    /// Reason why it contains none.
     #[inline]
     pub fn packet(&self) -> Result<IpPacket<'a>, Skip> {
         decode(self.link, self.data, self.wire_length)
@@ -40,7 +40,7 @@ pub const UDP: u8 = 17;
 /// Protocol number of ICMPv6.
 pub const ICMPV6: u8 = 58;
 
-/// The fields of an IPv4 header (RFC 791 §3.1): where they begin.
+/// Offsets of the fields of an IPv4 header (RFC 791 §3.1).
 mod v4 {
     use core::ops::Range;
 
@@ -53,12 +53,12 @@ mod v4 {
     pub(super) const TTL: usize = 8;
     pub(super) const PROTOCOL: usize = 9;
     pub(super) const ADDRESSES: Range<usize> = 12..20;
-    /// Of the fragment field.
+    /// Bit of the fragment field.
     pub(super) const MORE_FRAGMENTS: u16 = 0x2000;
     pub(super) const OFFSET: u16 = 0x1fff;
 }
 
-/// The fields of an IPv6 header (RFC 8200 §3): where they begin; and extension headers.
+/// Offsets of the fields of an IPv6 header (RFC 8200 §3), and extension headers.
 mod v6 {
     use core::ops::Range;
 
@@ -79,11 +79,11 @@ mod v6 {
     pub(super) const MOBILITY: u8 = 135;
     pub(super) const HOST_IDENTITY: u8 = 139;
     pub(super) const SHIM6: u8 = 140;
-    /// Most extension headers of a packet.
+    /// Maximum number of extension headers of a packet.
     pub(super) const MAX_EXTENSIONS: usize = 16;
 }
 
-/// The fields of a TCP header (RFC 9293 §3.1): where they begin.
+/// Offsets of the fields of a TCP header (RFC 9293 §3.1).
 pub(super) mod tcp {
     pub(crate) const SOURCE_PORT: usize = 0;
     pub(crate) const DESTINATION_PORT: usize = 2;
@@ -94,22 +94,22 @@ pub(super) mod tcp {
     pub(crate) const FLAGS: usize = 13;
     pub(crate) const WINDOW: usize = 14;
     pub(crate) const CHECKSUM: usize = 16;
-    /// Behind the urgent pointer; the header is at least so long.
+    /// Offset after the urgent pointer; the header has at least this length.
     pub(crate) const OPTIONS: usize = 20;
 
-    /// Bytes of a header with options, whatever it claims, within the captured bytes.
+    /// Length of a header with options, in bytes, limited to the captured bytes.
     pub(crate) fn header_length(header: &[u8]) -> usize {
         header.get(DATA_OFFSET).map_or(OPTIONS, |b| usize::from(b >> 4) * 4)
     }
 }
 
-/// The fields of a UDP header (RFC 768): where they begin.
+/// Offsets of the fields of a UDP header (RFC 768).
 pub(super) mod udp {
     pub(crate) const LENGTH: usize = 4;
     pub(crate) const PAYLOAD: usize = 8;
 }
 
-/// The fixed part of an IP header.
+/// Fixed part of an IP header.
 #[derive(Clone, Copy, Debug)]
 enum IpHeader<'a> {
     V4(&'a [u8; v4::HEADER]),
@@ -122,22 +122,22 @@ pub struct IpPacket<'a> {
     header: IpHeader<'a>,
     /// Transport protocol, after any IPv6 extension headers.
     pub protocol: u8,
-    /// Identification: 16 bits of IPv4, 32 of an IPv6 fragment header, else 0.
+    /// Identification: 16 bits of IPv4, 32 bits of an IPv6 fragment header, otherwise 0.
     pub ident: u32,
     /// Fragment offset in units of 8 bytes.
     pub fragment_offset: u16,
-    /// Whether more fragments follow.
+    /// True if more fragments follow.
     pub more_fragments: bool,
-    /// Length of the IP packet on the wire, in bytes, whatever was captured of it.
+    /// Length of the whole IP packet on the wire, in bytes.
     pub length: u32,
-    /// The captured bytes from the IP header on, without link-layer padding.
+    /// Captured bytes of the IP packet, without link-layer padding.
     pub ip: &'a [u8],
-    /// Where the transport header begins in [`Self::ip`]; never beyond its end.
+    /// Offset of the transport header in [`Self::ip`]; never beyond its end.
     pub transport_at: usize,
 }
 
 impl<'a> IpPacket<'a> {
-    /// Source and destination address; IPv4 ones as IPv6 (`::ffff:0:0/96`).
+    /// Source and destination address; IPv4 addresses are mapped to IPv6 (`::ffff:0:0/96`).
     #[inline]
     pub(super) fn ends(&self) -> (u128, u128) {
         let mapped = |a: &[u8; 4]| 0xffff_0000_0000 | u128::from(u32::from_be_bytes(*a));
@@ -149,7 +149,7 @@ impl<'a> IpPacket<'a> {
         }
     }
 
-    /// The addresses as in the header: 4 or 16 bytes of source, and as many of destination.
+    /// Addresses as in the header: 4 or 16 bytes of source, and as many of destination.
     #[inline]
     pub(super) fn addresses(&self) -> &'a [u8] {
         match self.header {
@@ -178,7 +178,7 @@ impl<'a> IpPacket<'a> {
         }
     }
 
-    /// TOS or traffic class octet.
+    /// TOS or traffic-class octet.
     pub fn traffic_class(&self) -> u8 {
         match self.header {
             IpHeader::V4(h) => h[v4::TRAFFIC_CLASS],
@@ -187,18 +187,18 @@ impl<'a> IpPacket<'a> {
         }
     }
 
-    /// The captured bytes from the transport header on.
+    /// Captured bytes of the transport header and its payload.
     #[inline]
     pub fn transport(&self) -> &'a [u8] {
         self.ip.get(self.transport_at..).unwrap_or_default()
     }
 
-    /// Whether it is a fragment other than the first, which has no transport header.
+    /// True if it is a fragment other than the first, which has no transport header.
     pub fn is_later_fragment(&self) -> bool {
         self.fragment_offset != 0
     }
 
-    /// Source and destination port of TCP and UDP; `None` if not captured.
+    /// Source and destination port of TCP and UDP; `None` for other protocols or if not captured.
     #[inline]
     pub fn ports(&self) -> Option<(u16, u16)> {
         if !matches!(self.protocol, TCP | UDP) || self.is_later_fragment() {
@@ -208,7 +208,7 @@ impl<'a> IpPacket<'a> {
         Some((u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d])))
     }
 
-    /// Bytes after the transport header on the wire, for TCP, UDP; after the IP header otherwise.
+    /// Number of bytes on the wire after the transport header for TCP and UDP, after the IP header otherwise.
     pub fn payload_length(&self) -> u32 {
         let t = self.transport();
         let header = match self.protocol {
@@ -221,7 +221,7 @@ impl<'a> IpPacket<'a> {
     }
 }
 
-/// An address of 4 or 16 bytes.
+/// Converts 4 or 16 bytes to an address.
 fn address(bytes: &[u8]) -> IpAddr {
     match bytes {
         [a, b, c, d] => Ipv4Addr::new(*a, *b, *c, *d).into(),
@@ -233,10 +233,10 @@ fn wide(bytes: &[u8]) -> u128 {
     bytes.first_chunk().map_or(0, |a| u128::from_be_bytes(*a))
 }
 
-/// Decodes one frame of `wire_length` bytes of which `data` was captured.
+/// Decodes one frame of `wire_length` bytes, of which `data` was captured.
 ///
 /// # Errors
-/// Why it holds no usable packet.
+/// Reason why it contains no usable packet.
 #[inline]
 pub fn decode(link: LinkType, data: &[u8], wire_length: u32) -> Result<IpPacket<'_>, Skip> {
     match plain_ipv4(link, data) {
@@ -260,7 +260,7 @@ fn decode_any(link: LinkType, data: &[u8], wire_length: u32) -> Result<IpPacket<
     }
 }
 
-/// A field of two bytes in network byte order.
+/// Reads a field of two bytes in network byte order.
 #[inline]
 fn be16(header: &[u8], at: usize) -> u16 {
     u16::from_be_bytes([header[at], header[at + 1]])
@@ -273,7 +273,7 @@ fn ipv4(data: &[u8], on_wire: u32) -> Result<IpPacket<'_>, Skip> {
     if h[v4::VERSION_AND_LENGTH] >> 4 != 4 || header < v4::HEADER {
         return Err(Skip::Malformed);
     }
-    // A zero length comes from a sending host that segments in the adapter: use the frame's length.
+    // A zero length comes from a sending host whose adapter segments packets: use the frame's length.
     let length = match u32::from(be16(h, v4::TOTAL_LENGTH)) {
         0 => on_wire,
         l => l,
@@ -370,7 +370,7 @@ mod tests {
     }
 
     fn check(link: LinkType, header: &[u8]) {
-        let frame = [header, &IP4, &[0; 6]].concat(); // with padding after the packet
+        let frame = [header, &IP4, &[0; 6]].concat(); // padding after the packet
         udp(&decode(link, &frame, frame.len() as u32).unwrap());
         for cut in 0..header.len() + 20 {
             assert!(decode(link, &frame[..cut], frame.len() as u32).is_err(), "{link:?} cut at {cut}");
@@ -469,7 +469,7 @@ mod tests {
 
     #[test]
     fn ipv6_headers_lie_within_the_packet() {
-        // Authentication, whose length counts words of four bytes, less two.
+        // Authentication header, whose length field counts words of four bytes, less two.
         let f = ip6(51, &[&[17, 4, 0, 0][..], &[0; 20], &IP4[20..]].concat());
         let p = decode(LinkType::RAW, &f, f.len() as u32).unwrap();
         assert_eq!((p.transport_at, p.ports()), (64, Some((5000, 5001))));
@@ -478,7 +478,7 @@ mod tests {
             assert_eq!(cut.unwrap_err(), Skip::Truncated);
         }
         assert_eq!(decode(LinkType::RAW, &f[..64], f.len() as u32).unwrap().ports(), None);
-        // Nothing but the header, and one that claims to reach beyond the packet.
+        // A packet that ends after the extension header, and a header that claims to reach beyond the packet.
         let only = ip6(60, &[17, 0, 0, 0, 0, 0, 0, 0]);
         assert_eq!(decode(LinkType::RAW, &only, 48).unwrap().transport_at, 48);
         let beyond = ip6(60, &[17, 1, 0, 0, 0, 0, 0, 0]);

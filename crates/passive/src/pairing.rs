@@ -1,29 +1,30 @@
-//! Pairing: which OUT packet and which IN packet form one round trip.
+//! Pairing: combines an OUT packet and an IN packet into one round trip.
 //!
-//! In the order of the monitor's clock, a pair is made at every change from OUT to IN: the last OUT record strictly
-//! before an IN record, with that IN record. It is the only set of pairs in which no other record lies between the two
-//! at the monitor, so the two are as close in time as possible, each packet is used once, and no parameter is needed.
+//! In the order of the monitor's clock, a pair is made at every change from OUT to IN: the last OUT record
+//! strictly before an IN record, with that IN record. It is the only set of pairs in which no other record
+//! lies between the two at the monitor, so the two are as close in time as possible, each packet is used
+//! once, and no parameter is needed.
 
 use jitlat_core::spec::Direction;
 use jitlat_core::time::{Span, WallTime};
 
-/// One packet seen at both points.
+/// A packet seen at both points.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// Which way it went.
+    /// Direction in which the packet went.
     pub direction: Direction,
-    /// When it passed the reference point, on the reference clock.
+    /// Time at which it passed the reference point, on the reference clock.
     pub reference: WallTime,
-    /// When it passed the monitor point, on the monitor clock.
+    /// Time at which it passed the monitor point, on the monitor clock.
     pub monitor: WallTime,
     /// Length of the IP packet, in bytes.
     pub length: u32,
-    /// The flow it belongs to, as the caller numbers flows.
+    /// Number of its flow, as assigned by the caller.
     pub flow: u32,
 }
 
 impl Record {
-    /// Raw one-way delay, clock offset included.
+    /// Raw one-way delay, including the clock offset.
     pub fn delay(&self) -> Span {
         match self.direction {
             Direction::Up => self.monitor - self.reference,
@@ -32,12 +33,12 @@ impl Record {
     }
 }
 
-/// A synthetic pair: a round trip as an application's packets had it.
+/// A synthetic pair: a round trip as experienced by an application's packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SyntheticPair {
-    /// The packet from the reference to the monitor point.
+    /// Packet from the reference to the monitor point.
     pub out: Record,
-    /// The packet from the monitor to the reference point.
+    /// Packet from the monitor to the reference point.
     pub back: Record,
 }
 
@@ -47,33 +48,33 @@ impl SyntheticPair {
         self.back.reference - self.out.reference
     }
 
-    /// Time between the two packets at the monitor, > 0: the far host's processing time, if one answers the other
-    /// ("SPT").
+    /// Time between the two packets at the monitor, > 0: the far host's processing time if one packet answers
+    /// the other ("SPT").
     pub fn turnaround(&self) -> Span {
         self.back.monitor - self.out.monitor
     }
 
-    /// The round-trip time. Each difference is on one clock, so a clock offset cancels exactly.
+    /// Round-trip time. Each difference is taken on one clock, so a clock offset cancels exactly.
     pub fn rtt(&self) -> Span {
         self.total() - self.turnaround()
     }
 
-    /// Raw one-way delay of the OUT packet, clock offset included.
+    /// Raw one-way delay of the OUT packet, including the clock offset.
     pub fn delay_out(&self) -> Span {
         self.out.delay()
     }
 
-    /// Raw one-way delay of the IN packet, clock offset included with the other sign.
+    /// Raw one-way delay of the IN packet, including the clock offset with the opposite sign.
     pub fn delay_in(&self) -> Span {
         self.back.delay()
     }
 
-    /// The middle of the pair on the reference clock, in microseconds like the CAIA tool's.
+    /// Middle of the pair on the reference clock, in whole microseconds like that of the CAIA tool.
     pub fn middle(&self) -> WallTime {
         self.back.reference - half(self.total())
     }
 
-    /// The middle of the pair on the monitor clock (CAIA `-m`).
+    /// Middle of the pair on the monitor clock (CAIA `-m`).
     pub fn middle_at_monitor(&self) -> WallTime {
         self.back.monitor - half(self.turnaround())
     }
@@ -87,14 +88,14 @@ fn half(s: Span) -> Span {
 /// Makes pairs of records in the order of the monitor's clock.
 #[derive(Clone, Debug, Default)]
 pub struct Pairer {
-    /// The last OUT record older than `latest`.
+    /// Last OUT record older than `latest`.
     before: Option<Record>,
-    /// The newest OUT record. An IN record at the same time does not follow it.
+    /// Newest OUT record. An IN record at the same time does not form a pair with it.
     latest: Option<Record>,
 }
 
 impl Pairer {
-    /// Adds the next record; returns the pair it completes, if any.
+    /// Adds the next record; returns the pair that it completes, if any.
     pub fn push(&mut self, r: Record) -> Option<SyntheticPair> {
         match r.direction {
             Direction::Up => {

@@ -1,8 +1,10 @@
-//! Parts of two captures by time, analysed apart and joined again: [`CapturePart`] says which, [`PartState`] is what one found.
+//! Parts of two captures by time, analysed separately and joined later: [`CapturePart`] specifies a part,
+//! [`PartState`] contains its results.
 //!
-//! A part reads its own time and an overlap on both sides of it, so that packets that cross its borders are matched as they would be in
-//! the whole. What it keeps is cut on the monitor's clock, in whose order pairs are made: the matched packets of one part after the
-//! other are those of the whole. Where the cut lies on the other clock follows from a [`ClockLine`], the same for all parts.
+//! For each part its own time and an overlap on both sides is read, so that packets that cross its borders
+//! are matched as in the whole. The results are cut on the monitor's clock, in whose order pairs are made:
+//! the matched packets of all parts, one after the other, are those of the whole. The position of a cut on
+//! the other clock follows from a [`ClockLine`], which is the same for all parts.
 
 use super::pipeline::CaptureFacts;
 use super::{
@@ -13,34 +15,34 @@ use jitlat_core::spec::Direction;
 use jitlat_core::time::{Span, WallTime};
 use serde::{Deserialize, Serialize};
 
-/// Version of the bytes of a state.
+/// Version of the serialised state.
 const VERSION: u32 = 1;
-/// What a state begins with.
+/// First line of a state.
 const FIRST_LINE: &[u8] = b"jitlat part 1\n";
-/// The same, of any version.
+/// Beginning of the first line, in all versions.
 const ANY_VERSION: &[u8] = b"jitlat part ";
-/// Bytes of the checksum.
+/// Length of the checksum, in bytes.
 const SUM: usize = 8;
 
 /// Monitor clock minus reference clock, as a line.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ClockLine {
-    /// Where `offset` holds, on the reference clock.
+    /// Time at which `offset` applies, on the reference clock.
     pub at: WallTime,
-    /// The difference there.
+    /// Difference at that time.
     pub offset: Span,
-    /// By how much it grows: ns per ns.
+    /// Growth of the difference, in ns per ns.
     pub drift: f64,
 }
 
 impl ClockLine {
-    /// The difference at a time on the reference clock.
+    /// Returns the difference at a time on the reference clock.
     pub fn offset_at(&self, reference: WallTime) -> Span {
         let since = reference.0.saturating_sub(self.at.0);
         Span(self.offset.0.saturating_add((since as f64 * self.drift) as i64))
     }
 
-    /// A time of a point's clock on the reference clock.
+    /// Converts a time of a point's clock to the reference clock, in ns.
     #[inline]
     pub fn on_reference(&self, point: CapturePoint, at: WallTime) -> i64 {
         match point {
@@ -52,42 +54,42 @@ impl ClockLine {
         }
     }
 
-    /// Whether it can be that of two clocks.
+    /// True if the line can be the difference of two clocks.
     pub fn is_possible(&self) -> bool {
         self.drift.is_finite() && self.drift.abs() < 0.1
     }
 }
 
-/// Which part of two captures.
+/// Specifies a part of two captures.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CapturePart {
-    /// From when on, on the reference clock.
+    /// Beginning of the part, on the reference clock.
     pub from: WallTime,
-    /// Up to when.
+    /// End of the part, exclusive.
     pub to: WallTime,
-    /// How much is read before and after.
+    /// Length of the overlap read before and after the part.
     pub overlap: Span,
-    /// How the clocks differ.
+    /// Difference of the clocks.
     pub clocks: ClockLine,
-    /// First and last time stamp of each capture.
+    /// First and last timestamp of each capture.
     pub spans: [Option<(WallTime, WallTime)>; 2],
 }
 
 impl CapturePart {
-    /// Whether what was seen at this time belongs to it.
+    /// True if a sighting at this time belongs to the part.
     #[inline]
-    pub fn keeps(&self, point: CapturePoint, at: WallTime) -> bool {
+    pub fn contains(&self, point: CapturePoint, at: WallTime) -> bool {
         (self.from.0..self.to.0).contains(&self.clocks.on_reference(point, at))
     }
 
-    /// Whether it is read.
+    /// True if a sighting at this time is read, that is, belongs to the part or its overlaps.
     #[inline]
     pub fn reads(&self, point: CapturePoint, at: WallTime) -> bool {
         let at = self.clocks.on_reference(point, at);
         at >= self.from.0.saturating_sub(self.overlap.0) && at < self.to.0.saturating_add(self.overlap.0)
     }
 
-    /// The difference of the clocks where reading begins.
+    /// Returns the difference of the clocks at the time where reading begins.
     pub fn first_offset(&self) -> Span {
         let begun = self.spans[0].map_or(self.clocks.at, |(first, _)| first);
         self.clocks.offset_at(begun.max(WallTime(self.from.0.saturating_sub(self.overlap.0))))
@@ -97,52 +99,53 @@ impl CapturePart {
 /// One file of a capture.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct IndexedFile {
-    /// Its name.
+    /// File name.
     pub file: String,
-    /// First time stamp, ns since 1970; absent without frames.
+    /// First timestamp, in ns since 1970; absent without frames.
     pub first_ns: Option<WallTime>,
-    /// Last time stamp.
+    /// Last timestamp, in ns since 1970; absent without frames.
     pub last_ns: Option<WallTime>,
-    /// Frames.
+    /// Number of frames.
     pub frames: u64,
-    /// Packets that the capturing system reports as dropped.
+    /// Number of packets that the capturing system reported as dropped.
     pub drops: u64,
-    /// Addresses, those with most packets first, 16 at most.
+    /// Addresses, those with most packets first, at most 16.
     pub hosts: Vec<String>,
     /// Errors in the file.
     pub notes: Vec<String>,
 }
 
-/// What a first pass over two captures finds: how to match them, how their clocks differ, and an index.
+/// Results of a first pass over two captures: how to match them, how their clocks differ, and an index of the
+/// files.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FirstPass {
-    /// `spp-plan`.
+    /// Always `spp-plan`.
     pub kind: String,
-    /// Of this document: 1.
+    /// Version of this document: 1.
     pub version: u32,
-    /// Addresses at the two ends as the reference and the monitor point see them.
+    /// Addresses at the two ends, as seen by the reference and the monitor point.
     pub sides: [Sides; 2],
-    /// How packets are named.
+    /// Rule by which packets are named.
     pub identity: IdentityRule,
-    /// Clock difference at the beginning, ns.
+    /// Clock difference at the beginning, in ns.
     pub offset_ns: Span,
-    /// Common packets it is based on.
+    /// Number of common packets it is based on.
     pub common: usize,
-    /// Whether the direction is a guess from the clocks.
+    /// True if the direction is a guess from the clocks.
     pub direction_assumed: bool,
-    /// Whether ICMP echoes are left out of the pairs.
+    /// True if ICMP echoes are excluded from the pairs.
     pub echoes_apart: bool,
-    /// How the clocks differ over time.
+    /// Clock difference over time.
     pub clocks: ClockLine,
-    /// The files of the reference and of the monitor point.
+    /// Files of the reference and of the monitor point.
     pub captures: [Vec<IndexedFile>; 2],
 }
 
 impl FirstPass {
-    /// What [`Self::kind`] says.
+    /// Value of [`Self::kind`].
     pub const KIND: &str = "spp-plan";
 
-    /// The plan of the survey.
+    /// Returns the plan of the survey.
     pub fn plan(&self) -> MatchPlan {
         MatchPlan {
             sides: self.sides.clone(),
@@ -153,7 +156,7 @@ impl FirstPass {
         }
     }
 
-    /// First and last time stamp of each capture.
+    /// Returns the first and last timestamp of each capture.
     pub fn spans(&self) -> [Option<(WallTime, WallTime)>; 2] {
         self.captures.each_ref().map(|files| {
             let first = files.iter().filter_map(|f| f.first_ns).min()?;
@@ -161,34 +164,34 @@ impl FirstPass {
         })
     }
 
-    /// Whether this program wrote it, as far as can be seen.
+    /// True if this program can have written it.
     pub fn is_possible(&self) -> bool {
         self.kind == FirstPass::KIND && self.version == 1 && self.clocks.is_possible()
     }
 }
 
-/// What was found in a part: the packets it keeps, to be joined with those of the others.
+/// Results of a part: the packets that belong to it, to be joined with those of the other parts.
 #[derive(Clone, Debug)]
 pub struct PartState {
-    /// Addresses at the two ends, as both points see them.
+    /// Addresses at the two ends, as seen by both points.
     pub sides: [Sides; 2],
-    /// How packets were named.
+    /// Rule by which packets were named.
     pub identity: IdentityRule,
     /// Clock difference at the beginning of the captures.
     pub offset: Span,
-    /// Longest time between the passages of a packet.
+    /// Longest time between a packet's passages of the two points.
     pub window: Span,
-    /// Which part.
+    /// The part that was analysed.
     pub part: CapturePart,
     /// Matched packets, in the order of the monitor's clock.
     pub records: Vec<Record>,
-    /// Counts of the packets of both ways.
+    /// Counts of the packets in both directions.
     pub counts: [MatchCounts; 2],
-    /// What was read of both captures, without the overlap.
+    /// Facts about both captures within the part, without the overlap.
     pub captures: [CaptureFacts; 2],
 }
 
-/// As it is written: times as differences to the packet before.
+/// Serialised form of [`PartState`]: times as differences from the previous packet.
 #[derive(Serialize, Deserialize)]
 struct WrittenPart {
     version: u32,
@@ -205,62 +208,66 @@ struct WrittenPart {
     captures: [CaptureFacts; 2],
 }
 
-/// Why parts cannot be joined.
+/// Reason why parts cannot be joined.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PartError {
-    /// It is something else than this command writes.
-    #[error("it is no state of a part (jitlat {0} --keep --state)")]
+    /// The file was not written by this command.
+    #[error("it is not a state of a part (jitlat {0} --keep --state)")]
     NotAState(&'static str),
-    /// Another version wrote it.
-    #[error("it is of another version than this program writes")]
+    /// The file was written by another version.
+    #[error("it was written by another version of this program")]
     Version,
-    /// Its checksum differs.
+    /// The checksum differs.
     #[error("it is damaged: its checksum differs")]
     Damaged,
-    /// It cannot be one.
+    /// The contents contradict each other.
     #[error("it is damaged: {0}")]
     Impossible(String),
-    /// Parts of other captures, or matched in another way.
-    #[error("the parts are not of the same captures, matched in the same way: give all the same --plan")]
+    /// The parts belong to other captures, or were matched in another way.
+    #[error(
+        "the parts belong to different captures or were matched differently: use the same --plan for all"
+    )]
     Unlike,
-    /// Parts of other captures, or of other connections.
-    #[error("the parts are not of the same captures, read with the same options and in as many parts")]
+    /// The parts belong to other captures, or contain other connections.
+    #[error(
+        "the parts belong to different captures, or were read with different options or numbers of parts"
+    )]
     OtherCaptures,
-    /// There is none.
+    /// No part was given.
     #[error("no state was given")]
     NoPart,
-    /// One is missing.
+    /// A part is missing.
     #[error("part {number}/{of} is missing")]
     Missing {
-        /// Which.
+        /// 1-based number of the missing part.
         number: u32,
-        /// Of how many.
+        /// Total number of parts.
         of: u32,
     },
-    /// One is there more than once.
+    /// A part was given twice.
     #[error("part {number}/{of} was given twice")]
     Twice {
-        /// Which.
+        /// 1-based number of the part.
         number: u32,
-        /// Of how many.
+        /// Total number of parts.
         of: u32,
     },
-    /// Time is missing between two parts, or in both.
+    /// The time between two parts is in neither of them, or in both.
     #[error("one part ends at {ends} and the next begins at {begins} (ns since 1970, reference clock)")]
     NotAdjacent {
-        /// End of the one.
+        /// End of the earlier part.
         ends: i64,
-        /// Beginning of the next.
+        /// Beginning of the later part.
         begins: i64,
     },
 }
 
-/// A state's bytes: its first line, a checksum, and the body.
+/// Serialises a state: its first line, a checksum, and the body.
 pub(super) fn seal(first_line: &[u8], body: &[u8]) -> Vec<u8> {
     [first_line, &twox_hash::XxHash3_64::oneshot(body).to_le_bytes(), body].concat()
 }
 
-/// Why bytes have no body.
+/// Reason why a file has no valid body.
 pub(super) enum NotSealed {
     Other,
     Version,
@@ -268,7 +275,7 @@ pub(super) enum NotSealed {
 }
 
 impl NotSealed {
-    /// The same as an error about the states of a command.
+    /// Converts it to an error about the states of a command.
     pub(super) fn of(self, command: &'static str) -> PartError {
         match self {
             NotSealed::Other => PartError::NotAState(command),
@@ -278,7 +285,7 @@ impl NotSealed {
     }
 }
 
-/// The body of what [`seal`] made.
+/// Returns the body of a file made by [`seal`].
 pub(super) fn unseal<'a>(
     first_line: &[u8],
     any_version: &[u8],
@@ -295,7 +302,7 @@ pub(super) fn unseal<'a>(
 }
 
 impl PartState {
-    /// As bytes for [`PartState::load`].
+    /// Serialises the state for [`PartState::load`].
     ///
     /// # Errors
     /// [`PartError::Impossible`].
@@ -320,7 +327,7 @@ impl PartState {
         Ok(seal(FIRST_LINE, &body))
     }
 
-    /// What [`PartState::save`] wrote. The bytes need not be trusted.
+    /// Parses the output of [`PartState::save`]. The bytes need not be trusted.
     ///
     /// # Errors
     /// [`PartError`].
@@ -359,10 +366,10 @@ impl PartState {
         })
     }
 
-    /// Adds what follows.
+    /// Appends the next part.
     ///
     /// # Errors
-    /// [`PartError`] if it is not the next part of the same captures; then this one is as it was.
+    /// [`PartError`] if it is not the next part of the same captures; this part then stays unchanged.
     pub fn append(&mut self, next: PartState) -> Result<(), PartError> {
         let rule =
             |s: &PartState| (s.sides.clone(), s.identity, s.offset, s.window, s.part.clocks, s.part.spans);
@@ -383,13 +390,13 @@ impl PartState {
         Ok(())
     }
 
-    /// The figures of all its packets; pairs go to `estimator`, which is returned with them.
+    /// Returns the results of all its packets; pairs go to `estimator`, which is returned with them.
     pub fn result(
         self,
         mut estimator: PairEstimator,
         mut after_some: impl FnMut(&mut PairEstimator),
     ) -> PassiveResult {
-        // In the order of arrival: figures of consecutive packets are of packets that arrived so.
+        // In the order of arrival, because statistics of consecutive packets require it.
         let arrival = |r: &Record| match r.direction {
             Direction::Up => self.part.clocks.on_reference(CapturePoint::Monitor, r.monitor),
             Direction::Down => r.reference.0,
@@ -470,12 +477,12 @@ mod tests {
         for at in (0..1_000_000).step_by(777).map(WallTime) {
             for point in [CapturePoint::Reference, CapturePoint::Monitor] {
                 let parts = [(i64::MIN, 5000), (5000, 300_000), (300_000, i64::MAX)];
-                assert_eq!(parts.iter().filter(|(a, b)| part(*a, *b).keeps(point, at)).count(), 1);
+                assert_eq!(parts.iter().filter(|(a, b)| part(*a, *b).contains(point, at)).count(), 1);
             }
         }
         assert!(
             part(500, 600).reads(CapturePoint::Reference, WallTime(400))
-                && !part(500, 600).keeps(CapturePoint::Reference, WallTime(400))
+                && !part(500, 600).contains(CapturePoint::Reference, WallTime(400))
         );
     }
 
@@ -504,7 +511,7 @@ mod tests {
     }
 
     proptest::proptest! {
-        /// With a right checksum: either it is refused, or it can be joined and gives figures.
+        /// Arbitrary bytes with a correct checksum are either refused, or can be joined and give results.
         #[test]
         fn no_bytes_are_too_bad(
             changes in proptest::collection::vec((proptest::prelude::any::<proptest::sample::Index>(), 0..=255u8), 1..6),

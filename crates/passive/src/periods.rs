@@ -1,5 +1,6 @@
-//! [`PeriodStreams`]: two capture points that never end, as one test a period. Each packet that counts is in exactly one of them, by when it was
-//! sent; only copies that come after its period was handed out are in none.
+//! [`PeriodStreams`]: divides the traffic of two capture points that run without end into one test per
+//! period. Each packet that counts is in exactly one of them, by the time at which it was sent. Only copies
+//! that arrive after their period was handed out are in none.
 
 use super::clocks::ClockComparison;
 use super::matcher::MatchObserver;
@@ -13,16 +14,17 @@ use jitlat_core::spec::MAX_PACKETS;
 use jitlat_core::time::{Span, WallTime};
 use std::collections::{BTreeMap, VecDeque};
 
-/// After a time that is longer than this many periods nothing is handed out for those in between: the clock was set.
+/// After a gap longer than this many periods, the periods in between are skipped: the clock was set.
 const MAX_EMPTY_PERIODS: i64 = 100;
-/// A period waits so many windows for packets whose fate is open, because their names repeat.
+/// Maximum number of windows for which a period waits for packets whose fate is open because their names
+/// repeat.
 const MAX_WINDOWS_OPEN: i64 = 16;
 
-/// Packets, and what is known of them, of both ways in periods of wall time.
+/// Packets in both directions, and the results about them, in periods of wall time.
 #[derive(Debug)]
 pub struct PeriodStreams {
     streams: StreamBuilder<Cut>,
-    /// The clocks by the packets of each period that is open.
+    /// Clock comparison by the packets of each open period.
     clocks: BTreeMap<i64, ClockComparison>,
     window: Span,
     sides: [Sides; 2],
@@ -31,33 +33,33 @@ pub struct PeriodStreams {
 /// A packet that arrived, numbered within its period.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PeriodRecord {
-    /// The number of its period.
+    /// Number of its period.
     pub period: i64,
-    /// Its way.
+    /// Direction of the packet.
     pub direction: Direction,
-    /// Its times.
+    /// Times of the packet.
     pub record: PacketRecord,
 }
 
-/// A period that is over: all its records were handed out.
+/// A period that is over and whose records were all handed out.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EndedPeriod {
-    /// Its number: it begins so many lengths of a period after 1970.
+    /// Number of the period. It begins at this number times the period length after 1970.
     pub period: i64,
-    /// What is known of each way, OUT first.
+    /// Session of each direction, OUT first.
     pub sessions: [Session; 2],
 }
 
 impl EndedPeriod {
-    /// Whether no packet counts in it.
+    /// True if no packet counts in it.
     pub fn is_idle(&self) -> bool {
         self.sessions.iter().all(|session| session.packets() == 0)
     }
 }
 
 impl PeriodStreams {
-    /// Periods of the length `every`, of which the first is that of `begin`. Packets are under way for at most `window`; `sides` as each
-    /// point sees them.
+    /// Creates periods of length `every`; the first one contains `begin`. Packets are in transit for at most
+    /// `window`; `sides` are the addresses as seen by each point.
     pub fn new(every: Span, begin: WallTime, window: Span, sides: [Sides; 2]) -> PeriodStreams {
         let every = every.max(Span(1));
         let first = begin.0.div_euclid(every.0);
@@ -65,12 +67,12 @@ impl PeriodStreams {
         PeriodStreams { streams: StreamBuilder::new(cut), clocks: BTreeMap::new(), window, sides }
     }
 
-    /// Follows the clocks: monitor clock minus reference clock.
+    /// Sets the current clock difference: monitor clock minus reference clock.
     pub fn set_offset(&mut self, offset: Span) {
         self.streams.sink_mut().offset = offset;
     }
 
-    /// The session of a way of which nothing is known yet but its ends.
+    /// Returns the session of a direction of which only the ends are known.
     pub fn session_before(&self, period: i64, direction: Direction) -> Session {
         let mut session = session(direction, &self.sides, MAX_PACKETS.into(), 0, Span(0));
         session.created = Some(self.begin_of(period));
@@ -79,23 +81,23 @@ impl PeriodStreams {
         session
     }
 
-    /// When a period begins.
+    /// Beginning of a period.
     pub fn begin_of(&self, period: i64) -> WallTime {
         WallTime(period.saturating_mul(self.streams.sink().every.0))
     }
 
-    /// The period that is the next to end.
+    /// Number of the period that will end next.
     pub fn next_to_end(&self) -> i64 {
         self.streams.sink().first
     }
 
-    /// Packets that have arrived since the last call.
+    /// Returns the packets that arrived since the last call.
     pub fn records(&mut self) -> std::vec::Drain<'_, PeriodRecord> {
         self.streams.sink_mut().fresh.drain(..)
     }
 
-    /// Whether the next period is over, given the time up to which both points have delivered everything. Then take the
-    /// [records](Self::records), and [end](Self::end) it.
+    /// Returns true if the next period is over. `horizon` is the time up to which both points have delivered
+    /// everything. The caller then takes the [records](Self::records) and [ends](Self::end) the period.
     pub fn is_over(&mut self, horizon: WallTime) -> bool {
         let cut = self.streams.sink_mut();
         let first = cut.first;
@@ -106,29 +108,29 @@ impl PeriodStreams {
             return false;
         }
         let over = WallTime((first + 1).saturating_mul(cut.every.0));
-        // A copy may follow its packet for a moment.
+        // A copy may arrive shortly after its packet.
         let settled = over + self.window + Span::millis(100);
         let is_open = |direction: Direction| {
             self.streams.waits(direction) && !self.streams.sink().is_passed(direction, first)
         };
-        let patient = over + Span(self.window.0.saturating_mul(MAX_WINDOWS_OPEN));
-        if horizon < settled || horizon < patient && Direction::BOTH.into_iter().any(is_open) {
+        let latest = over + Span(self.window.0.saturating_mul(MAX_WINDOWS_OPEN));
+        if horizon < settled || horizon < latest && Direction::BOTH.into_iter().any(is_open) {
             return false;
         }
         self.streams.hand_on_numbered();
         true
     }
 
-    /// Whether packets count in the next period or later.
+    /// True if packets count in the next period or a later one.
     pub fn is_open(&self) -> bool {
         self.streams.sink().directions.iter().any(|direction| !direction.open.is_empty())
     }
 
-    /// Ends the next period, whether it is over or not.
+    /// Ends the next period, even if it is not over.
     pub fn end(&mut self) -> EndedPeriod {
         let period = self.streams.sink().first;
         let later = self.clocks.split_off(&(period + 1));
-        // What matched before its time is of the clocks of this period, too.
+        // Packets matched before this period describe the same clocks, so they are used if it has none.
         let clocks = std::mem::replace(&mut self.clocks, later).into_values().next_back().unwrap_or_default();
         let difference = clocks.difference();
         let begin = self.begin_of(period);
@@ -165,12 +167,12 @@ impl MatchObserver for PeriodStreams {
     }
 }
 
-/// Numbers the packets of each period anew.
+/// Numbers the packets of each period from 0.
 #[derive(Debug)]
 struct Cut {
     every: Span,
     offset: Span,
-    /// The first period that is not over.
+    /// First period that is not over.
     first: i64,
     directions: [CutDirection; 2],
     fresh: Vec<PeriodRecord>,
@@ -179,20 +181,20 @@ struct Cut {
 #[derive(Debug, Default)]
 struct CutDirection {
     counted: u64,
-    /// Ascending; only periods with packets.
+    /// Periods with packets, ascending.
     open: VecDeque<DirectionPeriod>,
 }
 
 #[derive(Debug)]
 struct DirectionPeriod {
     period: i64,
-    /// The number of its first packet among all.
+    /// Number of its first packet in the whole stream.
     begins: u64,
     facts: DirectionFacts,
 }
 
 impl Cut {
-    /// Whether packets of a later period than this have numbers.
+    /// True if packets of a later period have been numbered.
     fn is_passed(&self, direction: Direction, period: i64) -> bool {
         self.directions[direction as usize].open.back().is_some_and(|last| last.period > period)
     }
@@ -205,7 +207,7 @@ impl StreamSink for Cut {
             Direction::Down => sent - self.offset,
         };
         let own = &mut self.directions[direction as usize];
-        // Numbers ascend with time, but for what a clock that is set back makes of it.
+        // Numbers ascend with time. After a clock was set back, packets stay in the latest period.
         let least = own.open.back().map_or(self.first, |last| last.period);
         let period = common.0.div_euclid(self.every.0).max(least);
         if own.open.back().is_none_or(|last| last.period < period) {
@@ -225,7 +227,7 @@ impl StreamSink for Cut {
     fn record(&mut self, direction: Direction, record: &PacketRecord) {
         let open = &mut self.directions[direction as usize].open;
         let number = record.seq.unsigned_abs();
-        // A copy of a packet whose period was handed out has none.
+        // A copy of a packet whose period was handed out belongs to no period.
         let Some(own) = open.iter_mut().rev().find(|own| own.begins <= number) else { return };
         own.facts.arrived += 1;
         own.facts.bytes += record.size().map_or(0, u64::from);

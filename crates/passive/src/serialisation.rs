@@ -1,39 +1,40 @@
-//! [`Lengths`]: the smallest delay for each packet length of one way, and the time per byte that follows.
+//! [`Lengths`]: smallest delay of each packet length in one direction, and the resulting time per byte.
 //!
-//! The smallest delay of a length is that of a packet that found every queue empty: it is fixed, plus 8/rate of every
-//! link on the path for each byte.
+//! The smallest delay of a length is that of a packet that found every queue empty: a fixed part, plus 8/rate
+//! of every link on the path for each byte.
 
 use serde::Serialize;
 
-/// Longer packets are counted with this length.
+/// Longer packets are counted with this length, in bytes.
 const MAX_LENGTH: usize = (1 << 16) - 1;
-/// Packets of a length before its least delay counts.
+/// Number of packets of a length from which its smallest delay counts.
 const MIN_PACKETS_PER_LENGTH: u32 = 5;
-/// The lengths must differ by at least this many bytes.
+/// Minimum difference between the shortest and the longest length, in bytes.
 const MIN_LENGTH_SPREAD: usize = 100;
 
-/// The least delay by packet length.
+/// Smallest delay by packet length.
 #[derive(Clone, Debug, Default)]
 pub struct Lengths {
-    /// Number of packets and smallest delay, by length.
+    /// Number of packets and smallest delay, indexed by length.
     table: Vec<(u32, i64)>,
 }
 
-/// The serialisation time on one way.
+/// Serialisation time in one direction.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Serialisation {
-    /// Growth of the smallest delay, in ns per byte (Theil–Sen over the lengths).
+    /// Growth of the smallest delay, in ns per byte (Theil–Sen estimate over the lengths).
     pub ns_per_byte: f64,
-    /// The corresponding rate of all links of the way in series, in bits a second: 1/Σ(1/rate).
+    /// Corresponding rate of all links of the direction in series, in bits per second: 1/Σ(1/rate).
     pub series_rate: f64,
     /// Number of lengths used.
     pub lengths: usize,
-    /// The shortest and the longest of them, in bytes.
+    /// Shortest length used, in bytes.
     pub shortest: usize,
-    /// See above.
+    /// Longest length used, in bytes.
     pub longest: usize,
-    /// Median distance of the smallest delays from the line, in ns: cells, queues that were never empty.
+    /// Median distance of the smallest delays from the line, in ns; caused by cells, or queues that were
+    /// never empty.
     pub residual_ns: f64,
 }
 
@@ -51,8 +52,8 @@ impl Lengths {
         }
     }
 
-    /// The time per byte; `None` if there are too few lengths, if longer packets are not slower, or if a clock drift of
-    /// `drift` ns could explain it.
+    /// Returns the time per byte; `None` if there are too few lengths, if longer packets are not slower, or
+    /// if a clock drift of `drift` ns could explain the difference.
     pub fn serialisation(&self, drift: f64) -> Option<Serialisation> {
         let points: Vec<(f64, f64)> = self
             .table
@@ -61,7 +62,8 @@ impl Lengths {
             .filter(|(_, (n, _))| *n >= MIN_PACKETS_PER_LENGTH)
             .map(|(i, (_, d))| (i as f64, *d as f64))
             .collect();
-        // With very many lengths use only every k-th: the number of pairs grows with their square.
+        // With very many lengths only every k-th is used, because the number of pairs grows with their
+        // square.
         let points: Vec<_> = points.iter().copied().step_by(points.len().div_ceil(300).max(1)).collect();
         let (first, last) = (points.first()?, points.last()?);
         if last.0 - first.0 < MIN_LENGTH_SPREAD as f64 {
@@ -137,7 +139,7 @@ mod tests {
     #[test]
     fn exact_on_few_lengths() {
         let mut l = least([(100, 2000), (150, 2500), (200, 3000)]);
-        // Four are too few.
+        // Four packets are too few.
         (0..4).for_each(|_| l.push(400, 9000));
         let expected = Serialisation {
             ns_per_byte: 10.0,
@@ -160,7 +162,7 @@ mod tests {
         let points = [(100, 0), (200, 1000), (300, 500), (400, 2000), (500, 1500)];
         let s = least(points).serialisation(0.0).unwrap();
         assert_eq!((s.ns_per_byte, s.residual_ns), (5.0, 500.0));
-        // As wide as half the rise, and wider.
+        // Residuals as large as half the rise, and larger.
         let rise =
             |longest: i64| [(100, 0), (200, 0), (300, 1000 + longest), (400, 1250 + longest), (500, 0)];
         assert_eq!((least(rise(0)).serialisation(0.0), least(rise(250)).serialisation(0.0)), (None, None));

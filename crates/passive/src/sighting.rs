@@ -1,23 +1,23 @@
-//! [`Sighting`]: one packet seen at one point.
+//! [`Sighting`]: a packet seen at one point.
 
 use super::identity::Identity;
 use jitlat_core::spec::Direction;
 use jitlat_core::time::WallTime;
 
-/// The same name at the same point this soon, in ns, is one packet captured twice.
+/// Two sightings of a name at one point within this time, in ns, are one packet captured twice.
 pub(super) const MAX_COPY_GAP_NS: i64 = 1_000_000;
 
-/// One packet seen at one point.
+/// A packet seen at one point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sighting {
-    /// When, on that point's clock.
+    /// Time of the sighting, on that point's clock.
     pub at: WallTime,
-    /// Its name.
+    /// Name of the packet.
     pub id: Identity,
     /// Length of the IP packet, in bytes.
     pub length: u32,
-    /// Which way it goes.
+    /// Direction of the packet.
     pub direction: Direction,
-    /// The flow it belongs to, as the caller numbers flows.
+    /// Number of its flow, as assigned by the caller.
     pub flow: u32,
 }

@@ -3,7 +3,7 @@
 use super::spread::SpanSpread;
 use serde::Serialize;
 
-/// Round trips of the pairs of one size each way.
+/// Round trips of the pairs with one combination of packet sizes.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SizeFigures {
@@ -11,13 +11,13 @@ pub struct SizeFigures {
     pub out_length: u32,
     /// Length of the IN packet, in bytes.
     pub in_length: u32,
-    /// Pairs.
+    /// Number of pairs.
     pub pairs: u64,
-    /// The least round trip, in ns.
+    /// Smallest round trip, in ns.
     pub min_rtt_ns: i64,
-    /// The median round trip, in ns.
+    /// Median round trip, in ns.
     pub median_rtt_ns: i64,
-    /// The mean round trip, in ns.
+    /// Mean round trip, in ns.
     pub mean_rtt_ns: f64,
     /// Round trips at every half percent from 0 to 100 %, in ns.
     #[serde(skip)]
@@ -25,7 +25,7 @@ pub struct SizeFigures {
 }
 
 impl SizeFigures {
-    /// Those of pairs of these lengths, OUT first; None without any.
+    /// Figures of pairs of these lengths, OUT first; `None` without pairs.
     pub(super) fn of((out_length, in_length): (u32, u32), rtt: &SpanSpread) -> Option<SizeFigures> {
         let figures = rtt.figures(0)?;
         Some(SizeFigures {

@@ -1,44 +1,44 @@
-//! [`SpanSpread`]: the distribution of any number of times in bounded memory.
+//! [`SpanSpread`]: distribution of any number of times, in bounded memory.
 
 use jitlat_core::distribution::{LogHistogram, Percent, Precision};
 use serde::{Deserialize, Serialize};
 
-/// A distribution of spans in ns. Extremes and mean are exact; quantiles are exact for few values and follow the rule
-/// of [`LogHistogram`] for many.
+/// A distribution of spans in ns. Extremes and mean are exact; quantiles are exact for few values and follow
+/// the rule of [`LogHistogram`] for many.
 #[derive(Clone, Debug)]
 pub struct SpanSpread {
     histogram: LogHistogram,
     sum: i128,
 }
 
-/// The figures of a [`SpanSpread`], in ns. Quantiles are those of the empirical distribution (RFC 2330 §11.3).
+/// Statistics of a [`SpanSpread`], in ns. Quantiles are those of the empirical distribution (RFC 2330 §11.3).
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SpreadFigures {
     /// Number of values.
     pub count: u64,
-    /// Smallest.
+    /// Smallest value.
     pub min: i64,
-    /// The 5th percentile.
+    /// 5th percentile.
     pub p05: i64,
-    /// The 25th percentile.
+    /// 25th percentile.
     pub p25: i64,
-    /// The median.
+    /// Median.
     pub median: i64,
-    /// The mean.
+    /// Mean.
     pub mean: f64,
-    /// The 75th percentile.
+    /// 75th percentile.
     pub p75: i64,
-    /// The 95th percentile.
+    /// 95th percentile.
     pub p95: i64,
-    /// The 99th percentile.
+    /// 99th percentile.
     pub p99: i64,
-    /// Largest.
+    /// Largest value.
     pub max: i64,
 }
 
 impl Default for SpanSpread {
-    /// Exact up to a quarter of a million values, then at most 1/1024 too high.
+    /// Exact up to a quarter of a million values; beyond that at most 1/1024 too high.
     fn default() -> SpanSpread {
         SpanSpread::new(Precision::CAPTURE)
     }
@@ -49,12 +49,14 @@ impl SpanSpread {
         SpanSpread { histogram: LogHistogram::new(precision), sum: 0 }
     }
 
-    /// For one of many flows: exact up to 256 values, then at most 1/64 too high, in about ten kilobytes.
+    /// Creates a distribution for one of many flows: exact up to 256 values, beyond that at most 1/64 too
+    /// high, in about ten kilobytes.
     pub(super) fn of_flow() -> SpanSpread {
         SpanSpread::new(Precision::FLOW)
     }
 
-    /// One of many packet sizes: exact up to 1024 values, then at most 1/1024 too high.
+    /// Creates a distribution for one of many packet sizes: exact up to 1024 values, beyond that at most
+    /// 1/1024 too high.
     pub(super) fn of_size() -> SpanSpread {
         SpanSpread::new(Precision::STREAM)
     }
@@ -71,13 +73,14 @@ impl SpanSpread {
         self.histogram.len()
     }
 
-    /// The values at 0, 1/n, 2/n … 1 of the distribution; empty of no values.
+    /// Returns the values at 0, 1/n, 2/n … 1 of the distribution; empty without values.
     pub fn percentiles(&self, n: u32) -> Vec<i64> {
         let quantiles = self.histogram.quantiles();
         (0..=n).filter_map(|k| quantiles.edf(Percent(k * 100_000 / n))).collect()
     }
 
-    /// The figures; `None` without values. `from` is subtracted from every value: a smallest delay, or 0.
+    /// Returns the statistics; `None` without values. `from` is subtracted from every value: a smallest
+    /// delay, or 0.
     pub fn figures(&self, from: i64) -> Option<SpreadFigures> {
         let (min, max) = (self.histogram.min()?, self.histogram.max()?);
         let quantiles = self.histogram.quantiles();
@@ -115,7 +118,7 @@ mod tests {
     #[test]
     fn an_offset_of_years_costs_no_digit() {
         let mut s = SpanSpread::of_flow();
-        // The first is not the least.
+        // The first value is not the smallest.
         (0..10_000i64).for_each(|i| s.push(-(1 << 60) + (i * 7919 + 3000) % 10_000 * 1000));
         let f = s.figures(-(1 << 60)).unwrap();
         assert_eq!((f.min, f.max, f.mean), (0, 9_999_000, 4_999_500.0));
@@ -145,7 +148,7 @@ mod tests {
             let value = |k: i64| 1_000_000 + k * 1003;
             (0..exact).for_each(|k| s.push(value(k)));
             assert_eq!(s.percentiles(2), [0, exact / 2 - 1, exact - 1].map(value));
-            // One more, and there are buckets; the extremes stay exact.
+            // One more value, and buckets are used; the extremes stay exact.
             s.push(value(exact));
             let [least, median, most] = s.percentiles(2)[..] else { panic!() };
             assert_eq!((least, most), (value(0), value(exact)));

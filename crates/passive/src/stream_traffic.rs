@@ -1,35 +1,35 @@
-//! [`StreamTraffic`]: a test's own stream, captured where it leaves and reaches this host.
+//! [`StreamTraffic`]: capture of a test's own stream at this host.
 
 use super::tcp::{DelayCauses, TcpResult};
 use jitlat_core::spec::Direction;
 use serde::Serialize;
 
-/// Packets of one direction of a stream on the wire.
+/// Packets in one direction of a stream on the wire.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct WireCounts {
-    /// Packets.
+    /// Number of packets.
     pub packets: u64,
-    /// Bytes of them, IP headers included.
+    /// Bytes of these packets, including IP headers.
     pub ip_bytes: u64,
-    /// Fragments among the packets, which did not fit the path MTU.
+    /// Number of fragments among the packets, which did not fit the path MTU.
     pub fragments: u64,
     /// Length of the longest IP packet, in bytes.
     pub longest: u32,
 }
 
-/// The capture of a stream, and what it explains of the test.
+/// Capture of a stream, and what it explains about the test.
 #[derive(Clone, Debug, Default)]
 pub struct StreamTraffic {
-    /// The interface.
+    /// Name of the interface.
     pub interface: String,
-    /// From this host.
+    /// Packets sent by this host.
     pub sent: WireCounts,
-    /// To this host.
+    /// Packets received by this host.
     pub received: WireCounts,
-    /// Its TCP connections, if it has any.
+    /// TCP connections of the test, if it has any.
     pub tcp: TcpResult,
-    /// What delayed the packets of each direction of the test, as far as is known.
+    /// Causes of delay in each direction of the test, as far as they are known.
     pub delays: Vec<(Direction, DelayCauses)>,
     /// Notes about the reliability of the capture.
     pub notes: Vec<String>,

@@ -1,9 +1,10 @@
-//! [`StreamBuilder`]: the results of two captures in the form of every other instrument: records with consecutive numbers in
-//! arrival order, and the [`Session`] they belong to.
+//! [`StreamBuilder`]: converts the results of two captures to the form of all other instruments: records with
+//! consecutive numbers in arrival order, and their [`Session`].
 //!
-//! A packet's number is its position among those at the source point that count: a number that does not arrive is a
-//! loss. Packets that do not count (ambiguous, or sent while the far capture did not run) have no number, and this is
-//! known only when their window is over; so records wait until all earlier fates are settled.
+//! A packet's number is its position among the packets at the source point that count: a number that does not
+//! arrive is a loss. Packets that do not count (ambiguous, or sent while the far capture did not run) have no
+//! number, and this is known only when their window is over, so records wait until the fates of all earlier
+//! packets are settled.
 
 use super::clocks::ClockDifference;
 use super::matcher::MatchObserver;
@@ -18,37 +19,39 @@ use jitlat_core::spec::{Direction, MAX_PACKETS, MAX_PAYLOAD, Schedule, TestSpec,
 use jitlat_core::time::{Span, Stamp, StampSource, WallTime};
 use std::collections::VecDeque;
 
-/// How far back a duplicate of a packet can still be numbered.
+/// Maximum distance, in packets, at which a duplicate of an earlier packet can still be numbered.
 const DUPLICATE_WINDOW: u64 = 1 << 20;
-/// Most arrivals that wait for the fate of an earlier packet; beyond that this packet does not count.
+/// Maximum number of arrivals that wait for the fate of an earlier packet; beyond that the earlier packet
+/// does not count.
 const MAX_WAITING: usize = 1 << 20;
 
-/// Receives the records of both ways.
+/// Receives the records of both directions.
 pub trait StreamSink {
-    /// The next packet of a way that counts, in the order of the numbers, with the time it was sent on its source's clock. Its
-    /// arrivals come later.
-    fn counted(&mut self, _way: Direction, _sent: WallTime) {}
+    /// Receives the next packet of a direction that counts, in the order of the numbers, with the time at
+    /// which it was sent on its source's clock. Its arrivals follow later.
+    fn counted(&mut self, _direction: Direction, _sent: WallTime) {}
 
-    /// The next arrival of a way; its number is below the way's later [`StreamBuilder::sent`].
+    /// Receives the next arrival in a direction. Its number is below the final value of
+    /// [`StreamBuilder::sent`].
     fn record(&mut self, direction: Direction, record: &PacketRecord);
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum PacketFate {
     Pending,
-    /// With the time it was sent.
+    /// Counts; with the time at which it was sent.
     Counts(WallTime),
     Void,
 }
 
-/// What is known of the packets of one way together.
+/// Summary of the packets in one direction.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct DirectionFacts {
-    /// Those that count.
+    /// Number of packets that count.
     pub(super) sent: u64,
-    /// Times of the first and the last that count, on the source's clock.
+    /// Times of the first and the last packet that count, on the source's clock.
     pub(super) span: Option<(i64, i64)>,
-    /// Those that arrived, and their bytes.
+    /// Number of packets that arrived, and their bytes.
     pub(super) arrived: u64,
     pub(super) bytes: u64,
 }
@@ -59,7 +62,7 @@ impl DirectionFacts {
         *s = (s.0.min(at.0), s.1.max(at.0));
     }
 
-    /// The session of these packets. `sides` as each point sees them.
+    /// Builds the session of these packets. `sides` are the addresses as seen by each point.
     pub(super) fn session(
         &self,
         direction: Direction,
@@ -85,7 +88,7 @@ impl DirectionFacts {
     }
 }
 
-/// A packet that arrived, by its source sighting.
+/// A packet that arrived, identified by its source sighting.
 #[derive(Clone, Copy, Debug)]
 struct ArrivedPacket {
     seq: u64,
@@ -94,7 +97,7 @@ struct ArrivedPacket {
 }
 
 impl ArrivedPacket {
-    /// Its record, as packet `number` of its way, which arrived at `at`.
+    /// Converts it to a record of packet `number` of its direction, which arrived at `at`.
     fn record(&self, number: i64, at: WallTime) -> PacketRecord {
         let mut record = PacketRecord::new(number);
         record.set(Moment::Sent, Stamp { at: self.sent, source: StampSource::Wire });
@@ -104,25 +107,27 @@ impl ArrivedPacket {
     }
 }
 
-/// One way's numbers.
+/// Numbering of the packets in one direction.
 #[derive(Debug, Default)]
 struct DirectionNumbers {
     /// Fates of the source sightings from `base` on.
     fates: VecDeque<PacketFate>,
     base: u64,
-    /// Sightings before `base` without a number, and which of the recent ones.
+    /// Number of sightings before `base` that do not count.
     voids: u64,
+    /// Recent source sightings that do not count, ascending.
     recent: VecDeque<u64>,
     /// Arrivals that cannot be numbered yet, sorted by time even if a wrong offset matched them out of order.
     waiting: TimeQueue<ArrivedPacket>,
-    /// But for those sent, which are counted by their fates.
+    /// Summary without the number of packets sent, which follows from the fates.
     facts: DirectionFacts,
 }
 
 impl DirectionNumbers {
     fn settle(&mut self, seq: u64, fate: PacketFate, direction: Direction, sink: &mut impl StreamSink) {
         let Some(i) = seq.checked_sub(self.base) else { return };
-        // Sightings are numbered one by one: the queue never outgrows those the matcher holds.
+        // Sightings are numbered one by one, so the queue is never longer than the number of sightings that
+        // the matcher holds.
         let i = i as usize;
         if self.fates.len() <= i {
             self.fates.resize(i + 1, PacketFate::Pending);
@@ -152,7 +157,8 @@ impl DirectionNumbers {
         (seq - (self.voids - later as u64).min(seq)) as i64
     }
 
-    /// Whether an arrival has no number: its fate was settled without it, or it is a duplicate of a too old packet.
+    /// True if an arrival has no number: its fate was settled without it, or it is a duplicate of a packet
+    /// that is too old.
     fn is_void(&self, seq: u64, copy: bool) -> bool {
         let forgotten = seq.saturating_add(DUPLICATE_WINDOW) < self.base;
         seq < self.base && (!copy || forgotten || self.recent.binary_search(&seq).is_ok())
@@ -160,14 +166,14 @@ impl DirectionNumbers {
 
     fn release(&mut self, direction: Direction, sink: &mut impl StreamSink) {
         while self.waiting.len() > MAX_WAITING {
-            // The earliest fate is still open: it becomes unknown, because there is no more room to wait for it.
+            // There is no more room to wait for the earliest open fate: it becomes unknown.
             self.settle(self.base, PacketFate::Void, direction, sink);
             self.hand_on(direction, sink);
         }
         self.hand_on(direction, sink);
     }
 
-    /// Sends the arrivals before the earliest open fate.
+    /// Passes on the arrivals before the earliest open fate.
     fn hand_on(&mut self, direction: Direction, sink: &mut impl StreamSink) {
         while self.waiting.first().is_some_and(|(_, arrival)| arrival.seq < self.base) {
             let Some((at, arrival)) = self.waiting.pop() else { return };
@@ -176,7 +182,7 @@ impl DirectionNumbers {
     }
 }
 
-/// An [`MatchObserver`] that makes the streams of both ways.
+/// A [`MatchObserver`] that builds the streams of both directions.
 #[derive(Debug, Default)]
 pub struct StreamBuilder<S> {
     directions: [DirectionNumbers; 2],
@@ -184,25 +190,28 @@ pub struct StreamBuilder<S> {
 }
 
 impl<S: StreamSink> StreamBuilder<S> {
-    /// Streams into `sink`.
+    /// Creates a builder that writes to `sink`.
     pub fn new(sink: S) -> StreamBuilder<S> {
         StreamBuilder { directions: Default::default(), sink }
     }
 
-    /// Packets of a way that count and whose fate is settled: all, once the matcher has finished.
+    /// Number of packets in a direction that count and whose fate is settled: all, once the matcher has
+    /// finished.
     pub fn sent(&self, direction: Direction) -> u64 {
         let n = &self.directions[direction as usize];
         n.base - n.voids
     }
 
-    /// The session of one way, with what is known so far. `sides` as each point sees them.
+    /// Returns the session of one direction, with the results so far. `sides` are the addresses as seen by
+    /// each point.
     pub fn session(&self, direction: Direction, sides: &[Sides; 2], clocks: &ClockDifference) -> Session {
         let facts =
             DirectionFacts { sent: self.sent(direction), ..self.directions[direction as usize].facts };
         facts.session(direction, sides, clocks)
     }
 
-    /// Hands on every arrival that has a number, also those that wait for the number of an earlier arrival.
+    /// Passes on all arrivals that have a number, including those that wait for the number of an earlier
+    /// arrival.
     pub fn hand_on_numbered(&mut self) {
         for direction in Direction::BOTH {
             let n = &mut self.directions[direction as usize];
@@ -217,35 +226,36 @@ impl<S: StreamSink> StreamBuilder<S> {
         }
     }
 
-    /// Whether the fate of a packet is still open before which others are settled.
+    /// True if a packet's fate is still open while those of later packets are settled.
     pub fn waits(&self, direction: Direction) -> bool {
         !self.directions[direction as usize].fates.is_empty()
     }
 
-    /// The sink.
+    /// Returns the sink.
     pub fn sink(&self) -> &S {
         &self.sink
     }
 
-    /// The sink, to take what is in it so far.
+    /// Returns the sink, for taking its present contents.
     pub fn sink_mut(&mut self) -> &mut S {
         &mut self.sink
     }
 
-    /// The sink, when it is complete.
+    /// Returns the sink once it is complete.
     pub fn into_sink(self) -> S {
         self.sink
     }
 }
 
-/// Session of one direction before its packets are known.
+/// Builds the session of one direction before its packets are known.
 pub fn session(direction: Direction, sides: &[Sides; 2], sent: u64, length: u64, period: Span) -> Session {
     let packets = sent.clamp(1, MAX_PACKETS.into());
     // All of them together: 73 years.
     let longest = i64::MAX / 4 / packets as i64;
     let spec = TestSpec::new(
         direction,
-        // Whatever the protocol, every packet counts on its own: loss and order are visible.
+        // Regardless of the real protocol, because every packet counts separately: loss and order are
+        // visible.
         Transport::Udp,
         packets,
         length.clamp(12, MAX_PAYLOAD.into()),
@@ -264,7 +274,7 @@ pub fn session(direction: Direction, sides: &[Sides; 2], sent: u64, length: u64,
         [one] => one.address(),
         _ => None,
     };
-    // Each end as it sees itself: addresses before any translation.
+    // Each end's address as it sees itself: before any translation.
     let reference: Option<IpAddr> = only(&sides[CapturePoint::Reference as usize].reference);
     let monitor = only(&sides[CapturePoint::Monitor as usize].monitor);
     (session.src, session.dst) = match direction {
@@ -374,14 +384,15 @@ mod tests {
             }
         }
         assert_eq!((s.sink.0.len() as u64, s.directions[0].waiting.len()), (n, 0));
-        // It arrives late: without a number, it is no arrival.
+        // A copy that arrives too late has no number and does not count as an arrival.
         s.arrived(0, out(n as i64 + 1), false);
         s.arrived(0, out(n as i64 + 2), true);
         assert_eq!((s.sink.0.len() as u64, s.sent(Direction::Up)), (n, n));
         assert_eq!((s.sink.0[0].1, s.sink.0.last().map(|k| k.1)), (0, Some(n as i64 - 1)));
     }
 
-    /// Truth in, summary out: loss, duplication and reordering exactly, the offset within its bound.
+    /// A known truth goes in and a summary comes out: loss, duplication and reordering are exact, the offset
+    /// is within its bound.
     #[test]
     fn the_common_analysis_finds_what_was_done() {
         use jitlat_core::analysis::{Options, analyze};
@@ -391,7 +402,7 @@ mod tests {
             for direction in Direction::BOTH {
                 let id = (i as u64 * 2 + direction as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
                 let sent = i * 10 * MS + direction as i64 * 3 * MS;
-                // Every 50th OUT packet is overtaken by the next, every 40th IN packet twice.
+                // Every 50th OUT packet arrives after the next one, every 40th IN packet arrives twice.
                 let late = if direction == Direction::Up && i % 50 == 7 { 15 * MS } else { 0 };
                 let delay = if direction == Direction::Up { 12 * MS } else { 8 * MS };
                 let on = |p: CapturePoint, t: i64| {
@@ -450,7 +461,7 @@ mod tests {
         assert_eq!((up.counts.sent, up.counts.lost, up.counts.out_of_sequence), (1000, 10, 20));
         assert_eq!((up.counts.duplicate, up.pdv.max), (0, Some(15 * MS)));
         assert_eq!(up.latency.min, Some(5012 * MS));
-        // Wrong by half the asymmetry, within half the smallest round trip.
+        // The error is half the asymmetry, which is within half the smallest round trip.
         assert_eq!(up.clock.offset_ns, Some(5002 * MS));
         assert_eq!(up.latency_corrected.and_then(|c| c.min), Some(10 * MS));
         let down = analyze(&sessions[1], back, &Options::default());
@@ -500,7 +511,8 @@ mod tests {
             Sides { reference: alone(1), monitor: alone(2) },
             Sides { reference: alone(3), monitor: alone(4) },
         ];
-        // A packet in 10 s, of 100, 200, 300 and 400 bytes, each a millisecond under way; the monitor's clock is 2 s ahead.
+        // One packet in 10 s, of 100, 200, 300 and 400 bytes, each with a delay of a millisecond; the
+        // monitor's clock is 2 s ahead.
         for k in 0..4u64 {
             let sent = 5 * SECOND + k as i64 * 10 * SECOND;
             let arrived = WallTime(sent - 2 * SECOND + 1_000_000);
@@ -523,13 +535,13 @@ mod tests {
         let spec = &session.spec;
         assert_eq!((spec.packets(), spec.payload(), spec.period()), (4, 250, Span::seconds(10)));
         assert_eq!(session.created, Some(WallTime(5 * SECOND)));
-        // Each end as it sees itself.
+        // Each end's address as it sees itself.
         assert_eq!((session.src, session.dst), (Some([10, 0, 0, 4].into()), Some([10, 0, 0, 1].into())));
-        // Before the first and with the last packet, on the reference clock.
+        // Before the first packet and with the last one, on the reference clock.
         let returned: Vec<_> = session.probes.iter().map(|p| p.returned.0).collect();
         assert_eq!(returned, [3 * SECOND - 1, 33 * SECOND]);
         assert!(session.probes.iter().all(|p| p.arrived == p.returned - Span::millis(1) + Span::seconds(2)));
-        // Of several addresses at an end none is its own.
+        // With several addresses at an end, none is the end's own.
         let mut several = sides;
         several[0].reference.extend(alone(9));
         assert_eq!(s.session(Direction::Down, &several, &clocks).dst, None);

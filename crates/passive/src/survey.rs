@@ -1,9 +1,10 @@
-//! The survey: finds addresses, direction, translation and clock offset from the first packets of both captures, so
-//! that the user need not give them.
+//! The survey: finds addresses, direction, translation and clock offset from the first packets of both
+//! captures, so that the user need not specify them.
 //!
-//! Packets with the same name (without addresses and ports) in both captures are compared: if source and destination
-//! differ there is NAT; of two directions the one with the larger (monitor − reference) time is OUT; half the sum of
-//! the smallest differences is the clock offset, with an error of at most half the round trip.
+//! Packets with the same name (without addresses and ports) in both captures are compared. If source or
+//! destination differs, there is NAT. Of the two directions, the one with the larger (monitor − reference)
+//! time is OUT. Half the sum of the smallest differences is the clock offset, with an error of at most half
+//! the round trip.
 
 use super::identity::Identity;
 use super::identity::{IdentityFields, IdentityRule};
@@ -17,27 +18,27 @@ use jitlat_core::time::{Span, WallTime};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-/// Most addresses of a side.
+/// Maximum number of addresses of a side.
 const MAX_ADDRESSES: usize = 256;
 
-/// The addresses at either end, as one point sees them.
+/// Addresses at either end, as seen by one point.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sides {
-    /// Behind the reference point.
+    /// Addresses behind the reference point.
     pub reference: Vec<Prefix>,
-    /// Behind the monitor point.
+    /// Addresses behind the monitor point.
     pub monitor: Vec<Prefix>,
 }
 
 impl Sides {
-    /// Any address at either side.
+    /// Returns sides that contain any address.
     pub fn any() -> Sides {
         let all =
             [IpAddr::from([0; 4]), IpAddr::from([0; 16])].map(|a| Prefix::new(a, 0).unwrap_or(a.into()));
         Sides { reference: all.into(), monitor: all.into() }
     }
 
-    /// The direction of a packet; `None` if it is not between these sides.
+    /// Returns the direction of a packet; `None` if it is not between these sides.
     #[inline]
     pub fn direction(&self, p: &IpPacket<'_>) -> Option<Direction> {
         let (src, dst) = p.ends();
@@ -61,26 +62,26 @@ impl Sides {
     }
 }
 
-/// What the survey uses of a packet.
+/// Data of a packet that the survey uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PacketPreview {
-    /// When it passed.
+    /// Time at which it passed.
     pub at: WallTime,
     /// Source address.
     pub src: IpAddr,
     /// Destination address.
     pub dst: IpAddr,
-    /// Source and destination port, where there are any.
+    /// Source and destination port, if there are any.
     pub ports: Option<(u16, u16)>,
     /// Time to live or hop limit.
     pub ttl: u8,
-    /// Names with addresses and ports, and the same without the IP identification; names without addresses and ports,
-    /// and the same without the identification.
+    /// Names with addresses and ports, and the same without the IP identification; names without addresses
+    /// and ports, and the same without the identification.
     pub names: [Identity; 4],
 }
 
 impl PacketPreview {
-    /// From a packet of which both captures have at least `available` bytes.
+    /// Creates the preview of a packet of which both captures have at least `available` bytes.
     pub fn of(p: &IpPacket<'_>, at: WallTime, available: usize) -> Option<PacketPreview> {
         let name = |ends, ident| {
             let fields = IdentityFields::Full { addresses: ends, ports: ends, ident };
@@ -100,25 +101,25 @@ impl PacketPreview {
 /// The result of a survey.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MatchPlan {
-    /// The two ends as the reference and the monitor point see them.
+    /// Addresses of the two ends as seen by the reference and the monitor point.
     pub sides: [Sides; 2],
-    /// The fields of packet names.
+    /// Fields of packet names.
     pub fields: IdentityFields,
     /// Monitor clock minus reference clock, with an error of at most half the round trip.
     pub offset: Span,
     /// Number of common packets it is based on.
     pub common: usize,
-    /// Whether OUT and IN are uncertain, because they are derived from the clocks alone.
+    /// True if OUT and IN are uncertain, because they are derived from the clocks alone.
     pub direction_assumed: bool,
 }
 
-/// Why no plan can be made.
+/// Reason why no plan can be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoPlan {
     /// Nothing was captured at one of the points.
-    #[error("a capture holds no IP packet")]
+    #[error("a capture contains no IP packets")]
     Empty,
-    /// No name occurs at both.
+    /// No name occurs at both points.
     #[error("the captures have no packet in common")]
     NothingCommon,
     /// There are common packets, but none between the requested addresses.
@@ -126,7 +127,8 @@ pub enum NoPlan {
     OtherAddresses(usize),
 }
 
-/// Makes a plan from previews of both captures; `asked` are the addresses given by the user, including translated ones.
+/// Makes a plan from previews of both captures; `asked` are the addresses given by the user, including
+/// translated ones.
 pub fn survey(
     reference: &[PacketPreview],
     monitor: &[PacketPreview],
@@ -135,8 +137,8 @@ pub fn survey(
     if reference.is_empty() || monitor.is_empty() {
         return Err(NoPlan::Empty);
     }
-    // If a middlebox rewrites a field, few names that include it match; an answer that repeats its question differs
-    // from it only by addresses.
+    // If a middlebox rewrites a field, few names that include it match. An answer that repeats its question
+    // differs from it only by the addresses.
     let found = [0, 1, 2, 3].map(|name| common(reference, monitor, name));
     let most = found.iter().map(Vec::len).max().unwrap_or(0);
     let best = found.into_iter().enumerate().find(|(_, f)| f.len() * 2 >= most && !f.is_empty());
@@ -168,8 +170,9 @@ pub fn survey(
     Ok(MatchPlan { sides, fields, offset, common: all, direction_assumed })
 }
 
-/// How the clocks differ over the time of both samples, packets of which are named as the plan says: a line through the middles of the
-/// smallest differences of either way in each of 32 stretches; with one way only, the course of its smallest.
+/// Determines the clock difference over the time of both samples, whose packets are named according to the
+/// plan: a line through the midpoints of the smallest differences of the two directions in each of 32
+/// intervals; if only one direction has packets, through its smallest differences.
 pub fn clock_line(reference: &[PacketPreview], monitor: &[PacketPreview], plan: &MatchPlan) -> ClockLine {
     const STRETCHES: i64 = 32;
     let name = match plan.fields {
@@ -198,8 +201,8 @@ pub fn clock_line(reference: &[PacketPreview], monitor: &[PacketPreview], plan: 
     let both =
         least.iter().filter_map(|(k, directions)| Some((middle(k), directions[0]? / 2 + directions[1]? / 2)));
     let mut points: Vec<(i64, i64)> = both.collect();
-    let two_ways = points.len() > 2;
-    if !two_ways {
+    let both_directions = points.len() > 2;
+    if !both_directions {
         points = least
             .iter()
             .filter_map(|(k, directions)| Some((middle(k), directions[0].or(directions[1])?)))
@@ -213,19 +216,20 @@ pub fn clock_line(reference: &[PacketPreview], monitor: &[PacketPreview], plan: 
         slopes.get(slopes.len() / 2).copied().filter(|d| points.len() > 2 && d.abs() < 0.01).unwrap_or(0.0);
     let mut at_first: Vec<i64> = points.iter().map(|(t, o)| o - (*t as f64 * drift) as i64).collect();
     at_first.sort_unstable();
-    let offset = at_first.get(at_first.len() / 2).filter(|_| two_ways).map_or(plan.offset, |o| Span(*o));
+    let offset =
+        at_first.get(at_first.len() / 2).filter(|_| both_directions).map_or(plan.offset, |o| Span(*o));
     ClockLine { at: first, offset, drift }
 }
 
 type PreviewPair<'a> = (&'a PacketPreview, &'a PacketPreview);
 
-/// The packets whose name occurs exactly once at each point.
+/// Returns the packets whose name occurs exactly once at each point.
 fn common<'a>(
     reference: &'a [PacketPreview],
     monitor: &'a [PacketPreview],
     name: usize,
 ) -> Vec<PreviewPair<'a>> {
-    // For one packet captured twice at a point the first sighting counts; a name that really repeats is not used.
+    // If a point captured a packet twice, the first sighting counts; a name that really repeats is not used.
     let note = |slot: &mut Option<&'a PacketPreview>, g: &'a PacketPreview| match slot {
         Some(first) => (g.at - first.at).0.saturating_abs() > MAX_COPY_GAP_NS,
         None => {
@@ -249,7 +253,7 @@ fn common<'a>(
     found
 }
 
-/// The direction of each of the packets.
+/// Determines the direction of each packet.
 fn directions(found: &[PreviewPair<'_>], asked: Option<&Sides>) -> (Vec<Direction>, bool) {
     if let Some(asked) = asked {
         let direction = |f: &PreviewPair<'_>| asked.direction_of(f.0).or_else(|| asked.direction_of(f.1));
@@ -289,7 +293,7 @@ fn directions(found: &[PreviewPair<'_>], asked: Option<&Sides>) -> (Vec<Directio
     (directions, assumed)
 }
 
-/// The addresses at each end, each on the side where most of its packets put it.
+/// Determines the addresses at each end: each on the side that most of its packets indicate.
 fn sides<'a>(
     found: &[PreviewPair<'a>],
     directions: &[Direction],
@@ -372,7 +376,7 @@ mod tests {
         let (mut r, mut m) = pair(300, 100, -5_000_000);
         r.retain(|g| g.src == A);
         m.retain(|g| g.src == A);
-        // The clocks decide what nothing else does.
+        // The clocks decide if nothing else does.
         let plan = survey(&r, &m, None).unwrap();
         assert_eq!((plan.direction_assumed, &plan.sides[0].reference), (true, &vec![B.into()]));
         let (later_r, mut later_m) = (r.clone(), m.clone());
@@ -400,7 +404,7 @@ mod tests {
         let twice: Vec<_> =
             m.iter().flat_map(|g| [*g, PacketPreview { at: WallTime(g.at.0 + 300_000), ..*g }]).collect();
         assert_eq!(survey(&r, &twice, None), survey(&r, &m, None));
-        // A second later it is another packet with the same name.
+        // One second later it is another packet with the same name.
         let again: Vec<_> = m
             .iter()
             .flat_map(|g| [*g, PacketPreview { at: WallTime(g.at.0 + 1_000_000_000), ..*g }])
@@ -449,7 +453,7 @@ mod tests {
     fn one_packet_that_took_another_time_decides_nothing() {
         let (r, mut m) = pair(300, 100, 0);
         let outs: Vec<usize> = (0..m.len()).filter(|k| m[*k].src == A).collect();
-        // Once much later, and once (by a clock that was set) much earlier.
+        // One packet much later, and one much earlier because a clock was set.
         m[outs[10]].at = m[outs[10]].at + Span(500_000);
         let plan = survey(&r, &m, None).unwrap();
         assert_eq!((plan.offset.0, &plan.sides[0].reference), (100, &vec![A.into()]));
@@ -501,9 +505,9 @@ mod tests {
             let found: Vec<PreviewPair<'_>> = previews.iter().map(|p| (p, p)).collect();
             sides(&found, &vec![Direction::Up; found.len()], |f| f.0)
         };
-        // N passes on what A sends.
+        // N forwards the packets that A sends.
         assert_eq!(of(&[(A, N), (N, B)]), Sides { reference: vec![A.into()], monitor: vec![B.into()] });
-        // Of more addresses than are used, those of most packets.
+        // If there are more addresses than can be used, those with most packets are used.
         let many = 1..=MAX_ADDRESSES as u16 + 1;
         let rare = address(7);
         let twice = |n: u16| if address(n) == rare { 1 } else { 2 };

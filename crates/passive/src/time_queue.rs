@@ -1,17 +1,18 @@
-//! [`TimeQueue`]: items sorted by time, which are added in nearly that order.
+//! [`TimeQueue`]: items sorted by time, for items that are added in nearly that order.
 
 use jitlat_core::time::WallTime;
 use std::collections::{BTreeMap, VecDeque};
 
-/// Most positions that an item is moved; one that belongs further ahead is kept separately.
+/// Maximum number of positions that an item is moved; one that belongs further ahead is stored separately.
 const MAX_MOVE: usize = 64;
 
-/// A queue that costs very little while items come in order, and at most a logarithm of its length otherwise. Items
-/// with equal times leave in the order they came, except those that were late by many positions.
+/// A queue that costs very little while items arrive in order, and at most a logarithm of its length
+/// otherwise. Items with equal times leave in the order they arrived, except those that were late by many
+/// positions.
 #[derive(Clone, Debug)]
 pub struct TimeQueue<T> {
     ready: VecDeque<(WallTime, T)>,
-    /// Items that came after many later ones; by time and the order they came in.
+    /// Items that arrived after many later ones, by time and order of arrival.
     late: BTreeMap<(WallTime, u64), T>,
     came_late: u64,
 }
@@ -44,7 +45,7 @@ impl<T> TimeQueue<T> {
         }
     }
 
-    /// The earliest item and its time.
+    /// Returns the earliest item and its time.
     #[inline]
     pub fn first(&self) -> Option<(WallTime, &T)> {
         let ready = self.ready.front().map(|(at, item)| (*at, item));
@@ -72,7 +73,7 @@ impl<T> TimeQueue<T> {
         self.ready.len() + self.late.len()
     }
 
-    /// Whether it has no items.
+    /// True if it has no items.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -135,7 +136,7 @@ mod tests {
 
     #[test]
     fn many_in_the_worst_order_take_no_time() {
-        // Each of the second half belongs into the middle of the first.
+        // Each item of the second half belongs into the middle of the first half.
         let mut q = TimeQueue::default();
         (0..100_000).for_each(|i| q.push(WallTime(1_000_000 + i), ()));
         (0..100_000).for_each(|i| q.push(WallTime(1_050_000 - i % 2), ()));

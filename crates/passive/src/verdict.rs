@@ -1,18 +1,19 @@
-//! Problems of captures and of their matching, with what to do about them.
+//! Problems of captures and of their matching, with advice on what to do about them.
 
 use super::pipeline::CaptureFacts;
 use super::{IdentityFields, IdentityRule, MatchPlan, MatchedFigures, PassiveResult};
+use crate::numbers::count;
 use jitlat_core::prefix::Prefix;
 use jitlat_core::units;
 
 /// Names of the two points.
 pub const POINTS: [&str; 2] = ["reference", "monitor"];
-/// Most prefixes of a side that are listed.
+/// Maximum number of prefixes listed for a side.
 const MAX_LISTED_PREFIXES: usize = 4;
-/// The fields that only the IP identification distinguishes within one flow: those of the CAIA tool's first mask.
+/// The CAIA tool's first mask, with whose fields only the IP identification distinguishes packets of one flow.
 const HEADER_MASK: u32 = 63;
 
-/// The prefixes of a side; of many the first few.
+/// Lists the prefixes of a side; if there are many, the first few.
 pub fn list_prefixes(prefixes: &[Prefix]) -> String {
     let mut text: Vec<_> = prefixes.iter().take(MAX_LISTED_PREFIXES).map(ToString::to_string).collect();
     if prefixes.len() > MAX_LISTED_PREFIXES {
@@ -41,7 +42,7 @@ pub fn describe_identity(rule: &IdentityRule) -> String {
                 });
             }
             if !ident {
-                text.push_str(" (the identification is rewritten on the way)");
+                text.push_str(" (the identification is rewritten on the path)");
             }
             text
         }
@@ -53,7 +54,7 @@ fn percent(part: u64, whole: u64) -> f64 {
 }
 
 impl PassiveResult {
-    /// Whether any packet was recognised at both points.
+    /// True if any packet was recognised at both points.
     pub fn is_measured(&self) -> bool {
         self.total(|w| w.counts.matched) > 0
     }
@@ -62,7 +63,7 @@ impl PassiveResult {
         count(&self.summary.out) + count(&self.summary.back)
     }
 
-    /// Notes about the reliability of the captures and of the matching.
+    /// Returns notes about the reliability of the captures and of the matching.
     pub fn notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
         for (facts, point) in self.captures.iter().zip(POINTS) {
@@ -71,8 +72,8 @@ impl PassiveResult {
         for (facts, point) in self.captures.iter().zip(POINTS) {
             if !self.addresses_given && percent(facts.elsewhere, facts.packets) > 20.0 {
                 notes.push(format!(
-                    "{point}: {:.0} % of the packets are not between these addresses and were left out; -a and -A take \
-                     prefixes that hold more of them",
+                    "{point}: {:.0} % of the packets are not between these addresses and were ignored; to include more of \
+                     them, give their prefixes with -a and -A",
                     percent(facts.elsewhere, facts.packets)
                 ));
             }
@@ -97,8 +98,8 @@ impl PassiveResult {
         }
         if given_up > 0 {
             notes.push(format!(
-                "{given_up} sightings had to be given up before it was known whether they arrive: a shorter -d takes \
-                 less room"
+                "{given_up} sightings were given up before it was known whether they arrived: a shorter -d needs less \
+                 memory"
             ));
         }
         let unmatched = seen.saturating_sub(2 * matched);
@@ -121,8 +122,8 @@ impl PassiveResult {
             && percent(unidentified, ours) > 10.0
         {
             notes.push(format!(
-                "{:.0} % of the packets have no IP identification, on which mask {mask} rests: matches slip after each \
-                 loss. Use mask 3135 (UDP) or 16639 (TCP), or leave out the mask",
+                "{:.0} % of the packets have no IP identification, which mask {mask} needs: after each loss packets are \
+                 matched wrongly. Use mask 3135 (UDP) or 16639 (TCP), or leave out the mask",
                 percent(unidentified, ours)
             ));
         }
@@ -131,15 +132,14 @@ impl PassiveResult {
                 "no packet was matched within {}; {}",
                 units::duration(self.window),
                 if self.plan.common == 0 {
-                    "the captures have none in common under this rule"
+                    "the captures have no packet in common under this rule"
                 } else {
                     "try a larger -d, or another -o"
                 }
             ));
         } else if self.summary.pairs == 0 {
-            notes.push(
-                "no pair: it takes packets both ways, an OUT followed by an IN at the monitor".to_owned(),
-            );
+            notes
+                .push("no pairs: a pair is an OUT packet followed by an IN packet at the monitor".to_owned());
         }
     }
 
@@ -160,53 +160,57 @@ impl PassiveResult {
 fn note_capture(notes: &mut Vec<String>, f: &CaptureFacts, point: &str) {
     notes.extend(f.notes.iter().cloned());
     if let Some((link, n)) = f.unknown_link {
-        notes.push(format!("{point}: {n} frames are of link type {}, which is not understood", link.0));
+        notes.push(format!("{point}: {} of link type {}, which is not supported", count(n, "frame"), link.0));
     }
     if f.too_short > 0 {
         notes.push(format!(
-            "{point}: {} packets were captured too short to be identified: capture with -s 0, or at least -s 128",
-            f.too_short
+            "{point}: {} captured too short to be identified: capture with -s 0, or at least -s 128",
+            count(f.too_short, "packet")
         ));
     }
     if percent(f.truncated, f.frames) > 1.0 {
-        notes.push(format!("{point}: {} frames were cut before the end of their headers", f.truncated));
+        notes.push(format!("{point}: {} cut before the end of the headers", count(f.truncated, "frame")));
     }
     if f.malformed > 0 {
-        notes.push(format!("{point}: {} malformed packets were passed over", f.malformed));
+        notes.push(format!("{point}: {} skipped", count(f.malformed, "malformed packet")));
     }
     if f.drops > 0 {
         notes.push(format!(
-            "{point}: the capture lost {} packets itself; losses below are not the path's alone",
-            f.drops
+            "{point}: the capture dropped {}, which may explain losses below",
+            count(f.drops, "packet")
         ));
     }
     if f.disordered > 0 {
         notes
-            .push(format!("{point}: {} packets were out of order in the file and were sorted", f.disordered));
+            .push(format!("{point}: {} out of order in the file, now sorted", count(f.disordered, "packet")));
     }
     if f.steps_back > 0 {
-        notes.push(format!("{point}: the clock was set back {} times during the capture", f.steps_back));
+        notes.push(format!(
+            "{point}: the clock was set back {} during the capture",
+            count(f.steps_back, "time")
+        ));
     }
 }
 
 fn describe_offload(f: &CaptureFacts, point: &str) -> String {
     format!(
-        "{point}: {} packets of up to {} bytes never travelled like that: segmentation offload. Capture with \
+        "{point}: {} of up to {} bytes, captured before the adapter segmented them. Capture with \
          `ethtool -K IFACE tso off gso off gro off lro off`",
-        f.long, f.longest
+        count(f.long, "packet"),
+        f.longest
     )
 }
 
-/// Possible reasons why two captures could not be matched at all. `elsewhere` is what they have in common between other
-/// addresses than the requested ones.
+/// Describes possible reasons why two captures could not be matched at all. `elsewhere` is the plan for
+/// common packets between other addresses than the requested ones.
 pub fn explain_no_match(captures: &[CaptureFacts; 2], elsewhere: Option<&MatchPlan>) -> Vec<String> {
     let mut notes = Vec::new();
     for (f, point) in captures.iter().zip(POINTS) {
         let what = f.span.map_or("no packets".to_owned(), |(a, b)| {
             format!(
-                "{} frames, {} IP packets, {} to {}",
-                f.frames,
-                f.packets,
+                "{}, {}, {} to {}",
+                count(f.frames, "frame"),
+                count(f.packets, "IP packet"),
                 units::utc_date(a),
                 units::utc_date(b)
             )
@@ -220,7 +224,7 @@ pub fn explain_no_match(captures: &[CaptureFacts; 2], elsewhere: Option<&MatchPl
         let gap = if r.1 < m.0 { m.0 - r.1 } else { r.0 - m.1 };
         notes.push(format!(
             "the captures do not overlap in time: {} lie between them, unless a clock is wrong by that much",
-            units::eng4(gap.0)
+            units::eng3(gap.0 as f64)
         ));
     }
     for (f, point) in captures.iter().zip(POINTS) {

@@ -1,4 +1,5 @@
-//! Bands of round trips that a line with a cell clock and a host's interface cause: metrics of captures, in simulation.
+//! Bands of round trips caused by a line with a cell clock and by a host's interface: metrics of captures, in
+//! simulation.
 
 use core::cmp::Reverse;
 use jitlat_core::link::AccessLink;
@@ -13,11 +14,11 @@ use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 use std::collections::BinaryHeap;
 
-/// The line of the seed: its cells at both rates, and nothing else.
+/// The line of the source document: cells at both rates, and nothing else.
 const ADSL: &str = "seed = 4\n[both]\ndelay = 2500us\n[up]\nrate = 128kbit queue 64kB\ncells = pppoe-llc tunnel 28\n\
                     [down]\nrate = 512kbit queue 12kB\ncells = pppoe-llc tunnel 28\n";
 
-/// Uniform on (0, 1].
+/// Uniformly distributed on (0, 1].
 fn unit(rng: &mut ChaCha8Rng) -> f64 {
     ((rng.next_u64() >> 11) + 1) as f64 / (1u64 << 53) as f64
 }
@@ -28,14 +29,14 @@ enum Step {
     Data,
     /// The near host acknowledges data.
     Acknowledge,
-    /// The acknowledgement has come.
+    /// The acknowledgement has arrived.
     Acknowledged,
 }
 
-/// A bulk download over the line of the seed, as captures at both hosts see it: every data packet is acknowledged as it
-/// comes, every acknowledgement lets data go, in a window of one to four packets; others use the upstream now and then.
-/// Hosts send and see packets at multiples of `tick` ns, as an interface does that collects its interrupts. Returns
-/// the figures, and every round trip in ns.
+/// Simulates a bulk download over that line, as captured at both hosts. Every data packet is acknowledged on
+/// arrival, every acknowledgement releases data, in a window of one to four packets; other hosts use the
+/// upstream from time to time. Hosts send and see packets at multiples of `tick` ns, like an interface that
+/// coalesces its interrupts. Returns the results, and every round trip in ns.
 fn download(packets: usize, tick: i64) -> (PassiveSummary, Vec<SizeFigures>, Vec<i64>) {
     let line: Scenario = ADSL.parse().unwrap();
     let mut up = Impairment::new(line.up, line.seed);
@@ -83,7 +84,7 @@ fn download(packets: usize, tick: i64) -> (PassiveSummary, Vec<SizeFigures>, Vec
                 }
                 while in_flight < window {
                     in_flight += 1;
-                    // The far host takes up to a tenth of a millisecond.
+                    // The far host takes up to 0.1 ms.
                     let ready = at + Span(below(100_000.0) as i64);
                     steps.push(Reverse((ready, Step::Data)));
                 }
@@ -114,7 +115,7 @@ fn a_cell_apart() {
     assert!(cell.is_some_and(why), "{:#?} {:?}", summary.levels, &round_trips[..20]);
 }
 
-/// The bands within the central one, that of four data packets on the way.
+/// Bands within the central band, in which four data packets are in transit.
 fn closer_look(tick: i64) -> Vec<BandSpacing> {
     let (_, _, round_trips) = download(4000, tick);
     let mut levels = ThinnedTimes::default();

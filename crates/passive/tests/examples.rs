@@ -1,4 +1,4 @@
-//! The example, run.
+//! Runs the example.
 
 #[allow(dead_code)]
 #[path = "../examples/frames.rs"]

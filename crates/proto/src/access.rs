@@ -1,15 +1,15 @@
-//! What counts as one client, and which sources no reflector ever answers. Who is served, and how much, is in
-//! [`crate::policy`].
+//! The unit that counts as one client, and the sources that no reflector ever answers. Limits for each client
+//! are in [`crate::policy`].
 
 use core::net::{IpAddr, SocketAddr};
 
-/// What counts as one client: an IPv4 address, or an IPv6 /64. An IPv4-mapped IPv6 address counts as IPv4. Link-local
-/// addresses, which all have the same /64, are each a client.
+/// Address that identifies one client: an IPv4 address, or an IPv6 /64. An IPv4-mapped IPv6 address counts as
+/// IPv4. All link-local addresses share one /64, so each of them counts as a client of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ClientAddress(u128);
 
 impl ClientAddress {
-    /// The client that `address` belongs to.
+    /// Returns the client that `address` belongs to.
     pub fn of(address: IpAddr) -> ClientAddress {
         match address.to_canonical() {
             IpAddr::V4(v4) => ClientAddress(v4.to_bits().into()),
@@ -19,12 +19,12 @@ impl ClientAddress {
     }
 }
 
-/// Ports below this belong to services, some of which answer anything they receive (echo, chargen, DNS, NTP, …).
-/// Measurements use ports above, except for the test ports of RFC 8545.
+/// Lower ports belong to services, some of which answer anything they receive (echo, chargen, DNS, NTP, …).
+/// Measurements use higher ports, except for the test ports of RFC 8545.
 const MAX_SERVICE_PORT: u16 = 1024;
 const TEST_PORTS: [u16; 2] = [861, 862];
 
-/// Whether a packet from `source` may be answered at all.
+/// True if a packet from `source` may be answered at all.
 pub(crate) fn answerable(source: SocketAddr) -> bool {
     let host = match source.ip() {
         IpAddr::V4(a) => !(a.is_unspecified() || a.is_broadcast() || a.is_multicast()),

@@ -1,24 +1,24 @@
-//! [`Accounts`]: what each client was served of late, whatever the service, port and number of sessions.
+//! [`Accounts`]: the recent packets and bytes of each client, over all services, ports and sessions.
 //!
-//! They belong to one server and are shared by its threads without locks. Their memory is constant: clients that
-//! hash to the same account share its limits.
+//! The threads of a server share them without locks. Their memory is constant: clients that hash to the same
+//! account share its limits.
 
 use crate::access::ClientAddress;
 use jitlat_core::{Span, SteadyTime};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 
-/// How much one client, or one connection, is served; by default anything.
+/// Limits of one client or of one connection. The default is unlimited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClientLimits {
-    /// Packets a second.
+    /// Packets per second.
     pub packets_per_second: u32,
-    /// Bytes a second.
+    /// Bytes per second.
     pub bytes_per_second: u64,
 }
 
 impl ClientLimits {
-    /// More than any network carries.
+    /// No limit: more than any network carries.
     pub const UNLIMITED: ClientLimits =
         ClientLimits { packets_per_second: u32::MAX, bytes_per_second: u64::MAX };
 }
@@ -32,8 +32,9 @@ impl Default for ClientLimits {
 /// Number of accounts.
 const MAX_ACCOUNTS: u64 = 4096;
 
-/// Limits packets and bytes of each [`ClientAddress`]: in every window of 100 ms a tenth of the rate and one packet more,
-/// and over longer times the rate. Time must not go back by more than moments.
+/// Limits packets and bytes of each [`ClientAddress`]: at most a tenth of the rate plus one packet in every
+/// window of 100 ms, and the rate over longer times. `now` may go back only slightly, as it does between
+/// threads.
 ///
 /// ```
 /// use jitlat_core::SteadyTime;
@@ -54,11 +55,11 @@ pub struct Accounts {
     rates: AccountRates,
     accounts: Box<[Account]>,
     seed: u64,
-    /// Whether nobody is ever refused, so that nothing need be counted.
+    /// True if no limit is set. Nothing is counted then.
     is_unlimited: bool,
 }
 
-/// Limits the packets and bytes of one connection, as [`Accounts`] does those of each client.
+/// Limits the packets and bytes of one connection. [`Accounts`] does the same for each client.
 #[derive(Debug)]
 pub struct Allowance {
     rates: AccountRates,
@@ -66,7 +67,7 @@ pub struct Allowance {
 }
 
 impl Allowance {
-    /// Without anything served.
+    /// Creates an allowance from which nothing has been taken.
     pub fn new(limits: ClientLimits) -> Allowance {
         Allowance { rates: AccountRates::new(limits), account: Account::new() }
     }
@@ -74,13 +75,13 @@ impl Allowance {
     /// Counts one more packet of `bytes` bytes.
     ///
     /// # Errors
-    /// As [`Accounts::take`].
+    /// See [`Accounts::take`].
     pub fn take(&self, bytes: usize, now: SteadyTime) -> Result<(), Span> {
         self.account.take(&self.rates, bytes, now)
     }
 }
 
-/// What was served of late.
+/// Recent packets and bytes of one client.
 #[derive(Debug)]
 struct Account {
     packets: Meter,
@@ -103,7 +104,8 @@ impl Account {
 }
 
 impl Accounts {
-    /// Without anything served. `seed` is random, so that nobody can predict who shares an account.
+    /// Creates empty accounts. `seed` must be random, so that nobody can predict which clients share an
+    /// account.
     pub fn new(limits: ClientLimits, seed: u64) -> Accounts {
         let accounts = (0..MAX_ACCOUNTS).map(|_| Account::new()).collect();
         let is_unlimited = limits == ClientLimits::UNLIMITED;
@@ -113,7 +115,8 @@ impl Accounts {
     /// Counts one more packet of `bytes` bytes served to `client`.
     ///
     /// # Errors
-    /// It may not be served now, and nothing was counted: after how long it is worth another attempt.
+    /// The client is over its limit, and nothing was counted. The error is the time after which a retry may
+    /// succeed.
     pub fn take(&self, client: ClientAddress, bytes: usize, now: SteadyTime) -> Result<(), Span> {
         if self.is_unlimited {
             return Ok(());
@@ -139,18 +142,18 @@ impl AccountRates {
     }
 }
 
-/// So many units a second.
+/// A limit in units (packets or bytes) per second.
 #[derive(Debug)]
 struct UnitRate {
     /// Picoseconds between units.
     gap: i64,
-    /// Units in [`WINDOW`], in addition to those of one packet.
+    /// Units allowed in [`WINDOW`], in addition to those of one packet.
     window: u64,
 }
 
-/// The window in which the limit holds, ns.
+/// Length of the window in which the limit holds, ns.
 const WINDOW: i64 = 100_000_000;
-/// Slots of a window.
+/// Number of slots in a window.
 const SLOTS: i64 = 16;
 
 impl UnitRate {
@@ -159,7 +162,7 @@ impl UnitRate {
         UnitRate { gap: 1_000_000_000_000 / per_second as i64, window: per_second.div_ceil(10) }
     }
 
-    /// How long `units` last at this rate, ns.
+    /// Returns the time that `units` take at this rate, ns.
     fn span(&self, units: u64) -> i64 {
         match i64::try_from(units).ok().and_then(|units| self.gap.checked_mul(units)) {
             Some(picoseconds) => picoseconds / 1000,
@@ -168,22 +171,22 @@ impl UnitRate {
     }
 }
 
-/// Units of one account. A window of 100 ms lies in 17 adjacent slots of 1/16 of it: if they hold no more than the
-/// limit, no window does.
+/// Units of one account. Any window of 100 ms lies within 17 adjacent slots of 1/16 of its length. If those
+/// slots hold no more than the limit, no window does.
 #[derive(Debug)]
 struct Meter {
-    /// For each slot, its number modulo 2^32 and, in the low half, its units.
+    /// For each slot: its number modulo 2^32 in the high half, its units in the low half.
     slots: [AtomicU64; SLOTS as usize + 1],
-    /// When the units taken so far are used up at the rate, on the steady clock.
+    /// Time at which the units taken so far are used up at the rate, on the steady clock, ns.
     used_up: AtomicI64,
 }
 
-/// The number of the slot of `now`, from 0 to 2^32 - 1.
+/// Returns the slot number of `now`, from 0 to 2^32 - 1.
 fn slot_number(now: SteadyTime) -> u64 {
     now.0.div_euclid(WINDOW / SLOTS) as u64 & 0xffff_ffff
 }
 
-/// By how many slots number `a` is after `b`.
+/// Returns the number of slots by which `a` is ahead of `b`; negative if it is behind.
 fn ahead(a: u64, b: u64) -> i32 {
     (a as u32).wrapping_sub(b as u32) as i32
 }
@@ -197,15 +200,16 @@ impl Meter {
         &self.slots[(number % self.slots.len() as u64) as usize]
     }
 
-    /// The units of the 17 slots that end with `number`, or with a later one: another thread may be ahead.
+    /// Returns the units in the 17 slots that end with `number`, or with a later slot: another thread may be
+    /// ahead.
     fn held(&self, number: u64) -> u64 {
         let slots = self.slots.iter().map(|s| s.load(Relaxed));
         let recent = |slot: &u64| ahead(slot >> 32, number).abs() <= SLOTS as i32;
         slots.filter(recent).map(|slot| slot & 0xffff_ffff).sum()
     }
 
-    /// Counts `units`, or returns how long to wait. Counted first and checked then: threads that do both at once may all
-    /// be refused, but are never granted too much.
+    /// Counts `units`, or returns the time to wait. It counts first and checks then. Threads that do so at
+    /// the same time may all be refused, but together they never get too much.
     fn take(&self, rate: &UnitRate, units: u64, now: SteadyTime) -> Result<(), Span> {
         if units == 0 {
             return Ok(());
@@ -218,7 +222,8 @@ impl Meter {
             Some(number << 32 | (before + units).min(0xffff_ffff))
         };
         let _ = self.slot(number).fetch_update(Relaxed, Relaxed, add);
-        // A packet more than the limit: packets at exactly the rate are never all in time.
+        // One packet above the limit is allowed. Otherwise packets at exactly the rate would sometimes be
+        // refused.
         if self.held(number) > rate.window + units {
             self.remove(units, number);
             return Err(Span(WINDOW / SLOTS - now.0.rem_euclid(WINDOW / SLOTS)));
@@ -235,7 +240,7 @@ impl Meter {
         used.map(drop).map_err(refused)
     }
 
-    /// Undoes [`take`](Self::take) at the same time.
+    /// Reverts [`take`](Self::take) with the same `now`.
     fn give_back(&self, rate: &UnitRate, units: u64, now: SteadyTime) {
         self.remove(units, slot_number(now));
         self.used_up.fetch_sub(rate.span(units), Relaxed);
@@ -282,7 +287,7 @@ mod tests {
         assert_eq!(wait(at + slot / 2), Span(slot - slot / 4 - slot / 2));
     }
 
-    /// The most units granted within any 100 ms.
+    /// Returns the most units granted within any 100 ms.
     fn most(granted: &[(i64, u64)]) -> u64 {
         let in_window = |&(start, _): &(i64, u64)| {
             let within = granted.iter().filter(|(at, _)| (start..start + WINDOW).contains(at));
@@ -306,7 +311,8 @@ mod tests {
     fn packets_at_the_rate_all_pass_though_none_is_in_time() {
         for (rate, jitter) in [(10i64, 60 * MS), (100, 6 * MS), (1000, 5 * MS), (50_000, MS)] {
             let (accounts, gap) = (accounts(rate as u32, PLENTY), 1_000_000_000 / rate);
-            // At the highest rates up to a seventeenth is refused; half of them pass whatever their times.
+            // At the highest rates up to 1 in 17 is refused. At half of such a rate all pass, regardless of
+            // their times.
             let gap = if rate > 100 { 2 * gap } else { gap };
             let mut times: Vec<i64> = (0..1000).map(|k| k * gap + k * 7919 * 7919 % jitter).collect();
             times.sort_unstable();
@@ -327,7 +333,7 @@ mod tests {
         }
         assert!(most(&granted) <= 11_000, "{}", most(&granted));
         assert!((90..=112).contains(&granted.len()), "{} kB in a second", granted.len());
-        // The packets refused for their bytes leave the packets' own rate.
+        // Packets refused for their bytes do not count against the packet rate.
         assert!((0..100).filter(|_| takes(&accounts, 0, 1000 * MS)).count() >= 85);
     }
 
@@ -345,7 +351,8 @@ mod tests {
             let accounts = Accounts::new(limits, seed);
             let v4 = (0..200u32).map(|k| IpAddr::from((0xc000_0200 + k).to_be_bytes()));
             let v6 = (0..200u128).map(|k| IpAddr::from(((0x2001_0db8 << 96) + (k << 64)).to_be_bytes()));
-            // An account allows two at once: a client that finds both taken shares it with another.
+            // An account allows two packets at once. A client that finds both taken shares the account with
+            // another client.
             let shared = v4.chain(v6).map(ClientAddress::of).filter(|c| {
                 let now = SteadyTime(1000 * MS);
                 accounts.take(*c, 1, now).and_then(|()| accounts.take(*c, 1, now)).is_err()

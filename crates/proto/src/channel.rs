@@ -1,26 +1,28 @@
-//! What digests and pushes share: frames over a byte stream, the proof of a key, and from then on a seal on every frame.
+//! Connection layer of digests and pushes: frames over a byte stream, a proof of the key, and after it a seal
+//! on every frame.
 //!
-//! A frame is `length u32 · kind u8 · body · seal`; the length counts what follows it. Kinds 1 and 2 of every such protocol are [`ChannelHello`] and the
-//! proof. As a proof is over all frames before it, which hold the protocol's magic and both nonces, it proves nothing elsewhere.
+//! A frame is `length u32 · kind u8 · body · seal`; the length counts the bytes after it. Kinds 1 and 2 of
+//! every such protocol are [`ChannelHello`] and the proof. A proof covers all frames before it, with the
+//! protocol's magic number and both nonces, so it is worthless in any other conversation.
 
 use crate::jitlat::auth::{ConnectionSide, PresharedKey, PresharedKeys, SEAL_LEN, Seal, Transcript};
 use crate::wire::{Reader, Truncated};
 
-/// Most bytes of a short text.
+/// Maximum length of a short text, in bytes.
 pub(crate) const MAX_TEXT: usize = 200;
 
 /// A message that cannot be parsed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum WireError {
-    /// It ends too early.
-    #[error("a message is cut short")]
+    /// The message ends too early.
+    #[error("a message is truncated")]
     Truncated,
     /// A field has an invalid value.
-    #[error("a message has an impossible {0}")]
+    #[error("a message has an invalid {0}")]
     Value(&'static str),
     /// An unknown message number.
-    #[error("there is no message {0}")]
+    #[error("message number {0} is unknown")]
     Unknown(u8),
 }
 
@@ -30,31 +32,31 @@ impl From<Truncated> for WireError {
     }
 }
 
-/// Why a frame is none.
+/// Reason why received bytes are not a valid frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FrameError {
-    /// It is longer than allowed.
+    /// The frame is longer than allowed.
     Length(u32),
-    /// Its seal is wrong.
+    /// The seal is wrong.
     Seal,
 }
 
-/// The first message of each side.
+/// First message of each side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChannelHello {
-    /// The version spoken.
+    /// Version of the protocol.
     pub version: u16,
-    /// Whether this side has a key.
+    /// True if this side has a key.
     pub keyed: bool,
     /// Fresh random bytes.
     pub nonce: [u8; 16],
 }
 
 impl ChannelHello {
-    /// Its number in every protocol.
+    /// Message number, the same in every protocol.
     pub const KIND: u8 = 1;
 
-    /// Appends its body in the protocol that begins with `magic`.
+    /// Appends the body, for the protocol with this magic number.
     pub(crate) fn encode(&self, magic: [u8; 4], out: &mut Vec<u8>) {
         out.extend_from_slice(&magic);
         out.extend_from_slice(&self.version.to_be_bytes());
@@ -62,7 +64,7 @@ impl ChannelHello {
         out.extend_from_slice(&self.nonce);
     }
 
-    /// Parses its body.
+    /// Parses the body.
     pub(crate) fn decode(magic: [u8; 4], r: &mut Reader<'_>) -> Result<ChannelHello, WireError> {
         if r.array()? != magic {
             return Err(WireError::Value("beginning"));
@@ -71,7 +73,7 @@ impl ChannelHello {
     }
 }
 
-/// Appends a text, cut to [`MAX_TEXT`] bytes.
+/// Appends a text, truncated to [`MAX_TEXT`] bytes.
 pub(crate) fn put_text(out: &mut Vec<u8>, text: &str) {
     let mut end = text.len().min(MAX_TEXT);
     while !text.is_char_boundary(end) {
@@ -89,35 +91,35 @@ pub(crate) fn text(r: &mut Reader<'_>) -> Result<String, WireError> {
     }
     let bytes = r.take(length)?;
     let text = str::from_utf8(bytes).map_err(|_| WireError::Value("text"))?;
-    // Printed for people: remove terminal control characters.
+    // The text is printed for people: terminal control characters are removed.
     Ok(text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect())
 }
 
-/// One side's end of the connection.
+/// One end of the connection.
 #[derive(Debug)]
 pub(crate) struct Channel {
     side: ConnectionSide,
-    /// Most bytes of a frame, without its length field.
+    /// Maximum length of a frame in bytes, without the length field.
     most: usize,
-    /// Those that the other side may prove.
+    /// Keys that the other side may prove.
     keys: PresharedKeys,
-    /// The one of this conversation.
+    /// Key of this conversation.
     key: Option<PresharedKey>,
     transcript: Transcript,
     outgoing: Option<Seal>,
     incoming: Option<Seal>,
     bytes: Vec<u8>,
-    /// Bytes of them that were read.
+    /// Number of bytes already read.
     read: usize,
 }
 
 impl Channel {
-    /// The end that connects, with its key.
+    /// Creates the connecting end. It proves `key`, if there is one.
     pub fn of_client(key: Option<PresharedKey>, most: usize) -> Channel {
         Channel { key: key.clone(), ..Channel::new(ConnectionSide::Client, key.into(), most) }
     }
 
-    /// The end that listens; the client proves one of `keys`.
+    /// Creates the listening end. The client must prove one of `keys`.
     pub fn of_server(keys: PresharedKeys, most: usize) -> Channel {
         Channel::new(ConnectionSide::Server, keys, most)
     }
@@ -136,12 +138,12 @@ impl Channel {
         }
     }
 
-    /// Whether a key is needed.
+    /// True if a key is required.
     pub fn keyed(&self) -> bool {
         !self.keys.is_empty()
     }
 
-    /// Appends the frame of a message whose body `encode` appends.
+    /// Appends the frame of a message; `encode` appends its body.
     pub fn write(&mut self, kind: u8, encode: impl FnOnce(&mut Vec<u8>), out: &mut Vec<u8>) {
         let at = out.len();
         out.extend_from_slice(&[0; 4]);
@@ -159,7 +161,7 @@ impl Channel {
         }
     }
 
-    /// The frame of a message to somebody with whom there is no conversation: without a seal.
+    /// Returns the frame of a message outside a conversation: without a seal.
     pub fn frame(kind: u8, encode: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
         let mut out = Vec::new();
         Channel::new(ConnectionSide::Server, PresharedKeys::default(), usize::MAX)
@@ -173,7 +175,8 @@ impl Channel {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// The next complete message, as `decode` reads its number and body; `None` if there is none.
+    /// Returns the next complete message, parsed by `decode` from its number and body; `None` if there is
+    /// none yet.
     pub fn read<T>(&mut self, decode: impl FnOnce(u8, &[u8]) -> T) -> Result<Option<T>, FrameError> {
         let bytes = &self.bytes[self.read..];
         let Some(head) = bytes.first_chunk::<4>() else { return Ok(None) };
@@ -200,30 +203,32 @@ impl Channel {
         Ok(Some(decode(body[4], &body[5..])))
     }
 
-    /// This side's greeting.
+    /// Returns this side's greeting.
     pub fn hello(&self, version: u16, nonce: [u8; 16]) -> ChannelHello {
         ChannelHello { version, keyed: self.keyed(), nonce }
     }
 
-    /// This side's proof, over everything sent and received so far.
+    /// Returns this side's proof, over all bytes sent and received so far; `None` without a key.
     pub fn proof(&self) -> Option<[u8; 32]> {
         self.key.as_ref().map(|k| self.transcript.prove(k, self.side))
     }
 
-    /// The transcript that a proof of the other side is verified against: take it before the proof is read.
-    pub fn said(&self) -> Transcript {
+    /// Returns the transcript that the other side's proof is verified against. Call it before the proof is
+    /// read.
+    pub fn transcript(&self) -> Transcript {
         self.transcript.clone()
     }
 
-    /// The name of the peer whose key `proof` proves, over the transcript `said`: that key is the one of this conversation
-    /// from here on. `None`: it is none of them.
-    pub fn proved(&mut self, said: &Transcript, proof: &[u8; 32]) -> Option<String> {
-        let (name, key) = self.keys.find(|key| said.verify(key, self.side.other(), proof))?;
+    /// Verifies `proof` against `transcript`. Returns the name of the peer whose key matches, and uses that
+    /// key for the rest of the conversation; `None` if no key matches.
+    pub fn proved(&mut self, transcript: &Transcript, proof: &[u8; 32]) -> Option<String> {
+        let (name, key) = self.keys.find(|key| transcript.verify(key, self.side.other(), proof))?;
         self.key = Some(key.clone());
         Some(name.clone())
     }
 
-    /// Seals everything from here on, if there is a key; returns a number that both sides now share, another one for each `label`.
+    /// Seals all further frames if there is a key. Returns a number that both sides share, different for each
+    /// `label`.
     pub fn seal(&mut self, label: &str) -> u64 {
         if let Some(key) = &self.key {
             self.outgoing = Some(self.transcript.seal(key, self.side));

@@ -1,19 +1,22 @@
 //! Wire formats and protocol machines, and the simulated network that tests them.
 //!
-//! This crate is pure: no socket, no clock, no thread, no randomness of its own. Bytes, stamps and
-//! `now` go in; bytes, deadlines and events come out. `jitlat-net` runs them over sockets.
+//! This crate is pure: no socket, no clock, no thread, no randomness of its own. Bytes, stamps and `now` go
+//! in; bytes, deadlines and events come out. `jitlat-net` runs them over sockets.
 //!
 //! * [`machine`] – the five calls by which a driver runs any machine
-//! * [`access`] – who is served; [`accounts`] – and how much
-//! * [`twoway`] – what all two-way protocols share
+//! * [`access`] – sources that are answered, and the client an address belongs to; [`accounts`] – packets and
+//!   bytes of each client
+//! * [`twoway`] – parts shared by all two-way protocols
 //! * [`stamp`], [`twamp`], [`irtt`], [`lamp`], [`echo`], [`reqresp`] – the two-way protocols
-//! * [`owamp`] – the standard one-way protocol; [`amp`] is what it shares with TWAMP
+//! * [`owamp`] – the standard one-way protocol; [`amp`] – the parts that it shares with TWAMP
 //! * [`jitlat`] – the one-way protocol: control conversation (two dialects) and test stream
-//! * [`digest`] – reports of a capture point on another host; [`push`] – tests to a collector; [`channel`] is what both share
+//! * [`digest`] – reports of a capture point on another host; [`push`] – tests sent to a collector;
+//!   [`channel`] – the connection layer of both
 //!
 //! With the feature `sim`: `sim` – both sides of the one-way protocol on an impaired network in virtual time
 //!
-//! Neighbours: `jitlat-core` has records and time, `jitlat-net` carries the bytes. Public items carry the promise of compatibility that the README states.
+//! Neighbours: `jitlat-core` has records and time, `jitlat-net` carries the bytes. Public items carry the
+//! promise of compatibility that the README states.
 //!
 //! A STAMP test without a network:
 //!

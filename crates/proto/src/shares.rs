@@ -1,4 +1,4 @@
-//! [`ShareTable`]: a bounded table of sessions in which every client has a share.
+//! [`ShareTable`]: a bounded table of sessions that gives every client a share.
 
 use crate::access::ClientAddress;
 use core::net::{IpAddr, SocketAddr};
@@ -6,7 +6,7 @@ use hashbrown::HashTable;
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hash, Hasher, RandomState};
 
-/// A session's client, and the number by which the client tells its sessions apart.
+/// Client of a session, and the number that distinguishes the client's sessions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct SessionName {
     pub(crate) client: SocketAddr,
@@ -14,7 +14,7 @@ pub(crate) struct SessionName {
 }
 
 impl Hash for SessionName {
-    /// In two numbers, which takes a fraction of the time of one field after the other.
+    /// Hashing two numbers takes a fraction of the time of hashing each field.
     fn hash<H: Hasher>(&self, state: &mut H) {
         state.write_u128(match self.client.ip() {
             IpAddr::V4(v4) => v4.to_bits().into(),
@@ -24,8 +24,8 @@ impl Hash for SessionName {
     }
 }
 
-/// Whether a session's client has shown that it receives what is sent to its address. Sessions that have not make room
-/// first.
+/// Rank of a session, by whether its client has shown that it receives packets at its address. Sessions that
+/// have not are replaced first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Rank {
     Unproven,
@@ -34,17 +34,17 @@ pub(crate) enum Rank {
 
 const RANKS: [Rank; 2] = [Rank::Unproven, Rank::Proven];
 
-/// No entry.
+/// Index of no entry.
 const NONE: u32 = u32::MAX;
 
-/// The two orders that every entry is in.
+/// The two orders that contain every entry.
 #[derive(Clone, Copy)]
 enum OrderKind {
     All,
     Clients,
 }
 
-/// A doubly linked list through the entries, from the longest idle to the one seen last.
+/// A doubly linked list of entries, from the longest idle to the most recently used.
 #[derive(Clone, Copy, Debug)]
 struct IdleOrder {
     oldest: u32,
@@ -62,14 +62,14 @@ struct Links {
 #[derive(Clone, Debug)]
 struct ShareEntry<K, V> {
     key: K,
-    /// `None`: free.
+    /// Value of the entry; `None`: free.
     value: Option<V>,
 }
 
-/// The places of an entry in the orders.
+/// Positions of an entry in the orders.
 #[derive(Clone, Copy, Debug)]
 struct Node {
-    /// Place of its client's share.
+    /// Index of the client's share.
     share: u32,
     rank: Rank,
     links: [Links; 2],
@@ -78,23 +78,24 @@ struct Node {
 #[derive(Clone, Debug)]
 struct Share {
     client: ClientAddress,
-    /// How many; 0: free.
+    /// Number of entries; 0: free.
     entries: usize,
     orders: [IdleOrder; 2],
 }
 
-/// A table of at most so many entries in total and of one client. A new entry replaces the longest idle one of the
-/// lowest rank, of its own client if that one's share is used up, but none of a higher rank than its own. Every
-/// operation takes constant time.
+/// Table with a maximum number of entries in total and per client. A new entry replaces the longest idle one
+/// of the lowest rank, or one of its own client if the client's share is used up. It never replaces an entry
+/// of a higher rank. Every operation takes constant time.
 #[derive(Clone, Debug)]
 pub(crate) struct ShareTable<K, V> {
     total: usize,
     per_client: usize,
-    /// Where entries are, by their keys: only that, so that the index of thousands of them stays in the processor's cache.
+    /// Indices of entries by key. Keys are stored elsewhere, so the index of thousands of entries fits in the
+    /// processor's cache.
     index: HashTable<u32>,
     hasher: RandomState,
     entries: Vec<ShareEntry<K, V>>,
-    /// Of each entry, its places in the orders.
+    /// Positions of each entry in the orders.
     nodes: Vec<Node>,
     free: Vec<u32>,
     orders: [IdleOrder; 2],
@@ -104,7 +105,7 @@ pub(crate) struct ShareTable<K, V> {
 }
 
 impl<K: Copy + Eq + Hash, V> ShareTable<K, V> {
-    /// Without entries.
+    /// Creates an empty table.
     pub(crate) fn new(total: usize, per_client: usize) -> ShareTable<K, V> {
         ShareTable {
             total: total.min(NONE as usize),
@@ -121,11 +122,12 @@ impl<K: Copy + Eq + Hash, V> ShareTable<K, V> {
         }
     }
 
-    /// Bytes that an entry takes at most, with its key, its place in the orders and a client of its own.
+    /// Returns the maximum memory of an entry in bytes, including its key, its positions in the orders and a
+    /// client of its own.
     pub(crate) const fn bytes_per_entry() -> usize {
         let index = size_of::<u32>() + size_of::<(ClientAddress, u32)>();
         let entry = size_of::<ShareEntry<K, V>>() + size_of::<Node>() + size_of::<Share>();
-        // Tables grow by doubling, and the maps keep an eighth free.
+        // Tables grow by doubling, and the maps leave an eighth free.
         2 * (entry + 2 * size_of::<u32>() + index + 2)
     }
 
@@ -133,28 +135,28 @@ impl<K: Copy + Eq + Hash, V> ShareTable<K, V> {
         self.index.len()
     }
 
-    /// Where the entry with this key is.
-    fn place(&self, key: &K) -> Option<u32> {
+    /// Returns the index of the entry with this key.
+    fn position(&self, key: &K) -> Option<u32> {
         self.index.find(self.hasher.hash_one(key), |at| self.entries[*at as usize].key == *key).copied()
     }
 
-    /// The entry, whose place in the order does not change.
+    /// Returns the value of the entry, without changing its position in the orders.
     pub(crate) fn get_mut(&mut self, key: &K) -> Option<&mut V> {
-        let at = self.place(key)?;
+        let at = self.position(key)?;
         self.at(at)
     }
 
-    /// The entry, which is now the one seen last.
+    /// Returns the value of the entry, and makes it the most recently used.
     pub(crate) fn seen(&mut self, key: &K) -> Option<&mut V> {
         let at = self.touch(key)?;
         self.at(at)
     }
 
-    /// Makes the entry the one seen last, and returns its place, which it keeps until it is removed.
+    /// Makes the entry the most recently used. Returns its index, which is valid until the entry is removed.
     pub(crate) fn touch(&mut self, key: &K) -> Option<u32> {
-        let at = self.place(key)?;
+        let at = self.position(key)?;
         let rank = self.nodes[at as usize].rank;
-        // What was the last of all was the last of its client, too.
+        // The newest entry of all is also the newest of its client.
         if self.orders[rank as usize].newest != at {
             self.unlink(at);
             self.link(at);
@@ -162,15 +164,16 @@ impl<K: Copy + Eq + Hash, V> ShareTable<K, V> {
         Some(at)
     }
 
-    /// The value of the entry at this place.
+    /// Returns the value of the entry at this index.
     pub(crate) fn at(&mut self, at: u32) -> Option<&mut V> {
         self.entries.get_mut(at as usize)?.value.as_mut()
     }
 
-    /// Adds an entry, or replaces the one with this key. Returns the entry that had to make room, if one had to.
+    /// Adds an entry, or replaces the one with this key. Returns the entry that was removed to make room, if
+    /// any.
     ///
     /// # Errors
-    /// The table, or the client's share of it, is full of entries of a higher rank.
+    /// The table or the client's share is full of entries of a higher rank.
     pub(crate) fn insert(
         &mut self,
         key: K,
@@ -178,7 +181,7 @@ impl<K: Copy + Eq + Hash, V> ShareTable<K, V> {
         rank: Rank,
         value: V,
     ) -> Result<Option<(K, V)>, Full> {
-        let replaced = match self.place(&key) {
+        let replaced = match self.position(&key) {
             Some(_) => Some(key),
             None if self.share(client).map_or(0, |s| s.entries) >= self.per_client => {
                 let orders = self.share(client).map_or([EMPTY; 2], |s| s.orders);
@@ -214,7 +217,7 @@ impl<K: Copy + Eq + Hash, V> ShareTable<K, V> {
         self.share_of.get(&client).map(|at| &self.shares[*at as usize])
     }
 
-    /// The place of the share of `client`, which has one from now on.
+    /// Returns the index of the share of `client`, which is created if necessary.
     fn share_for(&mut self, client: ClientAddress) -> u32 {
         let ShareTable { shares, share_of, free_shares, .. } = self;
         *share_of.entry(client).or_insert_with(|| {
@@ -237,18 +240,18 @@ impl<K: Copy + Eq + Hash, V> ShareTable<K, V> {
         let found = index.find_entry(hasher.hash_one(key), |at| entries[*at as usize].key == *key);
         let (at, _) = found.ok()?.remove();
         self.unlink(at);
-        let place = self.nodes[at as usize].share;
-        let share = &mut self.shares[place as usize];
+        let position = self.nodes[at as usize].share;
+        let share = &mut self.shares[position as usize];
         share.entries -= 1;
         if share.entries == 0 {
             self.share_of.remove(&share.client);
-            self.free_shares.push(place);
+            self.free_shares.push(position);
         }
         self.free.push(at);
         self.entries[at as usize].value.take()
     }
 
-    /// The longest idle of the lowest rank that there is, if it is none above `rank`.
+    /// Returns the longest idle entry of the lowest rank; `None` if that rank is above `rank`.
     fn longest_idle(&self, orders: [IdleOrder; 2], rank: Rank) -> Option<K> {
         let at = RANKS.iter().filter(|r| **r <= rank).map(|r| orders[*r as usize].oldest);
         at.into_iter().find(|at| *at != NONE).map(|at| self.entries[at as usize].key)
@@ -338,13 +341,13 @@ mod tests {
     }
 
     proptest! {
-        /// Against a list in which everything is searched.
+        /// Compares the table with a list that is searched linearly.
         #[test]
         fn as_the_plain_list(
             steps in proptest::collection::vec((0u8..4, 0u8..12, any::<bool>()), 0..200),
         ) {
             let mut table = ShareTable::new(6, 3);
-            // Keys with their ranks, the longest idle first; three keys a client.
+            // Keys with their ranks, the longest idle first. Each client has three keys.
             let mut list: Vec<(u8, Rank)> = Vec::new();
             for (step, key, proven) in steps {
                 let rank = if proven { Rank::Proven } else { Rank::Unproven };

@@ -1,7 +1,8 @@
-//! Reading and writing the fields of packets, big-endian unless they say otherwise, without a panic on anything that is too short.
+//! Reads and writes the fields of packets. Fields are big-endian unless their type says otherwise. Input that
+//! is too short never causes a panic.
 //!
-//! A packet with fields at fixed positions names them once, as [`Field`]s; a message of consecutive parts is read with
-//! a [`Reader`].
+//! A packet with fields at fixed positions declares them once as [`Field`]s. A message of consecutive parts
+//! is read with a [`Reader`].
 //!
 //! ```
 //! use jitlat_proto::wire::Field;
@@ -17,13 +18,13 @@
 use core::marker::PhantomData;
 use core::ops::Range;
 
-/// A type that fields have: an integer in network byte order, or bytes.
+/// Type of a field: an integer in network byte order, or bytes.
 pub trait FieldType: Sized {
-    /// Bytes of it.
+    /// Length in bytes.
     const LENGTH: usize;
-    /// From exactly that many bytes; `None` from any other number.
+    /// Parses exactly that many bytes; `None` for any other length.
     fn from_wire(bytes: &[u8]) -> Option<Self>;
-    /// To exactly that many bytes.
+    /// Writes exactly that many bytes.
     fn to_wire(self, bytes: &mut [u8]);
 }
 
@@ -72,7 +73,7 @@ impl<const N: usize> FieldType for [u8; N] {
     }
 }
 
-/// The position and the type of a packet's field.
+/// Position and type of a field in a packet.
 #[derive(Debug)]
 pub struct Field<T> {
     offset: usize,
@@ -88,47 +89,47 @@ impl<T> Clone for Field<T> {
 impl<T> Copy for Field<T> {}
 
 impl<T: FieldType> Field<T> {
-    /// The field that begins at `offset`.
+    /// Creates the field that begins at `offset`.
     pub const fn at(offset: usize) -> Field<T> {
         Field { offset, kind: PhantomData }
     }
 
-    /// The field after this one.
+    /// Creates the field after this one.
     pub const fn then<U: FieldType>(self) -> Field<U> {
         Field::at(self.end())
     }
 
-    /// Where it begins.
+    /// Returns the offset of the field.
     pub const fn start(self) -> usize {
         self.offset
     }
 
-    /// The offset after it.
+    /// Returns the offset after the field.
     pub const fn end(self) -> usize {
         self.offset + T::LENGTH
     }
 
-    /// Its bytes.
+    /// Returns the byte range of the field.
     pub const fn range(self) -> Range<usize> {
         self.offset..self.end()
     }
 
-    /// Its value; `None` if `packet` ends before it.
+    /// Returns the value; `None` if `packet` is too short.
     #[inline]
     pub fn read(self, packet: &[u8]) -> Option<T> {
         packet.get(self.range()).and_then(T::from_wire)
     }
 
-    /// Sets it; a packet that ends before it is not changed.
+    /// Sets the value. A packet that is too short is not changed.
     #[inline]
     pub fn write(self, packet: &mut [u8], value: T) {
-        if let Some(place) = packet.get_mut(self.range()) {
-            value.to_wire(place);
+        if let Some(slot) = packet.get_mut(self.range()) {
+            value.to_wire(slot);
         }
     }
 }
 
-/// A field lies beyond the end of the data.
+/// The data is too short for a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("truncated")]
 pub struct Truncated;
@@ -138,36 +139,36 @@ pub struct Truncated;
 pub struct Reader<'a>(&'a [u8]);
 
 impl<'a> Reader<'a> {
-    /// A cursor at the start of `bytes`.
+    /// Creates a cursor at the start of `bytes`.
     pub fn new(bytes: &'a [u8]) -> Reader<'a> {
         Reader(bytes)
     }
 
-    /// Bytes not yet read.
+    /// Returns the number of bytes not yet read.
     pub fn remaining(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether everything has been read.
+    /// True if everything has been read.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The next `n` bytes.
+    /// Returns the next `n` bytes.
     pub fn take(&mut self, n: usize) -> Result<&'a [u8], Truncated> {
         let (head, tail) = self.0.split_at_checked(n).ok_or(Truncated)?;
         self.0 = tail;
         Ok(head)
     }
 
-    /// The next `N` bytes as an array.
+    /// Returns the next `N` bytes as an array.
     pub fn array<const N: usize>(&mut self) -> Result<[u8; N], Truncated> {
         let (head, tail) = self.0.split_first_chunk::<N>().ok_or(Truncated)?;
         self.0 = tail;
         Ok(*head)
     }
 
-    /// Everything left.
+    /// Returns all remaining bytes.
     pub fn rest(&mut self) -> &'a [u8] {
         core::mem::take(&mut self.0)
     }
@@ -187,10 +188,10 @@ macro_rules! integers {
 }
 integers!(u8 u8, u16 u16, u32 u32, u64 u64, i32 i32, i64 i64);
 
-/// The bytes written in hexadecimal, for tests.
+/// Parses hexadecimal text, for tests.
 #[cfg(test)]
 pub(crate) fn unhex(text: &str) -> Vec<u8> {
-    let digit = |c: u8| (c as char).to_digit(16).unwrap_or_else(|| panic!("{c} is no digit")) as u8;
+    let digit = |c: u8| (c as char).to_digit(16).unwrap_or_else(|| panic!("{c} is not a digit")) as u8;
     text.trim().as_bytes().chunks(2).map(|p| digit(p[0]) << 4 | digit(p[1])).collect()
 }
 

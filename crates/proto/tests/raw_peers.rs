@@ -1,4 +1,4 @@
-//! Both machines against peers written from docs/protocols alone: raw bytes, without our codec.
+//! Tests both machines with peers written from docs/protocols alone: raw bytes, without our codec.
 
 use hmac::{Hmac, KeyInit, Mac};
 use jitlat_core::session::Ending;
@@ -39,7 +39,7 @@ fn server(key: Option<&[u8]>) -> ServerMachine {
     ServerMachine::new(config, tick(0))
 }
 
-/// Everything that the server sends and requests.
+/// Returns all messages and requests of the server.
 fn take(server: &mut ServerMachine, now: Tick) -> (Vec<u8>, Vec<ServerEvent>) {
     let mut out = Vec::new();
     while server.poll_transmit(now, &mut out) {}
@@ -65,7 +65,7 @@ fn received(n: i64) -> FlowReport {
     FlowReport::Received(FlowId(0), report)
 }
 
-/// A workorder from the page's table: eleven numbers, the period of 64 bits.
+/// Encodes a workorder by the page's table: eleven numbers, of which the period has 64 bits.
 fn workorder(command: u32, npkts: u32, src_port: u32, dst_port: u32) -> Vec<u8> {
     let mut b = Vec::new();
     for v in [command, npkts, 80, 17] {
@@ -87,7 +87,7 @@ fn u32_at(bytes: &[u8], at: usize) -> u32 {
 #[test]
 fn a_raw_classic_client_sends() {
     let mut s = server(None);
-    // Probes first: T1 over bytes 8…15, T2 comes back over bytes 16…23.
+    // Probes first: T1 is in bytes 8…15, and T2 is returned in bytes 16…23.
     for second in 0..5 {
         let mut probe = workorder(7, 0, 0, 0);
         probe[8..16].copy_from_slice(&(-7i64).to_be_bytes());
@@ -112,7 +112,7 @@ fn a_raw_classic_client_sends() {
     s.handle(now, ServerInput::Flow(FlowReport::Ready(FlowId(0))));
     let (ack, events) = take(&mut s, now);
     assert_eq!(ack, workorder(5, 3, 33101, 2667));
-    // Reception has been started before the client can have read that.
+    // Reception has started before the client can read the answer.
     assert_eq!(commands(&events), [FlowCommand::Start(FlowId(0))]);
     let now = tick(6000);
     s.handle(now, ServerInput::Flow(received(2)));
@@ -198,7 +198,7 @@ fn a_raw_classic_server_receives() {
     let mut stamps = SentStamps::new(StampSource::Kernel);
     stamps.set(0, WallTime(1005));
     c.handle(tick(43), ClientInput::Flow(FlowReport::Ended(FlowId(0), 3)));
-    // SAMPLES, an ACK that was not requested, and then the singletons would be wrong; before it is not.
+    // An unrequested ACK between SAMPLES and the singletons would be wrong; before SAMPLES it is not.
     c.handle(tick(250), ClientInput::Received(&workorder(5, 3, 33101, 2667)));
     let mut samples = workorder(4, 2, 33101, 2667);
     for i in 0..2i64 {
@@ -212,8 +212,8 @@ fn a_raw_classic_server_receives() {
     c.handle(tick(251), ClientInput::Received(first));
     let (_, events) = take(&mut c, tick(251));
     assert!(events.iter().any(|e| matches!(e, ClientEvent::Flow(FlowCommand::Stop(_)))), "{events:?}");
-    // The singletons arrive, and the connection closes, while the sender is still stopping. Nothing more is to be sent
-    // on a closed connection.
+    // The singletons arrive and the connection closes while the sender is still stopping. Nothing more may be
+    // sent on a closed connection.
     c.handle(tick(252), ClientInput::Received(rest));
     c.handle(tick(252), ClientInput::Closed(None));
     let report = SendReport { sent: 3, failed: 0, stamps: Some(stamps), stamps_lost: Some(0) };
@@ -306,7 +306,8 @@ fn a_proof_sent_back_proves_nothing() {
     let now = tick(0);
     s.handle(now, ServerInput::Received(&hello(9)));
     take(&mut s, now);
-    // A peer without the key can only repeat what it has received, here the server's proof of another conversation.
+    // A peer without the key can only repeat bytes that it has received, here the server's proof of another
+    // conversation.
     let digest = Sha256::digest(hello(9));
     let stolen = mac(KEY, &[b"jitlat 3 server proof", &digest]);
     s.handle(now, ServerInput::Received(&frame(3, &[(1, &stolen)])));
@@ -318,7 +319,7 @@ fn a_proof_sent_back_proves_nothing() {
 fn without_a_proof_nothing_is_granted() {
     let mut s = server(Some(KEY));
     let now = tick(0);
-    // Everything at once, in case the server looks at the request before the proof.
+    // All messages arrive at once, in case the server reads the request before the proof.
     let request = frame(12, &[(1, &[0; 8]), (2, &[0])]);
     s.handle(now, ServerInput::Received(&[hello(9), request].concat()));
     let (said, events) = take(&mut s, now);

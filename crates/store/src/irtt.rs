@@ -334,7 +334,7 @@ impl<'a> ExportedTest<'a> {
     fn lost(&self, seq: u32) -> &'static str {
         let losses = self.session.two_way.as_ref().map_or(&[][..], |t| &t.losses);
         let run = losses.iter().find(|run| (run.first..run.first + run.length).contains(&seq));
-        match run.map(|run| run.way) {
+        match run.map(|run| run.side) {
             Some(LossSide::Up) => "true_up",
             Some(LossSide::Down) => "true_down",
             Some(LossSide::Either) | None => "true",
@@ -429,8 +429,8 @@ mod tests {
                 ..Directions::default()
             }),
             losses: vec![
-                LossRun { first: 1, length: 1, way: LossSide::Up },
-                LossRun { first: 5, length: 1, way: LossSide::Down },
+                LossRun { first: 1, length: 1, side: LossSide::Up },
+                LossRun { first: 5, length: 1, side: LossSide::Down },
             ],
             ..TwoWay::default()
         }));

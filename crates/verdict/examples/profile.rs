@@ -1,10 +1,11 @@
-//! A path judged for a use of your own: `cargo run -p jitlat-verdict --example profile`.
+//! Judges a path for a profile of your own: `cargo run -p jitlat-verdict --example profile`.
 
 use jitlat_core::answer::Answer;
 use jitlat_core::{Options, PacketRecord, Session, Span, TestSpec, WallTime, analyze};
 use jitlat_verdict::{PROFILES, Profile, judge_for};
 
-/// The answer on packets of which each second one waits `wait`, for a use that bears a delay of 5 ms.
+/// Returns the verdict on packets of which every second one waits `wait`, for a profile that tolerates a delay
+/// of 5 ms.
 pub fn judge(wait: Span) -> Option<Answer> {
     let surgery = Profile {
         name: "surgery".into(),

@@ -3,34 +3,34 @@
 use super::delays::{Blocks, DelayNoise, Delays};
 use super::slots;
 
-/// Groups of packets a series is seen in.
+/// Maximum number of groups into which a series is divided.
 const MAX_GROUPS: usize = 200;
-/// Groups of more packets each, where those are too few.
+/// Maximum number of groups with more packets each, for series with few packets per group.
 const MAX_WIDE_GROUPS: usize = 60;
 /// With fewer packets per group, its smallest delay is not meaningful.
 const MIN_GROUP_PACKETS: usize = 8;
 /// Smaller changes are caused by the hosts themselves.
 const MIN_STEP_NS: i64 = 100_000;
-/// No two crystals differ by more, nor is a clock slewed faster (RFC 5905: 500 ppm): 1000 ppm.
+/// Maximum drift rate: 1000 ppm. Crystals differ by less, and clocks are slewed more slowly (RFC 5905: 500 ppm).
 pub const MAX_DRIFT: f64 = 1e-3;
 
 /// A change of the smallest delay that lasts.
 #[derive(Clone, Copy, Debug)]
 pub struct LevelStep {
-    /// The first packet of the new level, by its place in send order.
+    /// First packet of the new level, as an index in send order.
     pub place: usize,
-    /// By how much, in ns.
+    /// Size of the change, in ns.
     pub change: i64,
-    /// Packets on the way from the old level to the new one.
+    /// Number of packets between the old level and the new one.
     pub ramp: usize,
-    /// Spread of the delays before and after, in ns: between the first and the ninth tenth.
+    /// Spread of the delays before and after, in ns: distance of the 10th and the 90th percentile.
     pub spread: [i64; 2],
 }
 
-/// The series as groups of packets: the smallest delay of each, and when.
+/// The series as groups of packets: the smallest delay of each, and its time.
 struct Groups {
     min: Vec<i64>,
-    /// Blocks a group.
+    /// Number of blocks per group.
     each: usize,
 }
 
@@ -41,7 +41,7 @@ impl Groups {
         (min.len() >= 12).then_some(Groups { min, each })
     }
 
-    /// Fewer and larger groups, each by its lower quarter, where there are enough packets for that.
+    /// Returns fewer and larger groups, each with its lower quartile; `None` if there are too few packets.
     fn wide(delays: &Delays<'_>, blocks: &Blocks) -> Option<Groups> {
         let n = delays.len();
         let each = (blocks.len() / MAX_WIDE_GROUPS).max(1);
@@ -57,9 +57,9 @@ impl Groups {
     }
 }
 
-/// The steps of `delays`. A step changes the smallest delay by more than neighbours differ and more than it varies on
-/// either side, from one level that stays to another. Where the smallest of a few packets varies for itself as much as
-/// the step is high, the lower quarter of more packets shows it.
+/// Returns the steps of `delays`. A step changes the smallest delay from one lasting level to another, by more than
+/// neighbours differ and more than it varies on either side. If the minimum of a few packets varies as much as the step
+/// itself, the lower quartile of more packets shows the step.
 pub fn steps(delays: &Delays<'_>, blocks: &Blocks, noise: DelayNoise) -> Vec<LevelStep> {
     let Some(groups) = Groups::of(blocks, delays.len()) else { return Vec::new() };
     let found = steps_between(&groups, delays, blocks, noise);
@@ -116,17 +116,17 @@ fn steps_between(groups: &Groups, delays: &Delays<'_>, blocks: &Blocks, noise: D
     found
 }
 
-/// Most groups on either side of a step that are compared.
+/// Maximum number of groups on either side of a step that are compared.
 const MAX_WINDOW: usize = 10;
 
-/// The middle and the spread of some smallest delays, one or two strays left out.
+/// Middle and spread of several smallest delays, without one or two strays.
 struct DelayLevel {
     middle: i64,
     spread: i64,
 }
 
 impl DelayLevel {
-    /// Of at most [`MAX_WINDOW`].
+    /// Computes them from at most [`MAX_WINDOW`] values.
     fn of(min: &[i64]) -> DelayLevel {
         let (n, mut sorted) = (min.len(), [0; MAX_WINDOW]);
         let sorted = &mut sorted[..n];
@@ -184,7 +184,7 @@ pub fn slipped_slot(delays: &Delays<'_>, blocks: &Blocks) -> Option<i64> {
 pub fn drift(delays: &Delays<'_>, blocks: &Blocks, noise: DelayNoise) -> Option<Drift> {
     let n = delays.len();
     let groups = Groups::of(blocks, n)?;
-    // When the smallest delay of a group was met is of no matter: a group is short beside the whole.
+    // The time of the smallest delay within a group does not matter, because a group is short.
     let time: Vec<f64> =
         (0..groups.min.len()).map(|g| delays.time(groups.place(g, blocks, n)) as f64).collect();
     let min: Vec<f64> = groups.min.iter().map(|m| *m as f64).collect();
@@ -205,7 +205,7 @@ fn line(slope: f64, time: &[f64], min: &[f64], noise: DelayNoise) -> Option<Drif
     if slope.abs() > MAX_DRIFT {
         return None;
     }
-    // What the line leaves over, and what it leaves over in each third.
+    // Residuals of the line, and of each third.
     let rest: Vec<f64> = min.iter().zip(time).map(|(m, t)| m - slope * t).collect();
     let scatter = spread(&rest);
     let total = (slope * duration).abs();
@@ -220,7 +220,7 @@ fn line(slope: f64, time: &[f64], min: &[f64], noise: DelayNoise) -> Option<Drif
             .is_some_and(|s| (s - slope).abs() <= 0.25 * slope.abs() + error)
     };
     let whole = total >= 3.0 * scatter && spread(min) >= 2.0 * scatter && (0..3).all(straight);
-    // The lowest of what is left over is the line; what lies near it are its points.
+    // The lowest residuals are the line; those near it are its points.
     let mut sorted = rest.clone();
     sorted.sort_by(f64::total_cmp);
     let (centre, width) = if whole {
@@ -271,15 +271,15 @@ pub struct Drift {
     pub error: f64,
 }
 
-/// The slope of the line from the lowest point of the first fifth to that of the last fifth below which the fewest
-/// points lie: where the path is quiet at both ends.
+/// Returns the slope of the line from the lowest point of the first fifth to that of the last fifth with the fewest
+/// points below it: for a path that is quiet at both ends.
 fn lower_slope(time: &[f64], value: &[f64]) -> Option<f64> {
     let k = value.len();
     let fifth = (k / 5).max(2);
     let middle = |part: core::ops::Range<usize>| {
         let mut points: Vec<(f64, f64)> = part.map(|i| (value[i], time[i])).collect();
         points.sort_by(|a, b| a.0.total_cmp(&b.0));
-        // The lower half, so that noise and queues stay out.
+        // The lower half, which excludes noise and queues.
         let half = &points[..points.len().div_ceil(2)];
         let n = half.len() as f64;
         (half.iter().map(|p| p.1).sum::<f64>() / n, half.iter().map(|p| p.0).sum::<f64>() / n)
@@ -304,7 +304,7 @@ fn median(mut values: Vec<f64>) -> Option<f64> {
     values.get(middle).copied()
 }
 
-/// Between the first and the ninth tenth.
+/// Returns the distance of the 10th and the 90th percentile.
 fn spread(values: &[f64]) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);

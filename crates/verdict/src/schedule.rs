@@ -43,7 +43,7 @@ fn lateness(delays: &Delays<'_>, material: &Evidence<'_>) -> Option<Vec<i64>> {
         (Schedule::Periodic, SendPattern::Bursts(size)) => DueTimes::Bursts(period, size.max(1) as i64),
         _ => {
             let last = u32::try_from(delays.seq(last)).unwrap_or(u32::MAX);
-            DueTimes::new(&material.session.spec, last, n)?
+            DueTimes::new(material.session, last, n)?
         }
     };
     let mut late = Vec::with_capacity(n);

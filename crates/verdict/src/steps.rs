@@ -20,15 +20,15 @@ pub enum StepReason {
     HandOver,
 }
 
-/// No route change adds more: twice a geostationary hop.
+/// Largest delay that a route change adds, in ns: twice a geostationary hop.
 const MAX_DETOUR_NS: i64 = 700_000_000;
-/// A ramp of so many packets is a queue that fills or drains.
+/// Minimum number of packets of a ramp. A ramp is a queue that fills or drains.
 const MIN_RAMP_PACKETS: usize = 3;
 
 /// A route that is taken for a shorter time is none, however many packets are sent meanwhile, in ns: several round trips.
 const MIN_ROUTE_TIME_NS: i64 = 100_000_000;
 
-/// Why each of `found` changed the smallest delay.
+/// Returns the reason why each step of `found` changed the smallest delay.
 pub fn explain(
     delays: &Delays<'_>,
     found: &[LevelStep],
@@ -44,7 +44,7 @@ pub fn explain(
             Proof::None => (*step, StepReason::Route, false),
         })
         .collect();
-    // A level that does not stay until the next change was a queue, or another that came on top.
+    // A level that does not last until the next change was a queue, or another queue in addition.
     for k in 0..explained.len() {
         let (step, _, _) = explained[k];
         let end = explained.get(k + 1).map_or(delays.len(), |(next, _, _)| next.place);
@@ -54,15 +54,15 @@ pub fn explain(
                 && delays.time(to.max(1) - 1).saturating_sub(delays.time(from)) < MIN_ROUTE_TIME_NS
         };
         if explained[k].1 == StepReason::Route && (is_brief(step.place, end) || is_brief(begin, step.place)) {
-            // Many packets may be sent at once, after a stall: they all met the same moment.
+            // Many packets may be sent together after a stall: they all met the same short-lived state.
             (explained[k].1, explained[k].2) = (StepReason::Queue, false);
         }
         if !stays(delays, &step, begin, end) {
             (explained[k].1, explained[k].2) = (StepReason::Queue, false);
         }
     }
-    // A rise and the fall back to where it came from are one thing: where one of them is a ramp, or packets differ far
-    // more up there, or follow each other closely at its end, it was a queue.
+    // A rise and the fall back to the previous level belong together. If one of them is a ramp, if the jitter is much
+    // larger in between, or if packets follow each other closely at the end, it was a queue.
     for k in 0..explained.len() {
         let (step, reason, proven) = explained[k];
         if proven || step.change < 0 {
@@ -84,7 +84,7 @@ pub fn explain(
             }
         }
     }
-    // What falls from a queue was no longer way.
+    // A drop after a queue has drained is not a route change.
     for k in 1..explained.len() {
         let (step, _, proven) = explained[k];
         let before = explained[k - 1].1;
@@ -98,8 +98,8 @@ pub fn explain(
     explained.into_iter().map(|(step, reason, _)| (step, reason)).collect()
 }
 
-/// Whether the smallest delay of the stretches before and after a step differs by it: neither comes back to the other's
-/// level, but for a stray packet.
+/// True if the smallest delays of the stretches before and after a step differ by the step: neither returns to the
+/// other's level, except for a stray packet.
 fn stays(delays: &Delays<'_>, step: &LevelStep, begin: usize, end: usize) -> bool {
     let least = |from: usize, to: usize| delays.quantile(from, to, 0.01);
     let (Some(before), Some(after)) = (least(begin, step.place), least(step.place, end)) else {
@@ -109,24 +109,24 @@ fn stays(delays: &Delays<'_>, step: &LevelStep, begin: usize, end: usize) -> boo
     change.signum() == step.change.signum() && change.saturating_abs() >= step.change.saturating_abs() / 2
 }
 
-/// Whether packets differ `factor` times as much on the higher side of a step.
+/// True if the jitter is `factor` times as large on the higher side of a step.
 fn lively(step: &LevelStep, factor: f64) -> bool {
     let [before, after] = step.spread;
     let (low, high) = if step.change > 0 { (before, after) } else { (after, before) };
     high as f64 > factor * low.max(20_000) as f64 && high > step.change.abs() / 50
 }
 
-/// Whether the delay falls as a queue empties: as fast as packets can follow each other, in order.
+/// True if the delay falls like that of a queue that drains: packets arrive in order, directly after each other.
 fn drains(delays: &Delays<'_>, step: &LevelStep, noise: DelayNoise) -> bool {
     let k = step.place;
     if k < 2 || k >= delays.len() {
         return false;
     }
-    // Two packets back to back on arrival, at the edge.
+    // Two packets that arrive back to back, at the edge.
     let close = |k: usize| {
         let sent = delays.time(k).saturating_sub(delays.time(k - 1));
         let apart = delays.arrival(k).saturating_sub(delays.arrival(k - 1));
-        // What falls by less than packets are apart may do so from one to the next, whatever the reason.
+        // A fall by less than the distance of packets may happen between two packets for any reason.
         sent <= step.change.saturating_abs()
             && sent > 4 * noise.p90.max(50_000)
             && (0..sent / 4).contains(&apart)
@@ -134,13 +134,13 @@ fn drains(delays: &Delays<'_>, step: &LevelStep, noise: DelayNoise) -> bool {
     close(k) || close(k - 1) || k + 1 < delays.len() && close(k + 1)
 }
 
-/// What is known for certain about a step.
+/// Proof of the reason of a step.
 enum Proof {
     /// The receiving host's clock was set.
     Clock,
     /// The route changed.
     Route,
-    /// Nothing.
+    /// No proof.
     None,
 }
 
@@ -149,7 +149,7 @@ fn proof(delays: &Delays<'_>, step: &LevelStep, material: &Evidence<'_>, noise: 
     let near = |a: i64, b: i64, margin: i64| a.saturating_sub(b).saturating_abs() <= margin;
     let change = step.change;
     let size = change.saturating_abs();
-    // What the hosts say that was done to their clocks: the receiver's adds, the sender's takes away.
+    // Clock changes that the hosts report: the receiver's adds to delays, the sender's subtracts from them.
     let up = session.spec.direction() == Direction::Up;
     let (sender, receiver) =
         if up { (&session.client, &session.server) } else { (&session.server, &session.client) };
@@ -160,8 +160,8 @@ fn proof(delays: &Delays<'_>, step: &LevelStep, material: &Evidence<'_>, noise: 
             return Proof::Clock;
         }
     }
-    // What the probes before and after say: a clock that was set moves the offset by as much and leaves the round trip
-    // alone; a longer way moves the offset by half of that, or, both ways, not at all.
+    // Changes between the probes before and after: a clock that was set changes the offset by as much and not the round
+    // trip; a longer route changes the offset by half of that, or not at all if both directions are longer.
     let mut clock_stood = false;
     let change_of = |before: Option<f64>, after: Option<f64>| Some(after? - before?);
     let offset = change_of(clock.offset_before_ns, clock.offset_after_ns);
@@ -176,7 +176,7 @@ fn proof(delays: &Delays<'_>, step: &LevelStep, material: &Evidence<'_>, noise: 
         }
         clock_stood = route < 0.5 * set && route < 0.4 * by.abs();
     }
-    // Packets that were read one after the other, the later one at an earlier time; or that overtook each other.
+    // Either packets that arrived in order, the later one at an earlier time, or packets that were reordered.
     let k = step.place;
     if change < 0 && k > 0 && k < delays.len() {
         let apart = delays.arrival(k).saturating_sub(delays.arrival(k - 1));
@@ -192,7 +192,7 @@ fn proof(delays: &Delays<'_>, step: &LevelStep, material: &Evidence<'_>, noise: 
     {
         return Proof::Clock;
     }
-    // Another time to live is another route.
+    // A different time to live proves a different route.
     let seq = delays.seq(k.min(delays.len() - 1));
     if material.notes.ttl.iter().skip(1).any(|(at, _)| u64::from(*at).abs_diff(seq) <= 3) {
         return Proof::Route;
@@ -200,7 +200,7 @@ fn proof(delays: &Delays<'_>, step: &LevelStep, material: &Evidence<'_>, noise: 
     Proof::None
 }
 
-/// Whether a straight drift of the smallest delay may be two clocks, by what the probes say of them.
+/// True if the probes permit that a straight drift of the smallest delay is caused by the two clocks.
 pub fn may_be_skew(skew: f64, delays: &Delays<'_>, material: &Evidence<'_>) -> bool {
     let clock = material.clock;
     let (Some(before), Some(after)) = (clock.offset_before_ns, clock.offset_after_ns) else { return true };

@@ -1,17 +1,18 @@
-//! The answer of a two-way test: that of its round trips, with the way on which each cause lies.
+//! Verdict of a two-way test: that of its round trips, with the direction of each cause.
 
 use jitlat_core::answer::{Answer, Cause, CauseId};
 use jitlat_core::evidence::Judgement;
 use jitlat_core::spec::Direction;
 use jitlat_core::twoway::{LossRun, LossSide};
 
-/// Where requests without an answer were lost, as far as the far host's count shows.
+/// Directions in which requests without an answer were lost, if the far host's count shows them.
 pub struct RequestLosses<'a> {
-    /// Runs of them, ascending.
+    /// Runs of these requests, ascending.
     pub runs: &'a [LossRun],
 }
 
-/// The answer to `round_trip`, given the answers of the two directions if the far host reports its times.
+/// Completes the verdict on the round trips with those of the two directions, which are known if the far host
+/// reports its times.
 pub fn two_way(mut judged: Judgement, ways: [Option<&Answer>; 2], losses: &RequestLosses<'_>) -> Judgement {
     let round_trip = &mut judged.answer;
     for cause in &mut round_trip.causes {
@@ -25,7 +26,7 @@ pub fn two_way(mut judged: Judgement, ways: [Option<&Answer>; 2], losses: &Reque
             _ => None,
         };
     }
-    // What both ways show and no round trip does is the far clock's.
+    // A cause in both directions that no round trip shows is a fault of the far clock.
     let [up, down] = ways;
     for cause in up.into_iter().chain(down).flat_map(|a| &a.causes) {
         let clock = matches!(cause.id, CauseId::ClockStep | CauseId::ClockSkew);
@@ -33,7 +34,7 @@ pub fn two_way(mut judged: Judgement, ways: [Option<&Answer>; 2], losses: &Reque
             round_trip.causes.push(cause.clone());
         }
     }
-    // Packets under way while a clock was set look held.
+    // Packets in transit while a clock was set appear to be held.
     let set: Vec<(f64, i64)> = round_trip
         .causes
         .iter()
@@ -51,14 +52,14 @@ fn size(cause: &Cause) -> i64 {
     cause.magnitude_ns.unwrap_or(0).saturating_abs()
 }
 
-/// The way on which nine of ten packets of a cause were lost.
+/// Direction in which nine of ten packets of a cause were lost; `None` if there is none.
 fn lost_on(cause: &Cause, losses: &RequestLosses<'_>) -> Option<Direction> {
     let [first, last] = cause.packets;
     let (mut up, mut down, mut either) = (0u64, 0u64, 0u64);
     for run in losses.runs {
         let (from, to) = (u64::from(run.first), u64::from(run.first) + u64::from(run.length));
         let common = to.min(last + 1).saturating_sub(from.max(first));
-        match run.way {
+        match run.side {
             LossSide::Up => up += common,
             LossSide::Down => down += common,
             LossSide::Either => either += common,
@@ -73,7 +74,7 @@ fn lost_on(cause: &Cause, losses: &RequestLosses<'_>) -> Option<Direction> {
     }
 }
 
-/// The only way for which the same is reported at about the same time.
+/// The only direction with the same cause at about the same time; `None` if both or none have it.
 fn shown_on(cause: &Cause, [up, down]: [Option<&Answer>; 2]) -> Option<Direction> {
     let has = |answer: Option<&Answer>| {
         answer.is_some_and(|a| {

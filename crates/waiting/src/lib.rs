@@ -1,8 +1,8 @@
 //! Waiting in tests: for a condition, with a limit. This is the only place where a test sleeps.
 //!
-//! A test that sleeps for "long enough" is slow on a quiet machine and wrong on a busy one. These functions look at what
-//! the test needs, again and again, and go on as soon as it is there; a limit turns a wait in vain into a failure that
-//! names what was missing.
+//! A test that sleeps for "long enough" is slow on a quiet machine and wrong on a busy one. These functions check a
+//! condition again and again and return as soon as it is true. If it is not true within a limit, the test fails with
+//! a message that names what was expected.
 //!
 //! ```
 //! use std::time::Duration;
@@ -20,9 +20,9 @@
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// Shortest pause between two looks.
+/// Shortest pause between two checks.
 const PAUSE: Duration = Duration::from_millis(5);
-/// Longest pause between two looks at something that is expensive to look at.
+/// Longest pause between two checks that are expensive.
 const LONGEST_PAUSE: Duration = Duration::from_millis(200);
 
 /// Waits until `condition` is true.
@@ -31,7 +31,7 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(200);
 /// If it is not true within `limit`; the message names `what` was expected.
 #[track_caller]
 pub fn until(what: &str, limit: Duration, condition: impl FnMut() -> bool) {
-    assert!(within(limit, condition), "waited {limit:?} in vain for {what}");
+    assert!(within(limit, condition), "waited {limit:?} for {what} without success");
 }
 
 /// Waits until `find` finds something, and returns that.
@@ -48,12 +48,12 @@ pub fn for_value<T>(what: &str, limit: Duration, mut find: impl FnMut() -> Optio
     found.expect("the condition above")
 }
 
-/// Waits until `condition` is true, at most for `limit`; returns whether it became true. It is looked at once at least,
-/// and once more at the end.
+/// Waits until `condition` is true, at most for `limit`; returns whether it became true. It is checked at least once,
+/// and again at the end.
 pub fn within(limit: Duration, mut condition: impl FnMut() -> bool) -> bool {
     let begun = Instant::now();
     loop {
-        // A look after the limit counts: on a busy machine the pause may have been much longer than asked for.
+        // A check after the limit counts: on a busy machine the pause may have been much longer than requested.
         let last = begun.elapsed() >= limit;
         let looked = Instant::now();
         if condition() {
@@ -69,14 +69,14 @@ pub fn within(limit: Duration, mut condition: impl FnMut() -> bool) -> bool {
 /// Checks that `condition` stays true for `period`: for events that must not happen, and for times that something must last.
 ///
 /// # Panics
-/// At the first look that finds it false; the message names `what` should have stayed true.
+/// At the first check that finds it false; the message names `what` should have stayed true.
 #[track_caller]
 pub fn while_true(what: &str, period: Duration, mut condition: impl FnMut() -> bool) {
     let begun = Instant::now();
     assert!(!within(period, || !condition()), "after {:?} no longer true: {what}", begun.elapsed());
 }
 
-/// Calls `step` once per `period` until it returns `false`. A call that comes late does not delay the ones after it.
+/// Calls `step` once per `period` until it returns `false`. A late call does not delay the calls after it.
 pub fn at_pace(period: Duration, mut step: impl FnMut() -> bool) {
     let mut due = Instant::now();
     while step() {

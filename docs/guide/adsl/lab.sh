@@ -19,7 +19,7 @@ up=128000 down=512000
 # Between an IP packet and the cells: PPPoE 8, MAC 14, LLC/SNAP 10, AAL5 8. The kernel counts the MAC header itself.
 overhead=$((8 + 10 + 8))
 link=pppoe-llc,up=128k,down=512k
-# The report of 2008 measured through a tunnel of 28 bytes; so do the experiments that are set beside its tables.
+# The report of 2008 measured through a tunnel of 28 bytes; so do the experiments that are compared with its tables.
 tunnel=28
 
 started=()
@@ -44,7 +44,7 @@ build() {
         in_ns "jladsl-$1" ip addr add "$3/24" dev "$2"
         in_ns "jladsl-$1" sysctl -qw "net.ipv6.conf.$2.disable_ipv6=1"
         in_ns "jladsl-$1" ip link set "$2" up
-        # What is captured must be what travels: one segment a packet.
+        # Captured packets must be those on the wire: one segment per packet.
         in_ns "jladsl-$1" ip link set "$2" gso_max_segs 1
     done
     in_ns jladsl-home ip route add default via 10.91.1.1
@@ -72,7 +72,7 @@ shape() {
     done
 }
 
-# prioritise QUEUE: the upstream serves the shell first, as a home router with a reserved class does
+# prioritise QUEUE: the upstream link sends the shell's packets first, like a home router with a reserved class
 prioritise() {
     in_ns jladsl-line tc qdisc del dev f0 root
     in_ns jladsl-line tc qdisc add dev f0 root handle 1: \
@@ -103,7 +103,7 @@ captured() {
     wait "${tcpdumps[@]}" 2>/dev/null || true
 }
 
-# tell NAME ARGUMENT…: the passive instrument's word on it
+# tell NAME ARGUMENT…: result of the passive instrument
 tell() {
     local name=$1
     shift
@@ -113,7 +113,7 @@ tell() {
 
 traffic() { local where=$1; shift; in_ns "jladsl-$where" python3 "$here/traffic.py" "$@"; }
 
-# probe NAME SIZES ROUNDS GAP_MS: both ways at once
+# probe NAME SIZES ROUNDS GAP_MS: both directions at the same time
 probe() {
     local seconds
     seconds=$(python3 -c "print(len('$2'.split(',')) * $3 * $4 / 1000 + 12)")

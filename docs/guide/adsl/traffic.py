@@ -4,7 +4,7 @@
   traffic.py probes DST SIZES ROUNDS GAP_MS   UDP to port 5001, each probe right behind a primer of its size to
                                               port 5999: a shaper that charges after sending then delays the
                                               probe by exactly one serialisation time
-  traffic.py drain SECONDS                    receive whatever comes to both ports
+  traffic.py drain SECONDS                    receive everything at both ports
   traffic.py send DST PORT SECONDS            one TCP stream as fast as it goes, Reno
   traffic.py sink PORT SECONDS                its other end
   traffic.py type DST PORT SECONDS            keys at a person's pace, over TCP without delay
@@ -18,12 +18,12 @@ def probes(dst, sizes, rounds, gap_ms):
     for s, port in zip(socks, (5999, 5001)):
         s.connect((dst, port))
     try:
-        # A primer that leaves long before its probe delays nothing.
+        # A primer that leaves long before its probe does not delay it.
         os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(10))
     except OSError:
         pass
     rng, due, n = random.Random(dst), time.monotonic(), 0
-    # All rounds of one size: so that both ends send the same at a time.
+    # All rounds of one size, so that both ends send the same size at a time.
     for size in map(int, sizes.split(",")):
         for _ in range(int(rounds)):
             body = struct.pack("!Q", n).ljust(size, b"\0")[:size]
@@ -59,7 +59,7 @@ def send(dst, port, seconds):
             c.send(bytes(1 << 16))
         except TimeoutError:
             pass
-    # What is still unsent would drain for seconds.
+    # Unsent data would drain for seconds.
     c.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     c.close()
 

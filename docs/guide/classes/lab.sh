@@ -21,13 +21,13 @@ near() { ip netns exec jlqos-near "$@"; }
 in_ns() { ip netns exec "jlqos-$1" "${@:2}"; }
 background() { "$@" & started+=($!); }
 stop_load() {
-    # The second wish is to hurry: results of the load interest nobody.
+    # The second signal ends it immediately: the results of the load are not needed.
     for p in "${started[@]}"; do kill "$p" 2>/dev/null || true; done
     [ ${#started[@]} = 0 ] || sleep 1
     for p in "${started[@]}"; do kill "$p" 2>/dev/null || true; done
     for p in "${started[@]}"; do wait "$p" 2>/dev/null || true; done
     started=()
-    # What the load's sockets still hold goes on loading the path.
+    # Data in the load's sockets continues to load the path.
     local k
     for k in $(seq 60); do
         near ss -Htan | awk '$3 > 0 { found = 1 } END { exit !found }' || break
@@ -79,7 +79,7 @@ build() {
     until grep -qs listening serve.txt; do sleep 0.1; done
 }
 
-# load DSCP STREAMS RATE EXTRA…: test streams for a while, into which a row of the table falls
+# load DSCP STREAMS RATE EXTRA…: test streams that run during one row of the table
 load() {
     local dscp=$1 streams=$2 each=$3 k
     shift 3

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Logs of LaMP tests over the links of document 003, simulated: nobody can take two laptops and a radio along with a repository.
+"""Logs of LaMP tests over the links of document 003, simulated, because a repository cannot contain two laptops and a radio link.
 
     simulate.py FIGURE DIR        FIGURE is 2, 3 or 5
 
-A packet takes its serialisation on each transmission of its way, each transmission its own overhead (preamble, back-off,
+The time of a packet is its serialisation on each transmission of its path, the overhead of each transmission (preamble, back-off,
 acknowledgement), both hosts their stacks, and an exponential time of the hosts' scheduling. Retransmissions repeat a transmission.
 """
 
@@ -16,7 +16,7 @@ PACKETS = 30
 PERIOD = 100_000_000
 BEGAN = 1_560_000_000_000_000_000
 
-# name: Mbit/s, transmissions each way, overhead of a transmission in us, stacks of both hosts in us
+# name: Mbit/s, transmissions in each direction, overhead of a transmission in us, stacks of both hosts in us
 LAPTOPS = {
     "direct Ethernet": (100, 1, 2, 250),
     "10BASE hub": (10, 1, 20, 250),
@@ -73,7 +73,7 @@ def by_distance(folder):
     for rate in (3, 6, 12):
         link = BOARDS[f"802.11p {rate} Mbit/s"]
         for distance in (0, 50, 100, 150, 190):
-            # Made up: fast modulations suffer first.
+            # An assumption: fast modulations suffer first.
             fails = 0.3 * (distance / 190) ** 2 * (rate / 12) ** 0.5
             for test in range(10):
                 lot = random.Random(f"{rate} {distance} {test}")

@@ -2,10 +2,10 @@
 """A bulk download over a simulated ADSL line, as captures at both hosts: simulate.py DIR
 
 The line sends ATM cells in slots of a clock that never stops, 128 kbit/s up and 512 kbit/s down, PPPoE over LLC, in a tunnel of
-28 bytes; 2.5 ms are under way each way. Every data packet (1450 bytes) is acknowledged as it comes (52 bytes); the window
+28 bytes; 2.5 ms of propagation in each direction. Every data packet (1450 bytes) is acknowledged on arrival (52 bytes); the window
 changes between one and four packets; others use the upstream now and then. Both hosts see and send packets at multiples of
 15 us, as an interface does that collects its interrupts. Writes DIR/download.ref.pcap.gz and DIR/download.mon.pcap.gz, with
-stamps in nanoseconds. The same numbers every time."""
+stamps in nanoseconds. The numbers are the same in every run."""
 import gzip, heapq, math, random, struct, sys
 
 TICK = 15_000
@@ -15,7 +15,7 @@ OVERHEAD = 28 + 8 + 14 + 10 + 8  # tunnel, PPPoE, MAC, LLC/SNAP, AAL5
 
 
 class Line:
-    """One way: when the last cell of a packet is over."""
+    """One direction: time at which the last cell of a packet ends."""
 
     def __init__(self, rate, rng):
         self.slot = 424e9 / rate
@@ -33,7 +33,7 @@ def tick(at):
 
 
 def packet(source, destination, ident, seq, length):
-    """The headers of a TCP segment of so many bytes as an IP packet, with the time stamp option."""
+    """Headers of a TCP segment with this many bytes as an IP packet, with the timestamp option."""
     ip = struct.pack("!BBHHHBBH", 0x45, 0, length, ident & 0xFFFF, 0x4000, 64, 6, 0) + source + destination
     ports = (5201, 40000) if source == FAR else (40000, 5201)
     return ip + struct.pack("!HHIIBBHHH", *ports, seq & 0xFFFFFFFF, 1, 8 << 4, 16, 501, 0, 0) + bytes([1, 1, 8, 10]) + bytes(8)

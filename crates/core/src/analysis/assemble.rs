@@ -1,4 +1,5 @@
-//! The one place where results become a [`Summary`] or a [`DirectionResult`], whichever analysis they come from.
+//! Builds a [`Summary`] or a [`DirectionResult`] from the results of either analysis, exact or in constant
+//! memory.
 
 use crate::answer::{Answer, Warning};
 use crate::comparable::Comparable;
@@ -8,15 +9,15 @@ use crate::metrics::stream::EndedStream;
 use crate::summary::{ClassicHeader, Display, Interval, Loss, SessionInfo, Summary};
 use crate::twoway::{DirectionResult, FarReport, LossRun, TwoWayFigures};
 
-/// A stream that has ended, with what its analysis found.
+/// Results of the analysis of a stream that has ended.
 pub(super) trait Findings {
-    /// What metrics read of it.
+    /// The stream as metrics read it.
     fn stream(&self) -> &EndedStream<'_>;
     /// Writes the results of all metrics, in the order of their list.
     fn write(&self, to: &mut Summary);
 
     fn judgement(&self) -> Option<Judgement>;
-    /// Windows, if they were asked for.
+    /// Windows; empty if none were requested.
     fn intervals(&self) -> Vec<Interval> {
         Vec::new()
     }
@@ -25,16 +26,17 @@ pub(super) trait Findings {
     }
 }
 
-/// What a round-trip test shows in addition to its round trips.
+/// Results of a round-trip test in addition to its round trips.
 pub(super) struct BothWays {
     pub figures: TwoWayFigures,
-    /// The answers of the two directions by themselves, if the far host reports its times.
+    /// Answers for up and down separately, if the far host reports its times.
     pub answers: [Option<Answer>; 2],
-    /// Where requests without an answer were lost.
+    /// Runs of requests without an answer, and the direction in which each was lost.
     pub losses: Vec<LossRun>,
 }
 
-/// The summary of a stream, with what was noted on the way; of a round-trip test with what that tells beside.
+/// Builds the summary of a stream from its findings and the `notes` of its analysis; `both_ways` adds the
+/// directions of a round-trip test.
 pub(super) fn summary(found: &dyn Findings, both_ways: Option<BothWays>, notes: Vec<Warning>) -> Summary {
     let known = found.stream().known;
     let both_ways = both_ways.map(|both| {
@@ -64,7 +66,7 @@ pub(super) fn summary(found: &dyn Findings, both_ways: Option<BothWays>, notes: 
     summary
 }
 
-/// The results of all metrics.
+/// Writes the results of all metrics to an empty summary.
 fn computed(found: &dyn Findings) -> Summary {
     let known = found.stream().known;
     let mut summary = Summary {
@@ -77,52 +79,52 @@ fn computed(found: &dyn Findings) -> Summary {
     summary
 }
 
-/// What is known about one direction of a round-trip test besides the packets that returned.
-pub(super) struct OnThatWay {
-    /// Packets sent, lost, duplicated and overtaken in this direction, as far as known.
+/// Facts about one direction of a round-trip test in addition to the packets that returned.
+pub(super) struct DirectionFacts {
+    /// Packets sent, lost, duplicated and reordered in this direction, as far as known.
     pub sent: Option<u64>,
     pub lost: Option<u64>,
     pub duplicates: Option<u64>,
     pub reordered: Option<u64>,
-    /// All losses of the round trips were on this way, so the packets that came back and those that are missing are
-    /// its stream.
+    /// True if all round trips that were lost were lost in this direction. Then the packets that returned and
+    /// the lost ones together are the whole stream of this direction.
     pub has_all_losses: bool,
-    /// The far host's times are readings of one clock that ran through.
-    pub clock_ran_through: bool,
-    /// The far host's times are readings of a clock at all.
+    /// True if the far host's times come from one clock that was never set during the test.
+    pub clock_was_steady: bool,
+    /// True if the far host's times are clock readings at all.
     pub far_clock: bool,
 }
 
-/// One way of a round-trip test, from the packets that came back.
-pub(super) fn way(
+/// Builds the result of one direction of a round-trip test from the packets that returned.
+pub(super) fn direction(
     found: &dyn Findings,
-    on: &OnThatWay,
+    facts: &DirectionFacts,
     losses: impl FnOnce(Option<Loss>) -> (Option<Loss>, Option<u64>),
 ) -> DirectionResult {
     let found = computed(found);
-    let (loss, undetermined) = losses(on.has_all_losses.then_some(found.loss));
-    let ran_through = on.clock_ran_through;
-    // What follows from losses too.
-    let complete = ran_through && on.has_all_losses;
+    let (loss, undetermined) = losses(facts.has_all_losses.then_some(found.loss));
+    let was_steady = facts.clock_was_steady;
+    // Some figures also require that every loss is known.
+    let complete = was_steady && facts.has_all_losses;
     DirectionResult {
-        sent: on.sent,
-        lost: on.lost,
-        lost_pct: on.sent.zip(on.lost).and_then(|(sent, lost)| percent(lost, sent)),
-        duplicates: on.duplicates,
-        reordered: on.reordered,
-        latency_corrected: found.latency_corrected.filter(|_| ran_through),
+        sent: facts.sent,
+        lost: facts.lost,
+        lost_pct: facts.sent.zip(facts.lost).and_then(|(sent, lost)| percent(lost, sent)),
+        duplicates: facts.duplicates,
+        reordered: facts.reordered,
+        latency_corrected: found.latency_corrected.filter(|_| was_steady),
         ipdv: found.ipdv,
         rfc3550_jitter: found.rfc3550_jitter,
         mapdv2: found.mapdv2,
-        trend: found.trend.filter(|_| ran_through),
-        skew_hull: found.skew_hull.filter(|_| ran_through),
-        pdv_deskewed: found.pdv_deskewed.filter(|_| ran_through),
+        trend: found.trend.filter(|_| was_steady),
+        skew_hull: found.skew_hull.filter(|_| was_steady),
+        pdv_deskewed: found.pdv_deskewed.filter(|_| was_steady),
         loss,
         undetermined,
         dejitter: found.dejitter.filter(|_| complete),
         objectives: found.objectives.filter(|_| complete),
         figures: found.figures,
-        clock: if on.far_clock { found.clock } else { ClockEstimate::default() },
+        clock: if facts.far_clock { found.clock } else { ClockEstimate::default() },
         stamps: found.stamps,
         latency: found.latency,
         pdv: found.pdv,
@@ -133,13 +135,13 @@ fn percent(part: u64, whole: u64) -> Option<f64> {
     (whole > 0).then(|| 100.0 * part as f64 / whole as f64)
 }
 
-/// A test that goes one way only: nothing came back, and the counts and delays are those the far host reports. What
-/// it does not report is not known.
+/// Completes the summary of a test without answers: counts and delays are those that the far host
+/// reports. Everything that it does not report remains unknown.
 fn of_far_report(s: &mut Summary, report: &FarReport) {
     let sent = s.counts.sent;
     let lost = sent.saturating_sub(report.received);
     let copies = report.duplicates.unwrap_or(0);
-    // Windows count packets, and none is known.
+    // Windows count packets, and no packet is known here.
     s.intervals.clear();
     let c = &mut s.counts;
     c.received = report.received + copies;

@@ -1,9 +1,9 @@
-//! Limits that stored data must keep to be the state of an analysis.
+//! Limits for stored data that claims to be the state of an analysis.
 
-/// More rows than any test has: sums of counts below this cannot overflow.
+/// Maximum number of rows: more than any test has, and small enough that sums of such counts cannot overflow.
 pub(crate) const MOST_ROWS: u64 = 1 << 48;
 
-/// Why stored data cannot be the state of an analysis.
+/// Reason why stored data cannot be the state of an analysis.
 #[derive(Debug)]
 pub(crate) struct Impossible(pub &'static str);
 

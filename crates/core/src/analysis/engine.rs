@@ -1,5 +1,5 @@
-//! [`Engine`]: the analysis of one stream of delays, exact while its samples fit the memory they may take, within a stated
-//! error beyond. A test that goes one way is one stream; a round-trip test is three.
+//! [`Engine`]: the analysis of one stream of delays. It is exact while its samples fit into the permitted
+//! memory, and within a stated error beyond. A one-way test is one stream, a round-trip test three.
 
 use super::gathered::Gathered;
 use super::options::{Options, PACKET_BYTES};
@@ -18,105 +18,105 @@ use std::sync::Arc;
 /// An analysis of one stream in progress.
 #[derive(Clone, Debug)]
 pub(super) struct Engine {
-    /// The test, as far as it was known when it began.
+    /// The test as far as it was known when the analysis began.
     pub test: Arc<Session>,
-    /// Who judges the stretches of a stream whose samples are sketched.
+    /// Judge of the stretches of a stream that is analysed in constant memory.
     judge: Option<SharedJudge>,
-    /// Packets that are kept while there are no more.
-    room: usize,
-    /// Of all packets that came, with a delay or without.
+    /// Maximum number of packets that are stored before the analysis changes to constant memory.
+    max_packets: usize,
+    /// Counts all packets received, with or without a delay.
     pub classifier: Classifier,
     pub tally: Tally,
-    pub samples: Kept,
+    pub samples: Packets,
 }
 
-/// What is kept of the packets.
+/// The stored form of the packets.
 #[derive(Clone, Debug)]
-pub(super) enum Kept {
-    /// All of them: every figure is exact.
+pub(super) enum Packets {
+    /// All packets: every figure is exact.
     All(Box<Gathered>),
-    /// Constant memory, figures within a stated error.
+    /// Constant memory: figures within a stated error.
     Sketched(Box<Sketch>),
 }
 
 impl Engine {
-    /// The analysis of the stream of `test`.
+    /// Begins the analysis of the stream of `test`.
     pub fn new(test: Arc<Session>, options: &Options) -> Engine {
         let engine = Engine::of(&test, Classifier::new(declared(&test)), Tally::of(&test), Gathered::noted());
-        let room = usize::try_from(options.memory / PACKET_BYTES).unwrap_or(usize::MAX);
-        let engine = Engine { test, judge: options.judge.clone(), room, ..engine };
+        let max_packets = usize::try_from(options.memory / PACKET_BYTES).unwrap_or(usize::MAX);
+        let engine = Engine { test, judge: options.judge.clone(), max_packets, ..engine };
         if options.streaming { engine.sketched() } else { engine }
     }
 
-    /// Of these packets, all of which are kept.
+    /// Creates an exact analysis that already has these packets.
     pub fn of(test: &Arc<Session>, classifier: Classifier, tally: Tally, packets: Gathered) -> Engine {
-        let samples = Kept::All(Box::new(packets));
-        Engine { test: test.clone(), judge: None, room: usize::MAX, classifier, tally, samples }
+        let samples = Packets::All(Box::new(packets));
+        Engine { test: test.clone(), judge: None, max_packets: usize::MAX, classifier, tally, samples }
     }
 
-    /// The same before its first packet, in constant memory from there on.
+    /// Returns an analysis of the same test without packets, in constant memory from the start.
     pub fn sketched(&self) -> Engine {
         let sketch = match &self.samples {
-            Kept::All(_) => Sketch::new(&self.test, self.judge.clone()),
-            Kept::Sketched(sketch) => sketch.emptied(&self.test),
+            Packets::All(_) => Sketch::new(&self.test, self.judge.clone()),
+            Packets::Sketched(sketch) => sketch.emptied(&self.test),
         };
         Engine {
             test: self.test.clone(),
             judge: self.judge.clone(),
-            room: self.room,
+            max_packets: self.max_packets,
             classifier: Classifier::new(self.classifier.packets()),
             tally: self.tally.emptied(),
-            samples: Kept::Sketched(Box::new(sketch)),
+            samples: Packets::Sketched(Box::new(sketch)),
         }
     }
 
-    /// All packets; `None` if they are not kept.
+    /// Returns all packets; `None` if they are not stored.
     pub fn gathered(&self) -> Option<&Gathered> {
         match &self.samples {
-            Kept::All(packets) => Some(packets),
-            Kept::Sketched(_) => None,
+            Packets::All(packets) => Some(packets),
+            Packets::Sketched(_) => None,
         }
     }
 
-    /// What is kept instead of the packets; `None` if they are.
+    /// Returns the constant-memory state; `None` if all packets are stored.
     pub fn sketch(&self) -> Option<&Sketch> {
         match &self.samples {
-            Kept::All(_) => None,
-            Kept::Sketched(sketch) => Some(sketch),
+            Packets::All(_) => None,
+            Packets::Sketched(sketch) => Some(sketch),
         }
     }
 
     /// See [`super::Analyzer::set_stretch_length`].
     pub fn set_stretch_length(&mut self, packets: u32) {
-        if let Kept::Sketched(sketch) = &mut self.samples {
+        if let Packets::Sketched(sketch) = &mut self.samples {
             sketch.set_stretch_length(packets);
         }
     }
 
-    /// Number of rows so far.
+    /// Returns the number of rows so far.
     pub fn received(&self) -> u64 {
         self.classifier.received
     }
 
-    /// How much of the test of `session` is known.
+    /// Returns how much of the test of `session` is known.
     pub fn extent(&self, session: &Session) -> KnownPackets {
         let came = &self.classifier.accepted;
         match &self.samples {
-            Kept::All(_) => KnownPackets::of(session, came),
-            Kept::Sketched(sketch) => {
+            Packets::All(_) => KnownPackets::of(session, came),
+            Packets::Sketched(sketch) => {
                 KnownPackets::up_to(session, came.max(), |met| sketch.longest(came, met))
             }
         }
     }
 
-    /// The next record, in arrival order.
+    /// Adds the next record, in arrival order.
     #[inline]
     pub fn push(&mut self, record: &PacketRecord) {
         self.push_row(record, Classifier::packet(record).map_or(Row::Damaged, Row::Clean));
-        self.keep_to_room();
+        self.limit_memory();
     }
 
-    /// The next record, of a packet that came and of which no delay is known.
+    /// Adds the next record in arrival order, of a packet that was received and whose delay is unknown.
     pub fn push_delayless(&mut self, record: &PacketRecord) {
         self.push_row(record, Row::Delayless);
     }
@@ -126,25 +126,26 @@ impl Engine {
         self.tally.row(record);
         let Some(seq) = self.classifier.number(record) else { return self.classifier.refuse() };
         match &mut self.samples {
-            Kept::All(packets) => {
+            Packets::All(packets) => {
                 let counts = row.count(seq, &mut self.classifier);
                 if counts == Counts::First && row.packet().is_some() {
                     self.tally.accepted(record, seq);
                     packets.note(record, seq);
                 }
-                // Without a delay its arrival is nothing that the first copy's can be compared with.
+                // Without a delay, its arrival cannot be compared with that of the first copy.
                 let at = record.arrived().filter(|_| !matches!(row, Row::Delayless));
                 packets.push(seq, row, counts, at.map(|t| t.0));
             }
-            Kept::Sketched(sketch) => sketch.push(&mut self.classifier, seq, row, Some(record)),
+            Packets::Sketched(sketch) => sketch.push(&mut self.classifier, seq, row, Some(record)),
         }
     }
 
-    /// The next records, in arrival order: the same as one after the other, and faster.
+    /// Adds the next records, in arrival order. The result is the same as for one [`push`](Engine::push)
+    /// each, but faster.
     pub fn push_all(&mut self, records: &[PacketRecord]) {
         let (mut plain, mut rest) = (Plain::new(), records);
         while let Some(first) = rest.first() {
-            let taken = self.take_plain(&mut plain, &rest[..rest.len().min(self.at_once())]);
+            let taken = self.take_plain(&mut plain, &rest[..rest.len().min(self.max_batch())]);
             let (rows, later) = rest.split_at(taken.max(1));
             rest = later;
             if taken == 0 {
@@ -153,33 +154,34 @@ impl Engine {
             }
             self.tally.plain(rows, &plain);
             match &mut self.samples {
-                Kept::All(packets) => {
+                Packets::All(packets) => {
                     if plain.lags {
                         rows.iter().zip(plain.seq()).for_each(|(row, seq)| self.tally.accepted(row, *seq));
                     }
                     packets.push_all(&plain, rows);
                 }
-                Kept::Sketched(sketch) => sketch.push_all(&mut self.classifier, &plain, rows),
+                Packets::Sketched(sketch) => sketch.push_all(&mut self.classifier, &plain, rows),
             }
-            self.keep_to_room();
+            self.limit_memory();
         }
     }
 
-    /// Rows that may be taken together, so that constant memory begins with the same row wherever they were cut.
-    fn at_once(&self) -> usize {
+    /// Returns how many rows may be added together. The limit makes constant memory begin with the same row
+    /// however the rows were divided.
+    fn max_batch(&self) -> usize {
         match &self.samples {
-            Kept::All(packets) => self.room.saturating_add(1).saturating_sub(packets.samples.len()),
-            Kept::Sketched(sketch) => sketch.at_once(),
+            Packets::All(packets) => self.max_packets.saturating_add(1).saturating_sub(packets.samples.len()),
+            Packets::Sketched(sketch) => sketch.max_batch(),
         }
     }
 
-    /// Accepts the packets with which `records` begins, as many as there are clean and new ones, and hands them out in
-    /// `plain`; how many.
+    /// Accepts the packets at the start of `records` that are clean and new, and stores them in `plain`.
+    /// Returns their number.
     fn take_plain(&mut self, plain: &mut Plain, records: &[PacketRecord]) -> usize {
         let Engine { classifier, samples, .. } = self;
         let (forgotten, pages) = match samples {
-            Kept::All(_) => (0, usize::MAX),
-            Kept::Sketched(sketch) => sketch.remembers(),
+            Packets::All(_) => (0, usize::MAX),
+            Packets::Sketched(sketch) => sketch.remembers(),
         };
         let (next, packets) = (classifier.next().max(forgotten), classifier.packets());
         let in_order = plain.take(records, next, packets);
@@ -188,28 +190,28 @@ impl Engine {
             return in_order;
         }
         plain.take_new(records, packets, |seq| {
-            // Up to a number for which others are to be forgotten.
+            // Stop at the packet that makes older numbers be forgotten.
             classifier.accepted.pages() <= pages && u64::from(seq) >= forgotten && classifier.accept(seq)
         })
     }
 
-    /// Goes on in constant memory, where the packets that are kept take more than they may.
+    /// Changes to constant memory if the stored packets exceed the limit.
     #[inline]
-    pub fn keep_to_room(&mut self) {
-        if let Kept::All(packets) = &self.samples
-            && packets.samples.len() > self.room
+    pub fn limit_memory(&mut self) {
+        if let Packets::All(packets) = &self.samples
+            && packets.samples.len() > self.max_packets
         {
             let whole = core::mem::replace(self, self.sketched());
             self.append_rows(whole);
         }
     }
 
-    /// Whether [`Engine::append`] can add `next`.
+    /// Checks that [`Engine::append`] can add `next`.
     pub fn check_append(&self, next: &Engine) -> Result<(), NotMergeable> {
         next.sketch().map_or(Ok(()), |sketch| sketch.check_behind(self.classifier.accepted.max()))
     }
 
-    /// Adds what followed, after [`Engine::check_append`].
+    /// Adds the analysis of the rows that followed, after [`Engine::check_append`].
     pub fn append(&mut self, next: Engine) {
         if next.sketch().is_none() {
             self.append_rows(next);
@@ -222,20 +224,20 @@ impl Engine {
             }
             self.append_sketch(next);
         }
-        self.keep_to_room();
+        self.limit_memory();
     }
 
-    /// Adds the rows of an analysis that has kept all packets: they are classified again, now that it is known what came
-    /// before them.
+    /// Adds the rows of an analysis that has stored all packets. They are classified again because now it is
+    /// known which packets preceded them.
     fn append_rows(&mut self, next: Engine) {
-        let Engine { classifier, tally, samples: Kept::All(packets), .. } = next else { return };
+        let Engine { classifier, tally, samples: Packets::All(packets), .. } = next else { return };
         let came = &self.classifier.accepted;
         match &mut self.samples {
-            Kept::All(mine) => {
+            Packets::All(mine) => {
                 self.tally.append(tally, |seq| !came.contains(seq));
                 mine.append_notes(&packets, |seq| !came.contains(seq));
             }
-            Kept::Sketched(sketch) => {
+            Packets::Sketched(sketch) => {
                 sketch.append_stretches(&packets, classifier.accepted, &tally);
                 self.tally.append(tally, |_| false);
             }
@@ -257,26 +259,27 @@ impl Engine {
         self.classifier.invalid += others;
     }
 
-    /// Takes a row again that arrived at `at` and was noted and counted elsewhere.
+    /// Adds a row that arrived at `at` and was already noted and counted by another analysis.
     fn push_again(&mut self, seq: u32, row: Row, at: Option<i64>) {
         match &mut self.samples {
-            Kept::All(packets) => packets.push(seq, row, row.count(seq, &mut self.classifier), at),
-            Kept::Sketched(sketch) => sketch.push(&mut self.classifier, seq, row, None),
+            Packets::All(packets) => packets.push(seq, row, row.count(seq, &mut self.classifier), at),
+            Packets::Sketched(sketch) => sketch.push(&mut self.classifier, seq, row, None),
         }
     }
 
-    /// Adds the rows that `next` has had, in constant memory like this one. Its first rows are taken again one by one, with
-    /// which all that depends on what came before comes to the same; what it has counted after them is added.
+    /// Adds the rows of `next`, both analyses being in constant memory. The first rows of `next` are pushed
+    /// again one by one, which reproduces everything that depends on earlier packets; its counts after them
+    /// are added.
     fn append_sketch(&mut self, next: Engine) {
         let mut lead = next.sketched();
-        let Engine { classifier, tally, samples: Kept::Sketched(later), .. } = next else { return };
+        let Engine { classifier, tally, samples: Packets::Sketched(later), .. } = next else { return };
         self.tally.append(tally, |_| false);
         for (seq, row) in later.first_rows() {
             lead.push_again(seq, row, None);
             self.push_again(seq, row, None);
         }
-        let Kept::Sketched(had) = lead.samples else { return };
-        let Kept::Sketched(sketch) = &mut self.samples else { return };
+        let Packets::Sketched(had) = lead.samples else { return };
+        let Packets::Sketched(sketch) = &mut self.samples else { return };
         let had_rows = lead.classifier;
         self.classifier.received += classifier.received.saturating_sub(had_rows.received);
         self.classifier.invalid += classifier.invalid.saturating_sub(had_rows.invalid);

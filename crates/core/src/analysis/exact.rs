@@ -23,7 +23,7 @@ use std::borrow::Cow;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-/// What takes long and what metrics need, in the order in which threads compute it before the metrics.
+/// Slow computations that several metrics share, in the order in which threads do them before the metrics.
 const AHEAD: [fn(&Exact<'_>); 5] = [
     |found| _ = found.all.sample(),
     |found| _ = found.all.trend(),
@@ -32,7 +32,7 @@ const AHEAD: [fn(&Exact<'_>); 5] = [
     |found| _ = found.comparable(),
 ];
 
-/// All accepted packets at hand.
+/// The exact analysis of a stream, with all accepted packets in memory.
 pub(super) struct Exact<'a> {
     engine: &'a Engine,
     gathered: &'a Gathered,
@@ -41,11 +41,12 @@ pub(super) struct Exact<'a> {
     helpers: Option<&'a dyn Helpers>,
     judgement: OnceLock<Judgement>,
     comparable: OnceLock<Comparable>,
-    /// Results of the metrics that were computed ahead, in the order of their list.
+    /// Results of the metrics that were computed ahead, in the order of the metrics list.
     results: Vec<Mutex<Option<Write>>>,
 }
 
-/// What `make` makes of a stream whose packets are all kept; `late` of them were taken out.
+/// Calls `make` with the findings of a stream whose packets are all stored; `late` of them were taken out.
+/// Returns its result.
 pub(super) fn found<T>(
     engine: &Engine,
     gathered: &Gathered,
@@ -84,7 +85,7 @@ pub(super) fn found<T>(
 }
 
 impl Exact<'_> {
-    /// Computes what takes long on all threads.
+    /// Computes the slow parts on all threads.
     fn compute_ahead(&mut self, helpers: &dyn Helpers) {
         let next = AtomicUsize::new(0);
         let results: Vec<Mutex<Option<Write>>> = METRICS.iter().map(|_| Mutex::default()).collect();

@@ -1,7 +1,7 @@
-//! What was found of a stream that has ended, whether all its packets are kept or not.
+//! Findings of a stream that has ended, whether all its packets are stored or not.
 
 use super::assemble::Findings;
-use super::engine::{Engine, Kept};
+use super::engine::{Engine, Packets};
 use super::gathered::Gathered;
 use super::options::Options;
 use super::sketch::Sketch;
@@ -18,7 +18,7 @@ use crate::session::Session;
 use crate::summary::Summary;
 use std::sync::OnceLock;
 
-/// What is asked of the stream of a test.
+/// A test, and the settings for analysing one of its streams.
 #[derive(Clone, Copy)]
 pub(super) struct Test<'a> {
     pub session: &'a Session,
@@ -26,7 +26,7 @@ pub(super) struct Test<'a> {
     pub kind: DelayKind,
 }
 
-/// A stream that has ended, whose packets are not kept.
+/// A stream that has ended, analysed in constant memory.
 struct Sketched<'a> {
     engine: &'a Engine,
     sketch: &'a Sketch,
@@ -34,7 +34,8 @@ struct Sketched<'a> {
 }
 
 impl Engine {
-    /// What `make` makes of what was found, with what was noted on the way; and the accepted packets, if they are kept.
+    /// Calls `make` with the findings and the warnings of the analysis. Returns its result and the accepted
+    /// packets, if they are stored.
     pub fn found<T>(
         mut self,
         test: Test<'_>,
@@ -42,21 +43,21 @@ impl Engine {
         make: impl FnOnce(&dyn Findings, Vec<Warning>) -> T,
     ) -> (T, Samples) {
         let mut notes = Vec::new();
-        if let Kept::Sketched(sketch) = &mut self.samples {
+        if let Packets::Sketched(sketch) = &mut self.samples {
             sketch.end(&self.classifier.accepted);
         }
         let clock = match &self.samples {
-            Kept::All(packets) => packets.clock(test.session),
-            Kept::Sketched(_) => ClockEstimate::new(test.session, None),
+            Packets::All(packets) => packets.clock(test.session),
+            Packets::Sketched(_) => ClockEstimate::new(test.session, None),
         };
         let late = self.drop_late(&clock, test.options, &mut notes);
         match &self.samples {
-            Kept::All(packets) => {
+            Packets::All(packets) => {
                 let made =
                     exact::found(&self, packets, test, clock, late, helpers, |found| make(found, notes));
                 (made, self.into_samples())
             }
-            Kept::Sketched(sketch) => {
+            Packets::Sketched(sketch) => {
                 notes.extend(test.options.wait.map(notes::wait_refused));
                 notes.push(notes::constant_memory(sketch.error()));
                 let known = self.known(test, clock, &sketch.extent);
@@ -66,15 +67,15 @@ impl Engine {
         }
     }
 
-    /// The packets, with what figures show of them.
+    /// Returns the packets that figures show.
     fn into_samples(self) -> Samples {
-        let Kept::All(packets) = self.samples else { return Samples::default() };
+        let Packets::All(packets) = self.samples else { return Samples::default() };
         let Gathered { samples, delayless, notes, .. } = *packets;
         let queued = notes.map(|notes| notes.queued).unwrap_or_default();
         Samples { queued, delayless: delayless.iter().collect(), ..samples }
     }
 
-    /// What is known of the stream; its packets lie within `span`.
+    /// Collects the facts about the stream; its packets lie within `span`.
     pub fn known<'a>(&'a self, test: Test<'a>, clock: ClockEstimate, span: &PacketExtent) -> StreamFacts<'a> {
         let Test { session, options, kind } = test;
         StreamFacts {
@@ -90,14 +91,14 @@ impl Engine {
         }
     }
 
-    /// What was counted while packets arrived.
+    /// Returns the counts made while packets arrived.
     pub fn counted(&self, session: &Session) -> ArrivalCounts {
         let extent = self.extent(session);
         let (with_delay, delayless, duplicate) = match &self.samples {
-            Kept::All(packets) => {
+            Packets::All(packets) => {
                 (packets.samples.len() as u64, packets.delayless.len(), packets.copies.len())
             }
-            Kept::Sketched(sketch) => (sketch.moments.n(), sketch.delayless, sketch.copies.total),
+            Packets::Sketched(sketch) => (sketch.moments.n(), sketch.delayless, sketch.copies.total),
         };
         let accepted = with_delay + delayless;
         ArrivalCounts {
@@ -114,10 +115,10 @@ impl Engine {
         }
     }
 
-    /// Takes out the packets that arrived after the waiting time (metrics §1) and counts them. Without
-    /// clocks to trust the wait is refused.
+    /// Takes out the packets that arrived after the waiting time (metrics §1) and returns their number.
+    /// Without trustworthy clocks the wait is refused.
     fn drop_late(&mut self, clock: &ClockEstimate, options: &Options, notes: &mut Vec<Warning>) -> u64 {
-        let (Some(wait), Kept::All(packets)) = (options.wait, &mut self.samples) else { return 0 };
+        let (Some(wait), Packets::All(packets)) = (options.wait, &mut self.samples) else { return 0 };
         let correction = match (clock.correction_ns, clock.synchronised()) {
             (Some(correction), _) => correction,
             (None, Some(_)) => 0,

@@ -1,4 +1,4 @@
-//! [`Gathered`]: the packets of a stream, all of which are kept.
+//! [`Gathered`]: the packets of a stream, all of them stored.
 
 use super::plain::Plain;
 use super::row::{Counts, Row};
@@ -12,27 +12,27 @@ use crate::session::Session;
 use crate::spec::Direction;
 use crate::time::WallTime;
 
-/// What was collected row by row.
+/// Data collected row by row.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Gathered {
     /// Packets with a delay, in order of arrival.
     pub samples: Samples,
-    /// Packets that came and have no delay.
+    /// Packets received without a known delay.
     pub delayless: SeqSet,
     pub copies: Copies,
-    /// Rows that are invalid only because no copy that counts preceded them.
+    /// Damaged rows without a valid earlier copy of the same packet.
     pub damaged: Copies,
-    /// None of a part of a test, which has no verdict of its own.
+    /// `None` for a part of a test, which has no verdict of its own.
     pub notes: Option<RowNotes>,
 }
 
 impl Gathered {
-    /// Without packets, which will be noted.
+    /// Creates an empty collection that also stores notes on rows.
     pub fn noted() -> Gathered {
         Gathered { notes: Some(RowNotes::default()), ..Gathered::default() }
     }
 
-    /// Takes note of a row with which a packet was accepted.
+    /// Notes a row with which a packet was accepted.
     #[inline]
     pub fn note(&mut self, record: &PacketRecord, seq: u32) {
         if let Some(notes) = &mut self.notes {
@@ -51,7 +51,7 @@ impl Gathered {
         }
     }
 
-    /// Adds the packets of `rows`, none of which came before.
+    /// Adds the packets of `rows`, all of them new.
     pub fn push_all(&mut self, packets: &Plain, rows: &[PacketRecord]) {
         if let Some(notes) = &mut self.notes {
             notes.push_all(rows, packets.seq(), packets.alike, packets.lags);
@@ -59,20 +59,20 @@ impl Gathered {
         packets.append_to(&mut self.samples);
     }
 
-    /// Adds the notes on the packets of `next` that are new.
+    /// Adds those notes of `next` whose packets are new.
     pub fn append_notes(&mut self, next: &Gathered, is_new: impl Fn(u32) -> bool) {
         if let (Some(notes), Some(later)) = (&mut self.notes, &next.notes) {
             notes.append(later, &next.samples.seq, is_new);
         }
     }
 
-    /// The clocks of its test, whose packets lie between the times of the stream.
+    /// Estimates the clocks of the test over the time that the stream covers.
     pub fn clock(&self, session: &Session) -> ClockEstimate {
         ClockEstimate::new(session, stream_times(&self.samples, session.spec.direction()))
     }
 }
 
-/// First and last time of the stream on the client's clock.
+/// Returns the first and the last time of the stream on the client's clock.
 pub(super) fn stream_times(samples: &Samples, direction: Direction) -> Option<(WallTime, WallTime)> {
     let time = |k: usize| match direction {
         Direction::Up => WallTime(samples.sent[k]),

@@ -32,16 +32,16 @@ use found::Test;
 use std::sync::Arc;
 use twoway::{BothWays, VIEWS, of_view};
 
-/// With fewer packets than this, starting a thread takes longer than it saves.
+/// Minimum number of packets for using several threads; with fewer, starting a thread takes longer than it saves.
 const LARGE: u64 = 1 << 14;
 
-/// Sequence numbers below this are valid.
+/// Number of packets that the test was to send: sequence numbers below it are valid.
 fn declared(session: &Session) -> u32 {
     session.declared.map_or(session.spec.packets(), |n| u32::try_from(n).unwrap_or(u32::MAX))
 }
 
-/// Records collected before they are analysed.
-const AT_ONCE: usize = 256;
+/// Number of records collected before they are analysed together.
+const CHUNK: usize = 256;
 
 /// Analyses one stream of records in arrival order.
 pub fn analyze(
@@ -51,10 +51,10 @@ pub fn analyze(
 ) -> Summary {
     let mut analyzer = Analyzer::new(session, options);
     let mut records = records.into_iter();
-    let mut some: Vec<PacketRecord> = Vec::with_capacity(AT_ONCE);
+    let mut some: Vec<PacketRecord> = Vec::with_capacity(CHUNK);
     loop {
         some.clear();
-        some.extend(records.by_ref().take(AT_ONCE));
+        some.extend(records.by_ref().take(CHUNK));
         if some.is_empty() {
             return analyzer.finish(session);
         }
@@ -62,54 +62,59 @@ pub fn analyze(
     }
 }
 
-/// An analysis in progress. Memory: 20 bytes a packet accepted, up to about 40 while it finishes; constant beyond
-/// [`Options::memory`] and with [`Options::streaming`]; never by what a header claims.
+/// An analysis in progress. It takes 20 bytes per accepted packet, up to about 40 while it finishes, and
+/// constant memory beyond [`Options::memory`] or with [`Options::streaming`]. A header's claims about the
+/// number of packets allocate nothing.
 #[derive(Clone, Debug)]
 pub struct Analyzer {
     options: Options,
-    /// The streams of delays that each packet is one of: the way it went, or the round trip and both ways.
+    /// One analysis per view of the packets: the single direction of a one-way test, or the round trip and
+    /// both directions.
     views: Vec<Engine>,
-    /// What a round-trip test shows beside them.
+    /// Data of a round-trip test in addition to its views.
     both_ways: Option<Box<BothWays>>,
 }
 
-/// Why two analyses cannot be merged.
+/// Reason why two analyses cannot be merged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NotMergeable {
-    /// The later part, analysed in constant memory, has forgotten which of its first packets it accepted. One analyzer
-    /// takes the whole stream instead, see [`SavedAnalysis::resume`](crate::state::SavedAnalysis::resume).
+    /// The later part was analysed in constant memory and has forgotten which of its first packets it
+    /// accepted. Use one analyzer for the whole stream instead, see
+    /// [`SavedAnalysis::resume`](crate::state::SavedAnalysis::resume).
     #[error(
-        "the later part is so long that in constant memory its first packets are forgotten (after two million): \
-         analyse its log as what follows the first part (--merge --streaming)"
+        "the later part is too long: in constant memory, its first packets are forgotten after two million packets; \
+         analyse both logs together instead (--merge --streaming)"
     )]
     Forgotten,
-    /// Packets of the earlier part, or their neighbours, came after the rows that the later one has kept.
+    /// Packets of the earlier part, or their neighbours, were received after the rows that the later part has
+    /// stored.
     #[error(
-        "packets of the two parts arrived mixed, beyond the 4096 rows that an analysis in constant memory keeps: give the \
-         parts in the order of time, or analyse their logs one after another (--merge --streaming)"
+        "packets of the two parts overlap by more than the 4096 rows that an analysis in constant memory stores: give \
+         the parts in order of time, or analyse their logs together (--merge --streaming)"
     )]
     Interleaved,
-    /// Only the parts of one test can be put together in constant memory.
-    #[error("this is a part of another test, and in constant memory only parts of one test are put together")]
+    /// In constant memory, only parts of the same test can be merged.
+    #[error(
+        "this part belongs to another test; in constant memory only parts of the same test can be merged"
+    )]
     AnotherTest,
-    /// They are of different traffic: what differs.
-    #[error("these are not tests of the same traffic: {0}")]
+    /// The tests have different traffic; the text names the difference.
+    #[error("the tests do not have the same traffic: {0}")]
     Unlike(&'static str),
-    /// Together they would have more packets than a test can have.
-    #[error("together these tests have more packets than one test can have (2147483647)")]
+    /// The merged test would have more packets than one test can have.
+    #[error("together the tests have more packets than a test may have (2147483647)")]
     TooLong,
-    /// Their times are so far from each other that the clock cannot hold the difference.
-    #[error("the times of these tests are too far apart")]
+    /// The times of the tests are too far apart for the clock's range.
+    #[error("the tests are too far apart in time to be merged")]
     TooFarApart,
 }
 
-const ONE_WAY_AND_TWO_WAY: NotMergeable =
-    NotMergeable::Unlike("one is a one-way test, the other a two-way test");
+const ONE_WAY_AND_TWO_WAY: NotMergeable = NotMergeable::Unlike("one test is one-way, the other two-way");
 
 impl Analyzer {
-    /// An analysis of the stream `session` describes. What is not known yet (probes, the end) may be
-    /// filled in the session given to [`Analyzer::finish`].
+    /// Begins an analysis of the stream that `session` describes. Facts that are not known yet (probes, the
+    /// end) may be added to the session that [`Analyzer::finish`] receives.
     pub fn new(session: &Session, options: &Options) -> Analyzer {
         let view = |session: Session| Engine::new(Arc::new(session), options);
         let views = match &session.two_way {
@@ -120,7 +125,7 @@ impl Analyzer {
         Analyzer { options: options.clone(), views, both_ways }
     }
 
-    /// The next record, in arrival order.
+    /// Adds the next record, in arrival order.
     #[inline]
     pub fn push(&mut self, record: &PacketRecord) {
         match &mut self.both_ways {
@@ -129,7 +134,8 @@ impl Analyzer {
         }
     }
 
-    /// The next records, in arrival order: the same as one after the other by [`Analyzer::push`], and faster.
+    /// Adds the next records, in arrival order. The result is the same as for one [`Analyzer::push`] each,
+    /// but faster.
     pub fn push_all(&mut self, records: &[PacketRecord]) {
         match &mut self.both_ways {
             Some(both) => both.push_all(&mut self.views, records),
@@ -137,9 +143,9 @@ impl Analyzer {
         }
     }
 
-    /// Adds the analysis of the rows that follow, which must be of the same session: together they give
-    /// exactly what one analyzer of all rows would; in constant memory, which the result is if either is, but for what
-    /// docs/metrics lists. On an error this one is as it was.
+    /// Adds the analysis of the rows that follow, which must be of the same session. The result is exactly
+    /// that of one analyzer of all rows, except for the figures listed in docs/metrics if either analysis is
+    /// in constant memory; then the result is, too. On an error this analysis is unchanged.
     pub fn append(&mut self, next: Analyzer) -> Result<(), NotMergeable> {
         if self.both_ways.is_some() != next.both_ways.is_some() {
             return Err(ONE_WAY_AND_TWO_WAY);
@@ -152,33 +158,36 @@ impl Analyzer {
         Ok(())
     }
 
-    /// Sets how many packets are judged at a time in constant memory, for tests; before the first packet.
+    /// Sets how many packets form a stretch that is judged at a time in constant memory. For tests; call it
+    /// before the first packet.
     #[doc(hidden)]
     pub fn set_stretch_length(&mut self, packets: u32) {
         self.views.iter_mut().for_each(|view| view.set_stretch_length(packets));
     }
 
-    /// Whether all packets are kept: not in constant memory.
+    /// True if all packets are stored, false in constant memory.
     pub(crate) fn keeps_packets(&self) -> bool {
         self.views.first().is_none_or(|view| view.gathered().is_some())
     }
 
-    /// Number of rows pushed so far.
+    /// Returns the number of rows pushed so far.
     pub fn received(&self) -> u64 {
         self.views.first().map_or(0, Engine::received)
     }
 
-    /// The summary of everything pushed, with everything now known about the session.
+    /// Returns the summary of everything pushed, with everything now known about the session.
     pub fn finish(self, session: &Session) -> Summary {
         self.finish_with_samples(session).0
     }
 
-    /// The same, with the accepted packets for figures (none in streaming mode).
+    /// Like [`Analyzer::finish`], and returns the accepted packets for drawing figures (none in constant
+    /// memory).
     pub fn finish_with_samples(self, session: &Session) -> (Summary, Samples) {
         self.finish_by(session, None)
     }
 
-    /// The same, of a long test on several threads at once. Each takes the memory of what it computes, up to about 20 bytes a packet.
+    /// Like [`Analyzer::finish_with_samples`], on several threads for a long test. Each thread takes memory
+    /// for what it computes, up to about 20 bytes per packet.
     pub fn finish_with_helpers(self, session: &Session, helpers: &dyn Helpers) -> (Summary, Samples) {
         let helpers = Some(helpers).filter(|_| self.received() >= LARGE);
         self.finish_by(session, helpers)

@@ -1,24 +1,25 @@
-//! Warnings that an analysis makes itself: about what it could not do as asked.
+//! Warnings about settings that an analysis could not follow.
 
 use crate::answer::Warning;
 use crate::time::Span;
 use crate::units::eng4;
 
-/// A waiting time was requested, but the clocks cannot be used to apply it.
+/// Warns that a waiting time was requested and the clocks are not good enough to apply it.
 pub(super) fn wait_refused(wait: Span) -> Warning {
     let text = format!(
-        "a waiting time of {} needs one-way delays, and the clocks are neither corrected nor synchronised: late packets \
-         were not counted as lost",
+        "the waiting time of {} was not applied, because it needs one-way delays and the clocks are neither corrected \
+         nor synchronised: late packets do not count as lost",
         eng4(wait.0)
     );
     Warning::new("wait_refused", text)
 }
 
-/// Percentiles are approximate, by `error` parts in 1024, and the figures of a second pass are missing.
+/// Warns that percentiles are approximate, by `error` parts in 1024, and that figures which need a second
+/// pass are missing.
 pub(super) fn constant_memory(error: u32) -> Warning {
     let text = format!(
         "constant-memory analysis: percentiles may be up to {error}/1024 too high; de-skewed, per-segment and per-window \
-         figures, stalls and batch intervals need the packets"
+         figures, stalls and batch intervals are missing"
     );
     Warning::new("streaming", text)
 }
@@ -32,7 +33,7 @@ mod tests {
         let [wait, constant] = [wait_refused(Span::millis(20)), constant_memory(4)];
         assert_eq!([&*wait.code, &*constant.code], ["wait_refused", "streaming"]);
         assert!(
-            wait.text.starts_with("a waiting time of 20.00 ms needs") && constant.text.contains("4/1024")
+            wait.text.starts_with("the waiting time of 20.00 ms was not") && constant.text.contains("4/1024")
         );
     }
 }

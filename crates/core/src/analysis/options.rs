@@ -1,4 +1,4 @@
-//! [`Options`]: what an analysis computes, and how.
+//! [`Options`]: settings of an analysis.
 
 use crate::distribution::histogram::Bins;
 use crate::distribution::percentile::{DEFAULT_PERCENTS, Method, Percent};
@@ -7,27 +7,27 @@ use crate::metrics::dejitter::{DEFAULT_BUFFERS_MS, VoiceCodec};
 use crate::metrics::emodel::DelayModel;
 use crate::time::Span;
 
-/// Bytes that a packet takes while all are kept.
+/// Memory per packet while all packets are stored, in bytes.
 pub const PACKET_BYTES: u64 = 20;
 
-/// What to compute, and how. The default gives every key of the JSON summary but those whose field says
-/// "where asked for".
+/// Settings of an analysis. The default gives every key of the JSON summary, except fields whose description
+/// says "unless requested".
 #[derive(Clone, Debug, PartialEq)]
 pub struct Options {
-    /// Percentiles reported besides the default ones.
+    /// Percentiles reported in addition to the default ones.
     pub percents: Vec<Percent>,
-    /// Which definition the histogram limit and the console follow.
+    /// Percentile definition that the histogram's limit and the text report use.
     pub method: Method,
     /// Number of histogram bins.
     pub bins: Bins,
     /// Waiting time: a packet whose corrected delay exceeds it counts as lost (RFC 7680). Refused with
     /// a warning where the clocks are neither corrected nor synchronised.
     pub wait: Option<Span>,
-    /// Whether the wait and other uses of absolute delay may rely on the raw clocks.
+    /// True if the waiting time and other uses of absolute delay may rely on the raw clocks.
     pub trust_clocks: bool,
     /// The codec for the de-jitter curve.
     pub codec: VoiceCodec,
-    /// How delay impairs speech.
+    /// Effect of delay on speech quality.
     pub delay_model: DelayModel,
     /// Packets per talk spurt, for the adaptive buffer.
     pub spurt: u32,
@@ -37,21 +37,21 @@ pub struct Options {
     pub interval: Option<Span>,
     /// Order statistics with lost packets counted as infinitely late.
     pub unconditional: bool,
-    /// How near to the mean and the median packets are to be to be counted; `None` = not counted.
+    /// Distance from the mean and from the median within which packets are counted; `None` = not counted.
     pub within: Option<Span>,
-    /// Bytes that accepted packets may take, at [`PACKET_BYTES`] each, while all of them are kept: by default those of ten million.
-    /// Of a test with more the analysis goes on in constant memory.
+    /// Memory for accepted packets while all of them are stored, in bytes ([`PACKET_BYTES`] each). The
+    /// default suffices for ten million packets. A larger test is analysed further in constant memory.
     pub memory: u64,
-    /// Constant memory from the first packet on: percentiles from log-linear histograms, no second pass.
+    /// Use constant memory from the start: percentiles from log-linear histograms, no second pass.
     pub streaming: bool,
-    /// Seed of the block bootstrap; `None` = not computed.
+    /// Seed of the block bootstrap; `None` = no bootstrap.
     pub bootstrap: Option<u64>,
-    /// Keep what sets the test beside others when its packets are gone, with this seed of the bootstrap;
+    /// Store what a comparison with other tests needs after the packets are gone, using this bootstrap seed;
     /// `None` = not computed.
     pub comparable: Option<u64>,
     /// Fit the Gilbert–Elliott model.
     pub gilbert_elliott: bool,
-    /// Who judges the test; `None` = the summary has no answer and no verdicts.
+    /// Judge of the test; `None` = the summary has no answer and no verdicts.
     pub judge: Option<SharedJudge>,
 }
 
@@ -81,7 +81,7 @@ impl Default for Options {
 }
 
 impl Options {
-    /// The default percentages and those asked for, ascending.
+    /// Returns the default percentages and the requested ones, ascending.
     pub(crate) fn all_percents(&self) -> Vec<Percent> {
         let mut all: Vec<Percent> = DEFAULT_PERCENTS.iter().chain(&self.percents).copied().collect();
         all.retain(|p| p.0 <= 100_000);

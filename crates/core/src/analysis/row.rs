@@ -1,31 +1,31 @@
-//! [`Row`]: a row with a valid number, and what it [counts](Counts) as.
+//! [`Row`]: a row with a valid number, and how it is [counted](Counts).
 
 use crate::metrics::classify::{AcceptedPacket, Classifier};
 
 /// A row with a valid number.
 #[derive(Clone, Copy)]
 pub(super) enum Row {
-    /// Nothing is wrong with it.
+    /// Nothing is wrong.
     Clean(AcceptedPacket),
-    /// Nothing is wrong with it, but it has no delay.
+    /// Nothing is wrong, but the delay is unknown.
     Delayless,
-    /// Anomaly flagged, or times missing.
+    /// Flagged as an anomaly, or without times.
     Damaged,
 }
 
-/// What a row with a valid number counts as.
+/// Result of counting a row with a valid number.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Counts {
-    /// The first of its packet that counts.
+    /// Counted as the first valid row of its packet.
     First,
-    /// A further copy.
+    /// Counted as a further copy.
     Copy,
-    /// Nothing: it is damaged, and none that counts came before it.
+    /// The row is not counted because it is damaged and no valid row of its packet preceded it.
     Nothing,
 }
 
 impl Row {
-    /// The packet it is a clean copy of, if that has a delay.
+    /// Returns the packet if the row is clean and has a delay.
     pub fn packet(self) -> Option<AcceptedPacket> {
         match self {
             Row::Clean(packet) => Some(packet),
@@ -33,7 +33,7 @@ impl Row {
         }
     }
 
-    /// Counts it as the next one of packet `seq`.
+    /// Counts the row as the next one of packet `seq`.
     pub fn count(self, seq: u32, classifier: &mut Classifier) -> Counts {
         let is_damaged = matches!(self, Row::Damaged);
         if !is_damaged && classifier.accept(seq) {

@@ -1,7 +1,7 @@
 //! An [`Analyzer`] in its stored form: [`Saved`].
 
 use super::check::{Impossible, MOST_ROWS, require};
-use super::engine::{Engine, Kept};
+use super::engine::{Engine, Packets};
 use super::gathered::Gathered;
 use super::sketch::Sketch;
 use super::tally::Tally;
@@ -18,10 +18,10 @@ use crate::twoway::Processing;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 
-const UNLIKE: &str = "the test is two-way and its analysis is not, or the other way about";
-const COUNTS: &str = "counts that do not add up";
+const MISMATCH: &str = "the test is two-way and its analysis one-way, or the reverse";
+const COUNTS: &str = "inconsistent counts";
 
-/// The state of an analysis.
+/// The state of an analysis, as it is stored.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Saved<'a> {
@@ -35,14 +35,14 @@ pub(crate) enum Saved<'a> {
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum SavedView<'a> {
-    /// All packets.
+    /// All packets are stored.
     Packets(Box<SavedPackets<'a>>),
-    /// What is kept in constant memory.
+    /// The state in constant memory.
     Streaming(Box<Sketch>),
 }
 
-/// The packets of a stream in arrival order. Which numbers were accepted follows from them; what is beside them is in an
-/// order of its own, so that the bytes do not tell in how many parts the rows came.
+/// The packets of a stream in arrival order. The accepted numbers follow from them. All other data is sorted,
+/// so the bytes do not depend on the number of parts in which the rows arrived.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct SavedPackets<'a> {
     received: u64,
@@ -56,7 +56,7 @@ pub(crate) struct SavedPackets<'a> {
     notes: Cow<'a, RowNotes>,
 }
 
-/// The three views of a two-way test, and what is kept beside them.
+/// The three views of a two-way test, and the data stored in addition to them.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct SavedTwoWay<'a> {
     round_trip: SavedView<'a>,
@@ -69,7 +69,7 @@ pub(crate) struct SavedTwoWay<'a> {
 }
 
 impl Analyzer {
-    /// Its stored form; `None` of a test that has no view.
+    /// Returns the stored form; `None` if the test has no view.
     pub(crate) fn saved(&self) -> Option<Saved<'_>> {
         let mut views = self.views.iter().map(Engine::saved);
         let Some(both) = &self.both_ways else { return views.next().map(Saved::OneWay) };
@@ -84,8 +84,8 @@ impl Analyzer {
         })))
     }
 
-    /// The analysis of the test `session` describes as it was saved: of all packets or in constant memory, whatever
-    /// `options` say.
+    /// Restores the analysis of the test that `session` describes: exact or in constant memory as it was
+    /// saved, regardless of `options`.
     pub(crate) fn restored(
         session: &Session,
         saved: Saved<'_>,
@@ -99,12 +99,12 @@ impl Analyzer {
                     *saved;
                 let answered = processing.map_or(0, |p| p.n);
                 require(answered <= MOST_ROWS && returned.back <= MOST_ROWS, COUNTS)?;
-                // The sum of so many times of 64 bits each, and it cannot overflow as more come.
+                // This bounds a sum of that many 64-bit times, and leaves room for more.
                 require(processing_sum.unsigned_abs() <= u128::from(answered) << 64, COUNTS)?;
                 **both = BothWays { fastest, processing, processing_sum, returned, ..(**both).clone() };
                 vec![round_trip, up, down]
             }
-            _ => return Err(Impossible(UNLIKE)),
+            _ => return Err(Impossible(MISMATCH)),
         };
         analyzer.views.iter_mut().zip(views).try_for_each(|(view, saved)| view.restore(saved))?;
         Ok(analyzer)
@@ -114,7 +114,7 @@ impl Analyzer {
 impl Engine {
     fn saved(&self) -> SavedView<'_> {
         match &self.samples {
-            Kept::All(packets) => SavedView::Packets(Box::new(SavedPackets {
+            Packets::All(packets) => SavedView::Packets(Box::new(SavedPackets {
                 received: self.classifier.received,
                 invalid: self.classifier.invalid,
                 accepted: Cow::Borrowed(&packets.samples),
@@ -124,19 +124,19 @@ impl Engine {
                 tally: Cow::Borrowed(&self.tally),
                 notes: packets.notes.as_ref().map_or_else(Cow::default, Cow::Borrowed),
             })),
-            Kept::Sketched(sketch) => {
+            Packets::Sketched(sketch) => {
                 SavedView::Streaming(Box::new(sketch.stored(self.classifier.clone(), self.tally.clone())))
             }
         }
     }
 
-    /// Takes over what was saved, after a check that an analysis can have come to it.
+    /// Takes over a saved state, after checking that an analysis can have produced it.
     fn restore(&mut self, saved: SavedView<'_>) -> Result<(), Impossible> {
         match saved {
             SavedView::Packets(saved) => self.restore_packets(*saved)?,
             SavedView::Streaming(saved) => self.restore_sketch(*saved)?,
         }
-        self.keep_to_room();
+        self.limit_memory();
         Ok(())
     }
 
@@ -147,7 +147,7 @@ impl Engine {
         };
         require(read.received <= MOST_ROWS, COUNTS)?;
         let packets = self.classifier.packets();
-        let Kept::Sketched(sketch) = &mut begun.samples else { return Err(Impossible(UNLIKE)) };
+        let Packets::Sketched(sketch) = &mut begun.samples else { return Err(Impossible(MISMATCH)) };
         sketch.restore(saved, &read, packets)?;
         begun.tally = self.tally.restore(tally, read.received).ok_or(Impossible(COUNTS))?;
         read.set_packets(packets);
@@ -164,20 +164,26 @@ impl Engine {
         let rows = samples.len();
         require(rows == samples.sent.len() && rows == samples.delay.len(), "columns of different lengths")?;
         for packet in samples.iter() {
-            require(packet.seq < packets, "a sequence number beyond the test")?;
-            require(packet.sent.checked_add(packet.delay).is_some(), "a time beyond the clock")?;
+            require(packet.seq < packets, "a sequence number beyond the end of the test")?;
+            require(packet.sent.checked_add(packet.delay).is_some(), "a time outside the clock's range")?;
             require(classifier.accepted.insert(packet.seq), "a packet accepted twice")?;
         }
         let accepted = &classifier.accepted;
-        require(tally.waited.iter().all(|seq| accepted.contains(*seq)), "a wait of no packet")?;
-        require(notes.is_possible(accepted), "a note on no packet")?;
+        require(
+            tally.waited.iter().all(|seq| accepted.contains(*seq)),
+            "a waiting time of an unknown packet",
+        )?;
+        require(notes.is_possible(accepted), "a note about an unknown packet")?;
         for seq in delayless.iter() {
-            require(seq < packets, "a sequence number beyond the test")?;
+            require(seq < packets, "a sequence number beyond the end of the test")?;
             require(classifier.accepted.insert(seq), "a packet accepted twice")?;
         }
         let came = &classifier.accepted;
-        require(copies.iter().all(|(seq, _)| came.contains(seq)), "a copy of no packet")?;
-        require(damaged.iter().all(|(seq, _)| seq < packets), "a sequence number beyond the test")?;
+        require(copies.iter().all(|(seq, _)| came.contains(seq)), "a copy of an unknown packet")?;
+        require(
+            damaged.iter().all(|(seq, _)| seq < packets),
+            "a sequence number beyond the end of the test",
+        )?;
         let counted = (rows as u64 + delayless.len()).checked_add(copies.len());
         let counted = counted.and_then(|n| n.checked_add(invalid));
         require(counted == Some(received) && received <= MOST_ROWS, COUNTS)?;
@@ -185,7 +191,7 @@ impl Engine {
         self.tally = self.tally.restore(tally.into_owned(), received).ok_or(Impossible(COUNTS))?;
         (classifier.received, classifier.invalid) = (received, invalid);
         self.classifier = classifier;
-        self.samples = Kept::All(Box::new(Gathered {
+        self.samples = Packets::All(Box::new(Gathered {
             samples,
             delayless: delayless.into_owned(),
             copies: copies.into_owned(),

@@ -1,9 +1,10 @@
-//! [`Stretches`]: the verdict on a stream of any length in constant memory. Each stretch of so many packets is judged by
-//! itself as soon as it is whole, by the rules that judge a test; a test of one stretch as a test is.
+//! [`Stretches`]: the verdict on a stream of any length in constant memory. Each stretch of 65 536 packets is
+//! judged separately when it is complete, by the rules that judge a whole test. A test that fits into one
+//! stretch is judged like any other test.
 //!
-//! What lasts when a stretch is whole is not cut in two: the next one begins shortly before it. Where it fills the
-//! stretch, the packets around its begin are put before those of the next one ([`StretchSeam`]), which so shows what it rose
-//! from and what it falls to.
+//! An event that is in progress at the end of a stretch is not split: the next stretch begins shortly before
+//! it. If it fills the stretch, the packets around its beginning are repeated at the start of the next one
+//! ([`StretchSeam`]), so the next stretch shows the level before the event and the level after it.
 
 use super::check::{Impossible, MOST_ROWS, require};
 use super::gathered::{Gathered, stream_times};
@@ -24,45 +25,47 @@ use crate::spec::Schedule;
 use crate::time::StampSource;
 use serde::{Deserialize, Serialize};
 
-/// Packets of a stretch.
+/// Number of packets in a stretch.
 const LENGTH: u32 = 65_536;
 
-/// Of a stretch, this part is shown again before the next one, and before and after what lasts: enough to show a level.
-const AGAIN: u32 = 16;
+/// This fraction of a stretch, enough to show a level, is repeated at the start of the next one, and
+/// surrounds an event in progress.
+const OVERLAP: u32 = 16;
 
-/// Constant memory: some 2 MB.
+/// State of the verdict in constant memory: about 2 MB.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Stretches {
-    /// The test, as far as it was known when it began: not stored.
+    /// The test as far as it was known when it began; not stored.
     #[serde(skip)]
     test: Option<Box<Session>>,
-    /// Who judges the stretches: not stored.
+    /// Judge of the stretches; not stored.
     #[serde(skip)]
     judge: Option<SharedJudge>,
     length: u32,
-    /// What the numbers of the stretch that is open stand for.
+    /// Maps packet numbers in the open stretch to numbers in the stream.
     seam: StretchSeam,
-    /// When the first packet that came was sent, or would have been if it was not the first: ns since 1970.
+    /// Time at which the first packet of the stream was due, computed from the first one received; ns since
+    /// 1970.
     origin: Option<i64>,
     open: Rows,
     closed: StretchFindings,
 }
 
-/// The rows of a stretch, with numbers from its first packet on.
+/// The rows of a stretch, numbered from its first packet.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 struct Rows {
     samples: Samples,
     delayless: SeqSet,
     copies: Copies,
-    /// Rows with numbers of which no copy that counts came before.
+    /// Damaged rows without a valid earlier copy of the same packet.
     damaged: Copies,
     notes: RowNotes,
-    /// Rows by where their arrival was stamped.
+    /// Number of rows by the source of the arrival stamp.
     arrived: [u64; 4],
     came: SeqSet,
 }
 
-/// What the end of a stream adds.
+/// Facts that are known only at the end of a stream.
 pub struct Ended<'a> {
     pub session: &'a Session,
     pub known: KnownPackets,
@@ -90,20 +93,21 @@ impl Stretches {
         self.length = packets;
     }
 
-    /// The same test before its first packet.
+    /// Returns the state of the same test before its first packet.
     pub fn emptied(&self) -> Stretches {
         let (closed, open) = (StretchFindings::default(), Rows::default());
         let (test, judge, length) = (self.test.clone(), self.judge.clone(), self.length);
         Stretches { test, judge, length, seam: StretchSeam::default(), origin: None, open, closed }
     }
 
-    /// Adds the rows that follow, unless they were judged without these: false.
+    /// Adds the rows that follow and returns true. Returns false if a stretch of `next` has been judged
+    /// already, because that verdict lacks the rows before it.
     #[must_use]
     pub fn append(&mut self, next: Stretches) -> bool {
         next.closed.stretches == 0 && self.append_rows(next.open, next.origin)
     }
 
-    /// Adds the rows of an analysis of all packets, stretch after stretch.
+    /// Adds the rows of an exact analysis, one stretch after another.
     #[must_use]
     pub(super) fn append_packets(&mut self, next: &Gathered, came: SeqSet, tally: &Tally) -> bool {
         let Some(notes) = next.notes.clone() else { return false };
@@ -122,7 +126,7 @@ impl Stretches {
         later.into_iter().rev().all(|(begin, rows)| self.append_rows(rows.shifted(begin), origin))
     }
 
-    /// Adds rows with numbers of the stream.
+    /// Adds rows that are numbered as in the stream.
     fn append_rows(&mut self, mut next: Rows, origin: Option<i64>) -> bool {
         let StretchSeam { first, again, .. } = self.seam;
         let next = if first > 0 { next.split(first).shifted(again) } else { next };
@@ -157,26 +161,26 @@ impl Stretches {
         true
     }
 
-    /// When the first packet was sent, where packet `seq` was at `sent`, by the schedule: ns.
+    /// Returns the send time of packet 0 according to the schedule if packet `seq` was sent at `sent`; in ns.
     fn before(&self, seq: u32, sent: i64) -> i64 {
         let due = self.test.as_ref().and_then(|t| t.period()).map_or(0, |p| p.0);
         sent.saturating_sub(due.saturating_mul(seq.into()))
     }
 
-    /// Packets that came after so many later ones are not waited for.
+    /// Returns the number of later packets after which a missing packet counts as lost.
     fn slack(&self) -> u32 {
         self.length / 4
     }
 
-    /// The first copy of packet `seq`, of which `packet` is None if it has no delay.
+    /// Adds the first copy of packet `seq`; `packet` is `None` if its delay is unknown.
     pub fn push(&mut self, seq: u32, packet: Option<AcceptedPacket>, record: &PacketRecord) {
-        while self.seam.place(seq).is_some_and(|n| n >= self.length + self.slack()) {
+        while self.seam.position(seq).is_some_and(|n| n >= self.length + self.slack()) {
             self.close();
         }
         if self.origin.is_none() {
             self.origin = packet.map(|packet| self.before(seq, packet.sent));
         }
-        let Some(seq) = self.seam.place(seq) else { return };
+        let Some(seq) = self.seam.position(seq) else { return };
         let Rows { samples, delayless, notes, arrived, came, .. } = &mut self.open;
         arrived[record.source(Moment::Arrived) as usize] += 1;
         came.insert(seq);
@@ -191,12 +195,12 @@ impl Stretches {
         }
     }
 
-    /// Clean packets of which none came before, and their rows.
+    /// Adds clean packets, all of them new, and their rows.
     pub(super) fn push_all(&mut self, packets: &Plain, rows: &[PacketRecord]) {
-        let places = packets.ends().and_then(|[a, b]| self.seam.place(a).zip(self.seam.place(b)));
+        let positions = packets.ends().and_then(|[a, b]| self.seam.position(a).zip(self.seam.position(b)));
         let within = |last: u32| last < self.length + self.slack() && packets.alike;
-        let ends = packets.ends().zip(places.filter(|(_, last)| within(*last)));
-        // All are shifted alike, unless numbers end there.
+        let ends = packets.ends().zip(positions.filter(|(_, last)| within(*last)));
+        // One offset fits all, unless the numbering changes between them.
         let shift = ends.and_then(|([a, b], (first, last))| {
             let by = first.wrapping_sub(a);
             (b.wrapping_add(by) == last).then_some(by)
@@ -218,9 +222,9 @@ impl Stretches {
         samples.delay.extend_from_slice(packets.delay());
     }
 
-    /// A further copy of packet `seq`.
+    /// Adds a further copy of packet `seq`.
     pub fn push_copy(&mut self, seq: u32, record: &PacketRecord) {
-        let Some(seq) = self.seam.place(seq).filter(|seq| self.open.came.contains(*seq)) else {
+        let Some(seq) = self.seam.position(seq).filter(|seq| self.open.came.contains(*seq)) else {
             return;
         };
         self.open.arrived[record.source(Moment::Arrived) as usize] += 1;
@@ -229,24 +233,24 @@ impl Stretches {
         }
     }
 
-    /// A row of packet `seq` that is damaged, and no further copy.
+    /// Adds a damaged row of packet `seq` that is not a further copy.
     pub fn push_damaged(&mut self, seq: u32, record: &PacketRecord) {
-        let Some(seq) = self.seam.place(seq) else { return };
+        let Some(seq) = self.seam.position(seq) else { return };
         if seq < self.length + self.slack() && self.open.damaged.len() < 4 * u64::from(self.length) {
             self.open.arrived[record.source(Moment::Arrived) as usize] += 1;
             self.open.damaged.push(seq, record.arrived().map(|t| t.0));
         }
     }
 
-    /// Judges the open stretch, of which everything is known, and begins the next.
+    /// Judges the open stretch, which is complete, and begins the next one.
     fn close(&mut self) {
-        let (length, again) = (self.length, self.length / AGAIN);
+        let (length, again) = (self.length, self.length / OVERLAP);
         let rest = self.open.split(length);
         let mut rows = std::mem::replace(&mut self.open, rest);
         let mut lasting = Vec::new();
         if let Some(test) = self.test.as_deref() {
             let closed = self.with(&rows, &part(test, length), Some(&mut lasting));
-            // From shortly before what lasts on, packets belong to the next stretch.
+            // The next stretch begins shortly before the event in progress.
             let begins = lasting.iter().copied().find(|begin| *begin >= self.seam.again + 2 * again);
             if let Some(begin) = begins {
                 let cut = begin - again / 8;
@@ -263,7 +267,7 @@ impl Stretches {
         self.begin(rows, around.unwrap_or(length - again..length), length);
     }
 
-    /// Puts those of `rows` that are shown `again` before the open stretch, which follows them from `cut` on.
+    /// Begins the next stretch with the packets `again` of `rows`; its own packets follow from `cut` on.
     fn begin(&mut self, mut rows: Rows, again: std::ops::Range<u32>, cut: u32) {
         let (old, shown) = (self.seam, again.len() as u32);
         let last_sent = |rows: &Rows| rows.samples.iter().map(|p| p.sent).max();
@@ -285,7 +289,8 @@ impl Stretches {
         self.open = lead.later(later).joined(rest, shown);
     }
 
-    /// What is known with the stretch of `rows`. `lasting`: where in it what lasts to its end begins.
+    /// Returns the findings including the stretch `rows`. `lasting` receives the positions in the stretch at
+    /// which the events begin that last to its end.
     fn with(&self, rows: &Rows, session: &Session, lasting: Option<&mut Vec<u32>>) -> StretchFindings {
         let mut closed = self.closed.clone();
         let clock = ClockEstimate::new(session, None);
@@ -302,7 +307,7 @@ impl Stretches {
         closed
     }
 
-    /// The verdict on the stream.
+    /// Returns the verdict on the stream.
     pub fn judgement(&self, ended: &Ended<'_>) -> Option<Judgement> {
         let Ended { session, known, clock, received, min, round_trip } = *ended;
         let judge = self.judge.as_ref()?;
@@ -327,27 +332,27 @@ impl Stretches {
         judge.judge_stretches(self.with(&self.open, &last, None), &whole)
     }
 
-    /// Takes over what was stored, after a check that a stream can have come to it.
+    /// Takes over a stored state, after checking that a stream can have produced it.
     pub fn restore(&mut self, read: Stretches, rows: u64) -> Result<(), Impossible> {
         let numbers = read.length == self.length;
         require(numbers, "stretches of another length")?;
         let StretchSeam { again, first, from, left_out } = read.seam;
-        let shown = again <= read.length / AGAIN * 2 && again <= first && from <= first && left_out >= 0;
-        require(shown && (again > 0 || first == 0), "packets shown again that cannot be")?;
+        let shown = again <= read.length / OVERLAP * 2 && again <= first && from <= first && left_out >= 0;
+        require(shown && (again > 0 || first == 0), "an impossible range of repeated packets")?;
         read.open.check(self.length + self.slack())?;
-        require(read.closed.is_possible(rows), "causes that cannot be")?;
+        require(read.closed.is_possible(rows), "impossible causes")?;
         *self = Stretches { test: self.test.take(), judge: self.judge.take(), ..read };
         Ok(())
     }
 }
 
-/// The session of a stretch of `length` packets of `test`, all of which are known.
+/// Returns the session of a stretch of `test` with `length` packets, the fate of all of which is known.
 fn part(test: &Session, length: u32) -> Session {
     let packets = u64::from(length);
     Session { declared: Some(packets), sent: Some(length), ending: Ending::Complete, ..test.clone() }
 }
 
-/// What of a session does not depend on how its test ends, for tests of a part of its packets.
+/// Returns the facts of a session that do not depend on how its test ends, for judging a part of its packets.
 fn static_facts(session: &Session) -> Session {
     let period_known = session.period_known && session.spec.schedule() == Schedule::Periodic;
     Session {
@@ -359,12 +364,12 @@ fn static_facts(session: &Session) -> Session {
 }
 
 impl Rows {
-    /// The same with numbers `by` higher.
+    /// Returns the rows with numbers `by` higher.
     fn shifted(self, by: u32) -> Rows {
         Rows::default().joined(self, by)
     }
 
-    /// These and then `later`, with numbers `by` higher.
+    /// Appends the rows `later`, with numbers `by` higher.
     fn joined(mut self, later: Rows, by: u32) -> Rows {
         let Rows { samples, delayless, copies, damaged, notes, arrived, came } = later;
         samples.iter().for_each(|p| self.samples.push(AcceptedPacket { seq: p.seq.saturating_add(by), ..p }));
@@ -382,13 +387,13 @@ impl Rows {
         self
     }
 
-    /// The same sent `by` ns later.
+    /// Returns the rows with send times `by` ns later.
     fn later(mut self, by: i64) -> Rows {
         self.samples.sent.iter_mut().for_each(|sent| *sent = sent.saturating_add(by));
         self
     }
 
-    /// Takes out the rows from number `length` on, which are then numbered from there.
+    /// Splits off the rows from number `length` on and numbers them from 0.
     fn split(&mut self, length: u32) -> Rows {
         let mut rest = Rows { notes: self.notes.split(length), ..Rows::default() };
         let Rows { samples, delayless, copies, damaged, came, .. } = self;
@@ -404,12 +409,12 @@ impl Rows {
             }
             *copies = kept;
         }
-        // Nearly all were stamped alike.
+        // Only whether a source occurs matters here, and nearly all rows have the same one.
         rest.arrived = self.arrived.map(|n| u64::from(n > 0));
         rest
     }
 
-    /// What `judge` makes of these rows of the test of `session`.
+    /// Calls `judge` with these rows of the test of `session` and returns its result.
     fn judged<T>(
         &self,
         session: &Session,
@@ -430,12 +435,12 @@ impl Rows {
             clock,
             notes,
             arrived_by,
-            off_schedule: session.period().and_then(|_| extreme_errors(&series, &session.spec)),
+            off_schedule: session.period().and_then(|_| extreme_errors(&series, session)),
             round_trip,
         })
     }
 
-    /// Whether these can be rows with numbers below `end`.
+    /// Checks that these can be rows with numbers below `end`.
     fn check(&self, end: u32) -> Result<(), Impossible> {
         let Rows { samples, delayless, copies, damaged, notes, arrived, came } = self;
         let rows = samples.len();
@@ -446,14 +451,14 @@ impl Rows {
         });
         require(accepted.len() == rows as u64, "a packet accepted twice")?;
         let numbers = came.max().is_none_or(|seq| seq < end) && accepted.iter().all(|seq| came.contains(seq));
-        require(numbers, "sequence numbers beyond the test")?;
+        require(numbers, "sequence numbers beyond the end of the test")?;
         let apart = delayless.iter().all(|seq| came.contains(seq) && !accepted.contains(seq));
-        require(apart && came.len() == accepted.len() + delayless.len(), "counts that do not add up")?;
+        require(apart && came.len() == accepted.len() + delayless.len(), "inconsistent counts")?;
         let of_clock = |p: AcceptedPacket| p.sent.checked_add(p.delay).is_some();
-        require(samples.iter().all(of_clock), "a time beyond the clock")?;
-        require(copies.iter().all(|(seq, _)| came.contains(seq)), "a copy of no packet")?;
-        require(damaged.iter().all(|(seq, _)| seq < end), "sequence numbers beyond the test")?;
-        require(notes.is_possible(&accepted), "a note on no packet")?;
-        require(arrived.iter().all(|n| *n <= MOST_ROWS), "counts that do not add up")
+        require(samples.iter().all(of_clock), "a time outside the clock's range")?;
+        require(copies.iter().all(|(seq, _)| came.contains(seq)), "a copy of an unknown packet")?;
+        require(damaged.iter().all(|(seq, _)| seq < end), "sequence numbers beyond the end of the test")?;
+        require(notes.is_possible(&accepted), "a note about an unknown packet")?;
+        require(arrived.iter().all(|n| *n <= MOST_ROWS), "inconsistent counts")
     }
 }

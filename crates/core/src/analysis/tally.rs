@@ -1,4 +1,4 @@
-//! What is counted row by row as records come in: classes, stamps, what the IP header showed.
+//! Counts that are updated row by row: traffic classes, sources of stamps, IP headers.
 
 use super::plain::Plain;
 use crate::metrics::local_queue::{LocalQueue, LocalQueueTimes};
@@ -9,10 +9,11 @@ use crate::time::StampSource;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Constant memory, a few increments per row.
+/// Row counts in constant memory, with a few increments per row.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Tally {
-    /// Of the test, not of its packets: not stored; set it after reading, see [`Tally::restore`].
+    /// A property of the test, not of its packets. It is not stored; [`Tally::restore`] sets it after
+    /// reading.
     #[serde(skip)]
     payload: u16,
     #[serde(skip)]
@@ -32,8 +33,8 @@ pub struct Tally {
     receive_lag: Lag,
     #[serde(default)]
     local_queue: LocalQueueTimes,
-    /// Accepted packets that waited in the receiving host more than half a period, besides what the receiver waits on
-    /// purpose.
+    /// Accepted packets that waited in the receiving host more than half a period, not counting the pause
+    /// that the receiver makes on purpose.
     pub waited: Vec<u32>,
 }
 
@@ -44,7 +45,7 @@ struct Lag {
     max: Option<i64>,
 }
 
-/// Counts by the value of an octet, those above 0 only.
+/// Serialises counts per value of an octet, omitting zeros.
 mod by_octet {
     use serde::{Deserialize, Deserializer, Serializer};
     use std::collections::BTreeMap;
@@ -85,7 +86,7 @@ impl Lag {
 }
 
 impl Tally {
-    /// For the packets of a session.
+    /// Creates a tally for the packets of a session.
     pub fn of(session: &Session) -> Tally {
         let spec = &session.spec;
         let longest =
@@ -93,8 +94,8 @@ impl Tally {
         Tally::new(spec.payload(), longest)
     }
 
-    /// For packets of `payload` bytes, of which those are noted that waited in the receiving host more than
-    /// `longest_wait` ns.
+    /// Creates a tally for packets of `payload` bytes. It lists packets that waited in the receiving host
+    /// more than `longest_wait` ns.
     pub fn new(payload: u16, longest_wait: i64) -> Tally {
         Tally {
             payload,
@@ -114,13 +115,13 @@ impl Tally {
         }
     }
 
-    /// The tally of the same test before its first row.
+    /// Returns an empty tally for the same test.
     pub fn emptied(&self) -> Tally {
         Tally::new(self.payload, self.longest_wait)
     }
 
-    /// The stored counts, as the tally of the test for which this one was made; `None` if it counts more than the
-    /// `rows` there were.
+    /// Returns the stored counts as a tally of this test; `None` if they add up to more than the `rows` there
+    /// were.
     pub fn restore(&self, read: Tally, rows: u64) -> Option<Tally> {
         let counts = read.classes.iter().chain(&read.ttls[..]).chain(&read.sent).chain(&read.arrived);
         let lags = [&read.send_lag, &read.receive_lag].map(|lag| u64::try_from(lag.n).unwrap_or(u64::MAX));
@@ -131,7 +132,7 @@ impl Tally {
         possible.then_some(Tally { payload: self.payload, longest_wait: self.longest_wait, ..read })
     }
 
-    /// The same tally for arrivals `by` ns later, and sequence numbers `numbers` higher.
+    /// Returns the tally with arrivals `by` ns later and sequence numbers `numbers` higher.
     pub fn shifted(mut self, numbers: u32, by: i64) -> Tally {
         for time in [&mut self.first_arrival, &mut self.last_arrival] {
             *time = time.map(|t| t.saturating_add(by));
@@ -174,7 +175,7 @@ impl Tally {
         }
     }
 
-    /// Counts the rows of `packets`.
+    /// Counts clean rows that belong to `packets`.
     pub(super) fn plain(&mut self, rows: &[PacketRecord], packets: &Plain) {
         let Some((first, others)) = rows.split_first() else { return };
         if !packets.alike {
@@ -205,7 +206,7 @@ impl Tally {
         }
     }
 
-    /// Counts an accepted row, of packet `seq`.
+    /// Counts an accepted row of packet `seq`.
     #[inline]
     pub fn accepted(&mut self, record: &PacketRecord, seq: u32) {
         if record.receive_lag().is_some_and(|lag| lag.0 > self.longest_wait) {
@@ -213,7 +214,7 @@ impl Tally {
         }
     }
 
-    /// Adds the rows that follow, of which `new` packets were not accepted before.
+    /// Adds the rows that follow; `new` returns true for packets that were not accepted before.
     pub fn append(&mut self, next: Tally, new: impl Fn(u32) -> bool) {
         let stepped = self.last_arrival.zip(next.first_arrival).is_some_and(|(last, first)| first < last);
         self.rx_time_regressions += next.rx_time_regressions + u64::from(stepped);
@@ -230,7 +231,7 @@ impl Tally {
         self.waited.extend(next.waited.into_iter().filter(|seq| new(*seq)));
     }
 
-    /// Where the stamps of a session came from.
+    /// Returns how many stamps of a session came from each source.
     pub fn stamps(&self, session: &Session) -> StampCounts {
         let coverage = |[user, kernel, hardware, wire]: [u64; 4]| Coverage { user, kernel, hardware, wire };
         StampCounts {
@@ -245,23 +246,23 @@ impl Tally {
         }
     }
 
-    /// Time spent in the queue of the sending host's interface.
+    /// Returns the time spent in the queue of the sending host's interface.
     pub fn local_queue(&self) -> Option<LocalQueue> {
         self.local_queue.figures()
     }
 
-    /// Rows by where their arrival was stamped.
+    /// Returns the number of rows by the source of the arrival stamp.
     pub fn arrived(&self) -> [u64; 4] {
         self.arrived
     }
 
-    /// Where all arrived stamps were taken; `None` where in several places.
+    /// Returns the source of all arrival stamps; `None` if there are several.
     pub fn arrived_by(&self) -> Option<StampSource> {
         let mut taken = StampSource::ALL.into_iter().filter(|s| self.arrived[*s as usize] > 0);
         taken.next().filter(|_| taken.next().is_none())
     }
 
-    /// What the receiver saw.
+    /// Returns the IP header fields that the receiver observed.
     pub fn far_end(&self) -> ReceivedHeaders {
         let mut seen = ReceivedHeaders { odd_sizes: self.odd_sizes, ..ReceivedHeaders::default() };
         let add = |map: &mut BTreeMap<u8, u64>, key: u8, count: u64| {

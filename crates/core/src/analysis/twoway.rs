@@ -1,6 +1,7 @@
-//! Two-way tests: three views of each packet – the round trip and either way – each analysed as a stream.
+//! Two-way tests: each packet is viewed as a round trip, as a packet up and as a packet down, and each view
+//! is analysed as a stream.
 
-use super::assemble::{self, OnThatWay};
+use super::assemble::{self, DirectionFacts};
 use super::engine::Engine;
 use super::found::Test;
 use super::{Options, Samples};
@@ -20,13 +21,13 @@ use crate::twoway::{
 use crate::units::eng4;
 use serde::{Deserialize, Serialize};
 
-/// Stretches of a test, the fastest exchange of each of which tells of the clocks.
+/// Number of equal parts of a test. The fastest exchange of each part serves to estimate the clocks.
 pub(super) const STRETCHES: usize = 8;
 
-/// The views of a two-way test, in the order of their analyses. The first is the test's own.
+/// The views of a two-way test, in the order of their analyses. The first one describes the test as a whole.
 pub(super) const VIEWS: [RecordView; 3] = [RecordView::RoundTrip, RecordView::Up, RecordView::Down];
 
-/// What is kept of a two-way test beside its views.
+/// State of a two-way test in addition to its views.
 #[derive(Clone, Debug)]
 pub(super) struct BothWays {
     pub far_clock: bool,
@@ -38,12 +39,12 @@ pub(super) struct BothWays {
     pub returned: Returned,
 }
 
-/// Whether answers came back in the order of this host's clock.
+/// Shows whether answers returned in the order of this host's clock.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Returned {
     pub first: Option<WallTime>,
     pub last: Option<WallTime>,
-    /// How often it went back.
+    /// Number of times the clock went back.
     pub back: u64,
 }
 
@@ -73,15 +74,15 @@ impl BothWays {
         }
     }
 
-    /// The next records, in arrival order, each as one of every view.
+    /// Adds the next records, in arrival order, to every view.
     pub fn push_all(&mut self, views: &mut [Engine], records: &[PacketRecord]) {
         for record in records {
-            self.beside(record);
+            self.update_common(record);
             if self.far_clock {
                 self.probe(record);
             }
         }
-        // Without the far host's own times there is no way by itself.
+        // Without times of the far host there are no separate directions.
         let seen = if self.far_clock { VIEWS.len() } else { 1 };
         for (engine, view) in views.iter_mut().zip(VIEWS).take(seen) {
             self.push_view(engine, view, records);
@@ -106,8 +107,8 @@ impl BothWays {
         engine.push_all(&seen);
     }
 
-    /// What is kept beside the views.
-    fn beside(&mut self, record: &PacketRecord) {
+    /// Updates the state that belongs to no view.
+    fn update_common(&mut self, record: &PacketRecord) {
         if let Some(at) = record.time(Moment::Returned) {
             self.returned.push(at);
         }
@@ -120,7 +121,8 @@ impl BothWays {
         }
     }
 
-    /// Keeps the fastest exchange of each stretch: the clocks' difference is known best there.
+    /// Stores the fastest exchange of each part of the test, which gives the best estimate of the clock
+    /// offset.
     fn probe(&mut self, record: &PacketRecord) {
         let times = [Moment::Sent, Moment::Arrived, Moment::Answered, Moment::Returned];
         let [Some(sent), Some(arrived), Some(answered), Some(returned)] = times.map(|m| record.time(m))
@@ -145,11 +147,11 @@ impl BothWays {
                 (a, b) => a.or(b),
             };
         }
-        self.append_beside(next.returned, next.processing, next.processing_sum);
+        self.append_common(next.returned, next.processing, next.processing_sum);
     }
 
-    /// Adds what is kept beside the views.
-    pub(super) fn append_beside(&mut self, returned: Returned, processing: Option<Processing>, sum: i128) {
+    /// Adds the same state of the rows that follow.
+    pub(super) fn append_common(&mut self, returned: Returned, processing: Option<Processing>, sum: i128) {
         self.returned.append(returned);
         self.processing_sum += sum;
         self.processing = match (self.processing, processing) {
@@ -160,7 +162,7 @@ impl BothWays {
         };
     }
 
-    /// The summary of the test, of whose `views` the first are its round trips.
+    /// Returns the summary of the test; the first of the `views` are the round trips.
     pub fn finish(
         self,
         views: Vec<Engine>,
@@ -171,12 +173,12 @@ impl BothWays {
         let Ok([mut round_trip, mut up, down]) = <[Engine; 3]>::try_from(views) else {
             return Default::default();
         };
-        // Without the far host's own time arrivals are not those of the rows, and the order of the answers says
-        // nothing of the far host's clock.
+        // Clock regressions are counted where the arrival time is read: for round trips at this host. The
+        // order in which answers return shows nothing about the far host's clock.
         round_trip.tally.rx_time_regressions = self.returned.back;
         up.tally.rx_time_regressions = 0;
         let BothWays { far_clock, fastest, processing, processing_sum, .. } = self;
-        let of_ways = Options { comparable: None, ..options.clone() };
+        let direction_options = Options { comparable: None, ..options.clone() };
         let facts = session.two_way.as_deref().cloned().unwrap_or_default();
         let mut seen = session.clone();
         seen.probes = fastest.iter().flatten().copied().collect();
@@ -188,24 +190,24 @@ impl BothWays {
             let known = found.stream().known;
             let near_set = known.clock.client.step_ns.is_some_and(|s| s.unsigned_abs() > 1_000_000);
             let step = if far_clock && !near_set { far_clock::step(&seen.probes) } else { None };
-            let ways = Ways {
+            let analysis = DirectionAnalysis {
                 facts: &facts,
                 session: &seen,
-                options: &of_ways,
+                options: &direction_options,
                 far_clock,
-                clock_ran_through: step.is_none(),
+                clock_was_steady: step.is_none(),
                 round_trips: known.counted,
                 period: known.periods.mean(),
             };
             let ((up, up_answer), (down, down_answer)) =
-                (ways.of(up, RecordView::Up).unzip(), ways.of(down, RecordView::Down).unzip());
+                (analysis.of(up, RecordView::Up).unzip(), analysis.of(down, RecordView::Down).unzip());
             let figures = TwoWayFigures {
                 sending: if facts.wait.is_some() { SendingMode::StopAndWait } else { SendingMode::OpenLoop },
                 wait_ns: facts.wait.map(|w| w.0),
                 timeout_ns: facts.timeout.map(|t| t.0),
                 up,
                 down,
-                directions: ways.known(),
+                directions: analysis.known(),
                 processing,
                 processing_min_ns: processing.map(|p| p.min),
                 processing_max_ns: processing.map(|p| p.max),
@@ -213,6 +215,9 @@ impl BothWays {
                 answer_dscp: facts.answer_dscp,
                 not_answers: facts.not_answers,
                 unsent: session.unsent,
+                skipped: facts.skipped,
+                schedule_shifts: facts.shifts.len() as u64,
+                schedule_shift_max_ns: facts.shifts.iter().map(|shift| shift.by.0).max(),
                 far_report: facts.far_report,
                 tcp: facts.tcp,
                 remarks: facts.remarks.clone(),
@@ -230,42 +235,49 @@ impl BothWays {
     }
 }
 
-/// Why requests count as lost: what hosts said of those that they did not deliver, and answers that were not taken.
+fn counted(n: u64, one: &str, several: &str) -> String {
+    if n == 1 { format!("1 {one}") } else { format!("{n} {several}") }
+}
+
+/// Warns about requests that count as lost because hosts refused them or answers were not accepted.
 fn not_delivered(facts: &TwoWay) -> Vec<Warning> {
     let NotAnswers { refused, prohibited, other_port, .. } = facts.not_answers;
     let elsewhere = (other_port > 0).then(|| {
         let datagrams = format!(
-            "{other_port} datagrams came from another UDP port of that host than the one that was asked, and were not \
-             taken for answers: --any-port takes them"
+            "{} came from a UDP port of the far host that did not receive the requests, and were not accepted as \
+             answers: use --any-port to accept them",
+            counted(other_port, "datagram", "datagrams")
         );
         Warning::new("answers_from_another_port", datagrams)
     });
     let refused = (refused > 0).then(|| {
         let messages = format!(
-            "{refused} messages of the far host that nothing listened there: requests in between count as lost"
+            "the far host reported {} that the port is closed: requests sent meanwhile count as lost",
+            counted(refused, "time", "times")
         );
         Warning::new("requests_refused", messages)
     });
     let prohibited = (prohibited > 0).then(|| {
         let messages = format!(
-            "{prohibited} messages that a filter or policy prohibits these packets: requests without an answer \
-             count as lost"
+            "a filter or policy prohibits these packets, according to {}: requests without an answer count as lost",
+            counted(prohibited, "ICMP message", "ICMP messages")
         );
         Warning::new("requests_prohibited", messages)
     });
     refused.into_iter().chain(prohibited).chain(elsewhere).collect()
 }
 
-/// The far host reports as many duplicates as packets that are missing: a server of LaTe does so that takes first
-/// arrivals for duplicates.
+/// Warns if the far host reports as many duplicates as packets are missing: a LaTe server that takes first
+/// arrivals for duplicates does so.
 fn first_arrivals_as_duplicates(s: &Summary) -> Option<Warning> {
     let report = s.two_way.as_ref()?.far_report?;
     let (sent, duplicates) = (s.counts.sent, report.duplicates?);
     let all = report.received.checked_add(duplicates)? == sent && report.received < sent;
     all.then(|| {
         let text = format!(
-            "the far host reports {duplicates} duplicates, exactly as many as packets are missing: it has probably \
-             taken packets for duplicates that came once, as LaTe's server does, and nothing was lost"
+            "the far host reports {}, exactly as many as packets are missing: probably nothing was lost, and it \
+             counted first arrivals as duplicates, as LaTe's server does",
+            counted(duplicates, "duplicate", "duplicates")
         );
         Warning::new("duplicates_are_the_missing", text)
     })
@@ -275,33 +287,33 @@ fn far_clock_step(step: Span) -> Warning {
     Warning::new(
         "far_clock_step",
         format!(
-            "the far host's clock was set by {} during the test: delays of either way before and after do not \
-             belong together; believe the round trips",
+            "the far host's clock was set by {} during the test: one-way delays before and after cannot be \
+             compared; use the round trips",
             eng4(step.0)
         ),
     )
 }
 
-/// What the far host reports about the two directions, besides the packets that returned.
-struct Ways<'a> {
+/// Facts about the two directions in addition to the packets that returned.
+struct DirectionAnalysis<'a> {
     facts: &'a TwoWay,
-    /// With the fastest exchanges as probes.
+    /// The session, with the fastest exchanges as clock probes.
     session: &'a Session,
     options: &'a Options,
     far_clock: bool,
-    clock_ran_through: bool,
+    clock_was_steady: bool,
     round_trips: ArrivalCounts,
     /// Time between requests, in ns.
     period: Option<f64>,
 }
 
-impl Ways<'_> {
-    /// The far host's own count, if it has one.
+impl DirectionAnalysis<'_> {
+    /// Returns the counts of the far host; `None` if it does not count packets.
     fn known(&self) -> Option<Directions> {
         self.facts.directions.filter(|d| d.stateful)
     }
 
-    /// The figures of one direction, and its answer if the far host's times show one.
+    /// Returns the results of one direction, and its answer if the far host reports times.
     fn of(&self, engine: Engine, view: RecordView) -> Option<(DirectionResult, Option<Answer>)> {
         let known = self.known();
         if !self.far_clock && known.is_none() {
@@ -309,14 +321,14 @@ impl Ways<'_> {
         }
         let all_lost = self.round_trips.sent.saturating_sub(self.round_trips.accepted);
         let session = of_view(self.session, view);
-        let test = Test { session: &session, options: self.options, kind: DelayKind::Way };
-        let (way, _) = engine.found(test, None, |found, _| {
+        let test = Test { session: &session, options: self.options, kind: DelayKind::Direction };
+        let (direction, _) = engine.found(test, None, |found, _| {
             let stream = found.stream();
             let sent = stream.known.counted.sent;
             let (sent, lost, duplicates, reordered) = match (known, view) {
                 (None, _) => {
                     let samples = stream.all().map(|all| all.samples).filter(|samples| !samples.is_empty());
-                    (None, None, None, samples.map(|samples| overtaken(samples, view)))
+                    (None, None, None, samples.map(|samples| count_reordered(samples, view)))
                 }
                 (Some(d), RecordView::Down) => {
                     let came = sent.saturating_sub(d.up_lost + d.unknown_lost);
@@ -327,28 +339,28 @@ impl Ways<'_> {
                     (Some(known), Some(d.up_lost), Some(d.up_duplicates), Some(d.up_reordered))
                 }
             };
-            let on = OnThatWay {
+            let known_facts = DirectionFacts {
                 sent,
                 lost,
                 duplicates,
                 reordered,
                 has_all_losses: all_lost == 0 || lost == Some(all_lost),
-                clock_ran_through: self.clock_ran_through,
+                clock_was_steady: self.clock_was_steady,
                 far_clock: self.far_clock,
             };
-            let way = assemble::way(found, &on, |whole| {
+            let direction = assemble::direction(found, &known_facts, |whole| {
                 if known.is_none() {
                     return (whole, None);
                 }
                 losses_of(view, &self.facts.losses, all_lost, whole, self.session, self.period)
             });
-            (way, self.far_clock.then(|| found.judgement()).flatten().map(|j| j.answer))
+            (direction, self.far_clock.then(|| found.judgement()).flatten().map(|j| j.answer))
         });
-        Some(way)
+        Some(direction)
     }
 }
 
-/// The session of one view, as if it had been a one-way test.
+/// Returns the session of one view, as if it had been a one-way test.
 pub(super) fn of_view(session: &Session, view: RecordView) -> Session {
     let mut seen = session.clone();
     seen.two_way = None;
@@ -366,8 +378,8 @@ pub(super) fn of_view(session: &Session, view: RecordView) -> Session {
     seen
 }
 
-/// How losses cluster on one way, and how many requests are left out of that because nobody knows where they were
-/// lost. `whole` is what holds where all losses were on one way.
+/// Returns the loss pattern in one direction, and the number of requests that are excluded from it because
+/// the direction of their loss is unknown. Returns `whole` if the reported runs do not match the losses.
 fn losses_of(
     view: RecordView,
     runs: &[LossRun],
@@ -378,7 +390,7 @@ fn losses_of(
 ) -> (Option<Loss>, Option<u64>) {
     let reported: u64 = runs.iter().map(|r| u64::from(r.length)).sum();
     let end = |r: &LossRun| u64::from(r.first) + u64::from(r.length);
-    // A log may say anything.
+    // A log may claim anything.
     let possible = runs.windows(2).all(|w| end(&w[0]) <= w[1].first.into())
         && runs.last().is_none_or(|r| end(r) <= session.packets());
     if reported != lost || !possible {
@@ -388,26 +400,26 @@ fn losses_of(
         RecordView::Down => (LossSide::Down, LossSide::Up),
         _ => (LossSide::Up, LossSide::Down),
     };
-    // Requests lost on the way there never set out on the way back.
-    let skipped = |way: LossSide| way == LossSide::Either || way == other && view == RecordView::Down;
+    // Requests lost upstream have no answers that could be lost downstream.
+    let skipped = |side: LossSide| side == LossSide::Either || side == other && view == RecordView::Down;
     let (mut out, mut undetermined) = (0, 0);
     let kept: Vec<SeqRun> = runs
         .iter()
         .filter_map(|run| {
             let length = u64::from(run.length);
             let start = u64::from(run.first) - out;
-            if skipped(run.way) {
+            if skipped(run.side) {
                 out += length;
-                undetermined += if run.way == LossSide::Either { length } else { 0 };
+                undetermined += if run.side == LossSide::Either { length } else { 0 };
             }
-            (run.way == mine).then_some(SeqRun { start, len: length })
+            (run.side == mine).then_some(SeqRun { start, len: length })
         })
         .collect();
     let n = session.packets().saturating_sub(out);
     (Some(crate::metrics::loss::loss(joined(kept).into_iter(), n, period)), Some(undetermined))
 }
 
-/// Runs that became neighbours when what lay between was left out are one.
+/// Joins runs that became neighbours when the packets between them were excluded.
 fn joined(runs: Vec<SeqRun>) -> Vec<SeqRun> {
     let mut joined: Vec<SeqRun> = Vec::with_capacity(runs.len());
     for run in runs {
@@ -419,9 +431,9 @@ fn joined(runs: Vec<SeqRun>) -> Vec<SeqRun> {
     joined
 }
 
-/// Packets overtaken on one way, by its own times (RFC 4737): on the way there those that arrived after a
-/// later one, on the way back those that had been answered before one that returned earlier.
-fn overtaken(samples: &Samples, view: RecordView) -> u64 {
+/// Returns the number of packets reordered in one direction according to its own times (RFC 4737): up, those
+/// that arrived after a later packet; down, those that were answered before one that returned earlier.
+fn count_reordered(samples: &Samples, view: RecordView) -> u64 {
     let mut packets: Vec<(i64, i64)> = match view {
         RecordView::Down => samples.iter().map(|p| (p.arrived(), p.sent)).collect(),
         _ => samples.iter().map(|p| (p.arrived(), i64::from(p.seq))).collect(),
@@ -429,9 +441,9 @@ fn overtaken(samples: &Samples, view: RecordView) -> u64 {
     packets.sort_unstable();
     let mut highest = i64::MIN;
     let mut late = 0;
-    for (_, place) in packets {
-        late += u64::from(place < highest);
-        highest = highest.max(place);
+    for (_, rank) in packets {
+        late += u64::from(rank < highest);
+        highest = highest.max(rank);
     }
     late
 }
@@ -440,8 +452,8 @@ fn overtaken(samples: &Samples, view: RecordView) -> u64 {
 mod tests {
     use super::*;
 
-    fn run(first: u32, length: u32, way: LossSide) -> LossRun {
-        LossRun { first, length, way }
+    fn run(first: u32, length: u32, side: LossSide) -> LossRun {
+        LossRun { first, length, side }
     }
 
     #[test]
@@ -488,7 +500,7 @@ mod tests {
         let (down, _) = of(RecordView::Down, &runs, 9);
         let down = down.unwrap();
         assert_eq!((down.first_runs, down.ratio), (vec![[10, 1], [18, 2]], Some(3.0 / 94.0)));
-        // What a log cannot mean is not believed.
+        // Runs that cannot be true are ignored.
         for wrong in [&runs[1..], &[run(10, 9, Up), run(12, 0, Up)], &[run(95, 9, Up)]] {
             assert_eq!(of(RecordView::Up, wrong, 9), (None, None), "{wrong:?}");
         }

@@ -1,10 +1,10 @@
-//! Several tests of one path as one: each begins where the one before ends.
+//! Joins several tests of one path into one: each begins where the one before ends.
 //!
-//! Sequence numbers go on, and times are moved so that the first packet of a test is due one period after the last
-//! of the test before. Delays are as measured, but for the clocks: where both tests know how their clocks differ,
-//! the later test's is moved to the earlier one's.
+//! Sequence numbers continue, and times are shifted so that the first packet of a test is due one period
+//! after the last packet of the test before. Delays stay as measured, except for clock corrections: if the
+//! clock offset is known in both tests, the later test is shifted to the offset of the earlier one.
 
-use super::engine::{Engine, Kept};
+use super::engine::{Engine, Packets};
 use super::gathered::Gathered;
 use super::twoway::{BothWays, Returned, STRETCHES};
 use super::{Analyzer, NotMergeable};
@@ -16,25 +16,26 @@ use crate::metrics::series::Samples;
 use crate::session::Session;
 use crate::time::{Span, WallTime};
 
-/// Where a test is moved.
+/// Offsets by which a test is shifted.
 #[derive(Clone, Copy, Debug)]
 struct Shift {
-    /// Packets of the tests before, and of all together.
+    /// Number of packets in the tests before, which is added to all sequence numbers, and number of packets
+    /// in all tests.
     numbers: u32,
     packets: u32,
-    /// To add to readings of the sender's clock, and of the receiver's, in ns.
+    /// Offsets for readings of the sender's and of the receiver's clock, in ns.
     sent: i64,
     arrived: i64,
 }
 
 impl Analyzer {
-    /// The number after the last packet that the test is known to have sent.
+    /// Returns the number after the last packet that is known to have been sent.
     pub(crate) fn sent(&self, session: &Session) -> u64 {
         self.views.first().map_or(0, |view| view.extent(session).end)
     }
 
-    /// Adds the analysis of another test, whose session was `theirs`; `mine` was this one's, `packets` is how many
-    /// both sent.
+    /// Adds the analysis of another test. `mine` is the session of this one, `theirs` that of the other;
+    /// together they sent `packets` packets.
     pub(crate) fn unite(
         &mut self,
         mine: &Session,
@@ -70,11 +71,12 @@ impl Analyzer {
     }
 }
 
-/// Whether the first and the last times of round trips, of the way there and of the way back are the far host's.
+/// For each view (round trip, up, down): true if its first and its second time are read from the far
+/// host's clock.
 const VIEWS_ENDS: [[bool; 2]; 3] = [[false, false], [false, true], [true, false]];
 
-/// From the times of `next`, as recorded, to those it has behind the `numbers` packets of the test before; `None` where
-/// the clock does not reach so far.
+/// Returns the offset, in ns, from the recorded times of `next` to its times after the `numbers` packets of
+/// the test before; `None` if it exceeds the clock's range.
 fn time_between(
     before: &Gathered,
     next: &Gathered,
@@ -82,7 +84,7 @@ fn time_between(
     theirs: &Session,
     numbers: u32,
 ) -> Option<i64> {
-    // When packet `seq` was due, by the packet nearest to it.
+    // Time at which packet `seq` was due, computed from the nearest packet received.
     let due = |nearest: Option<AcceptedPacket>, seq: i64, session: &Session| {
         let Some(packet) = nearest else { return Some(None) };
         let period = session.period().unwrap_or(Span(0));
@@ -102,9 +104,9 @@ impl Engine {
         Ok(())
     }
 
-    /// The same packets with other numbers and times; `None` where these do not fit.
+    /// Returns the analysis with shifted numbers and times; `None` if they overflow.
     fn shifted(self, shift: Shift) -> Option<Engine> {
-        let Kept::All(packets) = self.samples else { return None };
+        let Packets::All(packets) = self.samples else { return None };
         let Gathered { samples, delayless, copies, damaged, notes } = *packets;
         let mut moved = Samples::default();
         let mut came = Classifier::new(shift.packets);
@@ -141,13 +143,14 @@ impl Engine {
 }
 
 impl BothWays {
-    /// How far the far host's clock is ahead, as the fastest exchange tells.
+    /// Returns how far the far host's clock is ahead according to the fastest exchange, in ns.
     fn clock_ahead(&self) -> i64 {
         let best = self.fastest.iter().flatten().min_by_key(|p| p.rtt());
         best.map_or(0, |p| p.double_offset() / 2)
     }
 
-    /// Adds what another test has beside its views, whose times are moved by so much at either host.
+    /// Adds the state of another test that belongs to no view, with its times shifted by these offsets at the
+    /// near and the far host.
     fn unite(&mut self, next: &BothWays, (numbers, packets): (u32, u32), [near, far]: [i64; 2]) {
         let moved = |p: &ClockProbe| ClockProbe {
             sent: p.sent + Span(near),
@@ -161,11 +164,11 @@ impl BothWays {
         let BothWays { returned, processing, processing_sum, .. } = *next;
         let returned = Returned { first: at(returned.first), last: at(returned.last), ..returned };
         self.packets = packets;
-        self.append_beside(returned, processing, processing_sum);
+        self.append_common(returned, processing, processing_sum);
     }
 }
 
-/// The fastest exchanges of the stretches of both tests, by the stretches of both together.
+/// Distributes the fastest exchanges of both tests over the parts of the joined test.
 fn spread(
     first: &[Option<ClockProbe>; STRETCHES],
     second: &[Option<ClockProbe>],
@@ -177,8 +180,8 @@ fn spread(
     for (probes, from, width) in [(&first[..], 0.0, share), (second, share, 1.0 - share)] {
         for (k, probe) in probes.iter().enumerate() {
             let Some(probe) = probe else { continue };
-            let place = from + width * (k as f64 + 0.5) / STRETCHES as f64;
-            let slot: &mut Option<ClockProbe> = &mut all[(place * STRETCHES as f64) as usize % STRETCHES];
+            let position = from + width * (k as f64 + 0.5) / STRETCHES as f64;
+            let slot: &mut Option<ClockProbe> = &mut all[(position * STRETCHES as f64) as usize % STRETCHES];
             if slot.is_none_or(|p| probe.rtt() < p.rtt()) {
                 *slot = Some(*probe);
             }

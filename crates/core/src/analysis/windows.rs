@@ -15,17 +15,17 @@ use crate::summary::{Interval, Summary};
 use crate::time::Span;
 use std::sync::{Mutex, PoisonError};
 
-/// More windows than this have no summary each: it takes some kilobytes.
-const MOST: usize = 10_000;
+/// Maximum number of windows with a summary each; a summary takes some kilobytes.
+const MAX_SUMMARIES: usize = 10_000;
 
-/// What falls into one window, numbered from its first packet.
+/// The packets of one window, numbered from its first packet.
 #[derive(Default)]
 struct Window {
     packets: Gathered,
     waited: Vec<u32>,
 }
 
-/// The windows of `length` of the packets below `end`, with their counts.
+/// Returns the windows of `length` with their counts; `end` is the number after the last packet.
 pub(super) fn of(
     series: &Series<'_>,
     came: &SeqSet,
@@ -38,14 +38,14 @@ pub(super) fn of(
     interval::windows(series, came, &gathered.copies, session, end, period, length)
 }
 
-/// How each window of a test that is analysed with `options` is.
+/// Returns the options for analysing a single window.
 pub(super) fn options(options: &Options) -> Options {
     Options { interval: None, bootstrap: None, comparable: None, wait: None, ..options.clone() }
 }
 
-/// `windows`, of packets below `end`, with the delays of each, and what `summarise` makes of its packets where there are not too many
-/// windows; with `helpers` on several threads. Their clocks are those of the whole test; a window of a Poisson or burst schedule
-/// knows no due times.
+/// Adds the delays of each window to `windows`, and, unless there are too many, the summary that `summarise`
+/// makes of its packets. Uses several threads if there are `helpers`. All windows use the clock estimate of
+/// the whole test; windows of a Poisson or burst schedule have no due times.
 pub(super) fn analysed(
     mut windows: Vec<Interval>,
     engine: &Engine,
@@ -57,7 +57,7 @@ pub(super) fn analysed(
 ) -> Vec<Interval> {
     let Some(gathered) = engine.gathered() else { return windows };
     let ends: Vec<u64> = windows.iter().skip(1).map(|w| w.first_seq).chain([end]).collect();
-    if windows.len() > MOST {
+    if windows.len() > MAX_SUMMARIES {
         windows.iter_mut().zip(ends).for_each(|(window, end)| interval::add_delays(window, end, series));
         return windows;
     }
@@ -72,7 +72,7 @@ pub(super) fn analysed(
         let session = Session {
             declared: Some(packets.into()),
             sent: Some(packets),
-            // Of the numbers of a window everything is known, whatever became of the rest of the test.
+            // The fate of all packets in a window is known, however the test ended.
             ending: Ending::Complete,
             truncated: false,
             unrecorded,
@@ -109,14 +109,15 @@ pub(super) fn analysed(
 
 fn split(windows: &[Interval], engine: &Engine, gathered: &Gathered) -> Vec<Window> {
     let mut parts: Vec<Window> = windows.iter().map(|_| Window::default()).collect();
-    // The last window that begins at or before the packet: those without a packet begin where the next does.
-    let place = |seq: u32| {
+    // The last window that begins at or before the packet. A window without packets begins where the next one
+    // does.
+    let window_of = |seq: u32| {
         let k = windows.partition_point(|w| w.first_seq <= u64::from(seq)).checked_sub(1)?;
         Some((k, (u64::from(seq) - windows[k].first_seq) as u32))
     };
     let (Samples { seq, sent, delay, .. }, mut at) = (&gathered.samples, 0);
     while let Some(first) = seq.get(at) {
-        let Some((k, _)) = place(*first) else {
+        let Some((k, _)) = window_of(*first) else {
             at += 1;
             continue;
         };
@@ -129,17 +130,17 @@ fn split(windows: &[Interval], engine: &Engine, gathered: &Gathered) -> Vec<Wind
         at = these.end;
     }
     for seq in gathered.delayless.iter() {
-        if let Some((k, seq)) = place(seq) {
+        if let Some((k, seq)) = window_of(seq) {
             parts[k].packets.delayless.insert(seq);
         }
     }
     for (seq, arrived) in gathered.copies.iter() {
-        if let Some((k, seq)) = place(seq) {
+        if let Some((k, seq)) = window_of(seq) {
             parts[k].packets.copies.push(seq, arrived);
         }
     }
     for seq in &engine.tally.waited {
-        if let Some((k, seq)) = place(*seq) {
+        if let Some((k, seq)) = window_of(*seq) {
             parts[k].waited.push(seq);
         }
     }
@@ -162,7 +163,8 @@ mod tests {
         )
     }
 
-    /// Every seventh packet is lost, every fifth comes twice, every eleventh late.
+    /// Records of a stream in which every seventh packet is lost, every fifth duplicated and every eleventh
+    /// late.
     fn records(numbers: core::ops::Range<i64>) -> Vec<PacketRecord> {
         let first = numbers.start;
         let mut records: Vec<PacketRecord> = Vec::new();

@@ -1,4 +1,4 @@
-//! [`Verdict`]: a conclusion from figures, and how it looks; [`Warning`]: why not to believe one.
+//! [`Verdict`]: a conclusion from figures, with its level; [`Warning`]: a reason not to trust a figure.
 
 use super::Severity;
 use serde::{Deserialize, Serialize};
@@ -11,36 +11,36 @@ use std::borrow::Cow;
 pub struct Verdict {
     /// Stable name: `nothing`, `loss`, `buffer`, `jitter`, `reordering`, `trend`, `delay`, `class`.
     pub code: Cow<'static, str>,
-    /// How it looks.
+    /// Importance for users.
     pub level: Level,
-    /// In one plain sentence, with its evidence.
+    /// The conclusion in one plain sentence, with its evidence.
     pub text: String,
 }
 
-/// How a conclusion looks for real-time traffic.
+/// Importance of a conclusion for real-time traffic.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Level {
-    /// Nothing to do.
+    /// Nothing needs to be done.
     #[default]
     Good,
     /// Worth knowing.
     Note,
-    /// Will be noticed.
+    /// Users will notice it.
     Poor,
     /// Unusable.
     Bad,
 }
 
-/// One reason not to believe a figure.
+/// A reason not to trust a figure.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct Warning {
     /// Stable name, e.g. `negative_delay`.
     pub code: Cow<'static, str>,
-    /// What was seen, what it means, and what to do.
+    /// Observation, consequence, and remedy.
     pub text: String,
 }
 
@@ -56,14 +56,14 @@ impl From<Severity> for Level {
 }
 
 impl Verdict {
-    /// The conclusion called `code`.
+    /// Creates a verdict with the stable name `code`.
     pub fn new(code: &'static str, level: Level, text: impl Into<String>) -> Verdict {
         Verdict { code: code.into(), level, text: text.into() }
     }
 }
 
 impl Warning {
-    /// The warning called `code`.
+    /// Creates a warning with the stable name `code`.
     pub fn new(code: &'static str, text: impl Into<String>) -> Warning {
         Warning { code: code.into(), text: text.into() }
     }

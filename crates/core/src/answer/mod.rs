@@ -1,8 +1,8 @@
-//! [`Answer`]: what is wrong, since when, how much, how certain; and what it means for those who use the path. [`Verdict`] and
+//! [`Answer`]: causes, their time and size, and the consequences for users of the path. [`Verdict`] and
 //! [`Warning`]: conclusions in sentences.
 //!
-//! These are the forms in which verdicts are stored and exchanged, as parts of a [`Summary`](crate::Summary). Who decides
-//! what they contain is a [`Judge`](crate::evidence::Judge).
+//! These are the forms in which verdicts are stored and exchanged, as parts of a [`Summary`](crate::Summary).
+//! A [`Judge`](crate::evidence::Judge) decides what they contain.
 
 mod conclusion;
 
@@ -16,10 +16,10 @@ use std::collections::BTreeMap;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Answer {
-    /// Whether everything that was sent is accounted for. If false, a part of the test is unknown, and the answer does
-    /// not cover it.
+    /// True if the fate of every packet sent is known. If false, a part of the test is unknown, and the
+    /// answer does not cover it.
     pub complete: bool,
-    /// What an application with the best fixed play-out buffer experiences on this path. Effects of the hosts are left out:
+    /// Severity for an application with the best fixed play-out buffer on this path. Effects of the hosts are left out:
     /// see `host`.
     pub severity: Severity,
     /// Effects of the hosts themselves; `None` where they were not judged.
@@ -32,7 +32,7 @@ pub struct Answer {
     pub buffer_ns: Option<i64>,
     /// The causes found, the most important first; empty if there are none.
     pub causes: Vec<Cause>,
-    /// The quality for each use, by the name of its profile.
+    /// Suitability for each profile, by name.
     pub profiles: BTreeMap<String, Suitability>,
 }
 
@@ -58,61 +58,61 @@ pub struct LargestEvent {
     pub magnitude_ns: i64,
 }
 
-/// How bad it is for those who use the path. The order is from best to worst, with unknown first.
+/// Effect on users of the path. The order is from best to worst, after unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
-    /// The sample or the log does not show it.
+    /// The sample or the log does not show the effect.
     Unknown,
-    /// Nobody will notice anything.
+    /// Nobody will notice a problem.
     Good,
-    /// Some will notice.
+    /// Some users will notice.
     Fair,
-    /// Many will be annoyed.
+    /// Many users will be annoyed.
     Poor,
     /// Unusable for conversation or control.
     Bad,
 }
 
-/// One thing that is wrong.
+/// A cause of impairment.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Cause {
     /// The kind of cause.
     pub id: CauseId,
-    /// Where the cause lies.
+    /// Location of the cause.
     pub fault: Fault,
     /// The direction, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub direction: Option<Direction>,
-    /// The first moment at which it shows, in seconds since the first packet was sent.
+    /// First moment at which the cause shows, in seconds since the first packet was sent.
     pub from_s: f64,
-    /// The last such moment; the end of the test if it lasts.
+    /// Last such moment; the end of the test if the cause persists.
     pub to_s: f64,
-    /// The size, if it is a time, in ns.
+    /// Size as a time, in ns; `None` if it is not a time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub magnitude_ns: Option<i64>,
-    /// The size, if it is a share of packets (or parts per million, for a clock's rate).
+    /// Size as a share of packets (for a clock's rate, parts per million); `None` if it is neither.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub magnitude: Option<f64>,
     /// The confidence, 0…1.
     pub confidence: f64,
-    /// How severe this cause alone is for an application.
+    /// Effect of this cause alone on an application.
     pub severity: Severity,
-    /// How often it happened, if several are reported as one.
+    /// Number of occurrences reported together.
     pub count: u64,
     /// The largest of them, if several are reported as one and have a size in time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub largest: Option<LargestEvent>,
-    /// First and last sequence number concerned.
+    /// First and last sequence number affected.
     pub packets: [u64; 2],
     /// The evidence, in one sentence.
     pub because: String,
 }
 
 impl Cause {
-    /// Found once, at no particular time, without a size and a sentence.
+    /// Creates a cause that occurred once, without time, size and sentence.
     pub fn new(id: CauseId, severity: Severity, confidence: f64) -> Cause {
         Cause {
             id,
@@ -132,12 +132,12 @@ impl Cause {
     }
 }
 
-/// The kinds of cause, with their names in every output.
+/// Kinds of cause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum CauseId {
-    /// Nothing got through for a while.
+    /// No packet was received for a while.
     Outage,
     /// Packets waited behind others.
     Queue,
@@ -145,73 +145,73 @@ pub enum CauseId {
     RandomLoss,
     /// Packets lost in bursts.
     BurstyLoss,
-    /// Packets above a rate were dropped.
+    /// Packets above a certain rate were dropped.
     Policing,
-    /// Packets overtake each other.
+    /// Packets were reordered.
     Reordering,
     /// The path became longer or shorter.
     RouteChange,
-    /// A clock was set.
+    /// A clock was set during the test.
     ClockStep,
     /// The clocks run at different rates.
     ClockSkew,
-    /// The sending program stood still.
+    /// The sending program stalled.
     SenderStall,
-    /// The receiving program stood still.
+    /// The receiving program stalled.
     ReceiverStall,
-    /// Packets waited in the sending host's own interface.
+    /// Packets waited in the queue of the sending host's interface.
     LocalQueue,
-    /// Packets arrive more than once.
+    /// Packets arrived more than once.
     Duplication,
-    /// Long packets are lost, short ones are not.
+    /// Long packets are lost and short ones are not.
     SizeDependent,
-    /// The sending host's system refused packets.
+    /// The sending host's system refused to send packets.
     SendFailure,
-    /// A part of the test was not recorded.
+    /// Part of the test was not recorded.
     IncompleteLog,
 }
 
-/// Where a cause lies: what needs to be repaired.
+/// Location of a cause: the part that needs repair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Fault {
-    /// The network between the hosts.
+    /// The network between the two hosts.
     Path,
     /// The sending host: its program, its system or its interface.
     Sender,
     /// The receiving host.
     Receiver,
-    /// A clock: measured delays are wrong, but users do not notice it.
+    /// A clock. Measured delays are wrong, but users do not notice.
     Clock,
-    /// The record of the test.
+    /// The stored record of the test.
     Record,
 }
 
-/// The quality of the path for one use.
+/// Suitability of the path for one use.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Suitability {
-    /// How well it will work.
+    /// Severity for this use.
     pub severity: Severity,
     /// Mean opinion score of speech, if the use is speech.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mos: Option<f64>,
-    /// Share of packets that do not come in time: lost, or later than the use can wait.
+    /// Share of packets that are lost or arrive too late for this use.
     pub missing: f64,
     /// One-way delay including this use's buffer, in ns; `None` if the path's delay is unknown.
     pub delay_ns: Option<i64>,
     /// The size of that buffer, in ns.
     pub buffer_ns: Option<i64>,
-    /// The deciding figure.
+    /// The figure that decided the severity.
     pub because: String,
-    /// Why the test says less about this use than it could: another packet rate or size.
+    /// Reason why the test says less about this use than it could, such as a different packet rate or size.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limits: Option<String>,
 }
 
 impl Answer {
-    /// Whether `id` is among the causes.
+    /// Returns true if `id` is among the causes.
     pub fn names(&self, id: CauseId) -> bool {
         self.causes.iter().any(|cause| cause.id == id)
     }
@@ -238,7 +238,7 @@ impl CauseId {
         CauseId::IncompleteLog,
     ];
 
-    /// The name it has in every output.
+    /// Returns the name in every output.
     pub fn name(self) -> &'static str {
         match self {
             CauseId::Outage => "outage",
@@ -262,7 +262,7 @@ impl CauseId {
 }
 
 impl CauseId {
-    /// Where it lies.
+    /// Returns the location of the cause.
     pub fn fault(self) -> Fault {
         match self {
             CauseId::Outage
@@ -283,7 +283,7 @@ impl CauseId {
 }
 
 impl Fault {
-    /// The name it has in every output.
+    /// Returns the name in every output.
     pub fn name(self) -> &'static str {
         match self {
             Fault::Path => "path",
@@ -296,7 +296,7 @@ impl Fault {
 }
 
 impl Severity {
-    /// The name it has in every output.
+    /// Returns the name in every output.
     pub fn name(self) -> &'static str {
         match self {
             Severity::Unknown => "unknown",

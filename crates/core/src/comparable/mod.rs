@@ -1,4 +1,4 @@
-//! [`Comparable`]: what is kept of a run so that it can be compared without its packets.
+//! [`Comparable`]: the part of a run that is stored so that it can be compared without its packets.
 
 mod spread;
 
@@ -7,21 +7,21 @@ pub use spread::{ResampledSpread, SpreadMethod, interval};
 use crate::distribution::sample::Sample;
 use serde::{Deserialize, Serialize};
 
-/// Number of ranks kept of a longer run.
+/// Number of ranks stored of a long run.
 const MAX_RANKS: u64 = 257;
 
-/// Delay above the minimum (PDV) at evenly spaced ranks, and how uncertain the median and the 99th percentile are:
-/// enough for the verdict of metrics §20 on jitter and, with the minimum, on delay.
+/// Delay above the minimum (PDV) at evenly spaced ranks, and the uncertainty of the median and the 99th
+/// percentile. This is enough for the comparison of jitter in metrics §20 and, with the minimum, of delay.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(!try_from))]
 #[serde(try_from = "UncheckedComparable")]
 pub struct Comparable {
-    /// Accepted packets.
+    /// Number of accepted packets.
     n: u64,
-    /// PDV in ns, ascending: the j-th of k is that of rank ⌊j(n − 1)/(k − 1)⌋, from 0. All values if there are at most
-    /// 257.
+    /// PDV in ns, ascending. Value j of k is that of rank ⌊j(n − 1)/(k − 1)⌋, counted from 0. All values if
+    /// there are at most 257.
     pdv: Vec<i64>,
-    /// `None` below 20 packets.
+    /// Uncertainty of the median and the 99th percentile; `None` below 20 packets.
     spread: Option<ResampledSpread>,
 }
 
@@ -32,9 +32,9 @@ struct UncheckedComparable {
     spread: Option<ResampledSpread>,
 }
 
-/// Not a value that [`Comparable::new`] makes.
+/// Error: [`Comparable::new`] cannot have made this value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("its part 'comparable' is damaged")]
+#[error("the field 'comparable' is damaged")]
 pub struct Damaged;
 
 impl TryFrom<UncheckedComparable> for Comparable {
@@ -49,11 +49,12 @@ impl TryFrom<UncheckedComparable> for Comparable {
     }
 }
 
-/// Values with their number of occurrences, ascending by value.
+/// Values with their numbers of occurrences, ascending by value.
 pub type Weighted = Vec<(i64, u64)>;
 
 impl Comparable {
-    /// From the delays of one run in send order; `all` are the same, sorted. `seed` is the bootstrap's.
+    /// Summarises the delays of one run in send order; `all` are the same delays, sorted. `seed` is for the
+    /// bootstrap.
     pub fn new(mut delays: Vec<i64>, all: &Sample, seed: u64) -> Comparable {
         let least = all.min().unwrap_or_default();
         delays.iter_mut().for_each(|d| *d = d.saturating_sub(least));
@@ -67,23 +68,23 @@ impl Comparable {
         Comparable { n, pdv: (0..n.min(MAX_RANKS)).filter_map(above).collect(), spread: None }
     }
 
-    /// Accepted packets.
+    /// Returns the number of accepted packets.
     pub fn n(&self) -> u64 {
         self.n
     }
 
-    /// How uncertain the median and the 99th percentile are.
+    /// Returns the uncertainty of the median and the 99th percentile.
     pub fn spread(&self) -> Option<&ResampledSpread> {
         self.spread.as_ref()
     }
 
-    /// Whether `other` has the same delays, as far as is known.
+    /// Returns true if `other` has the same delays, as far as they are stored.
     pub fn is_the_same(&self, other: &Comparable) -> bool {
         self.n == other.n && self.pdv == other.pdv
     }
 
-    /// Two distributions that enclose that of the packets: each value not kept is replaced by the next kept one below,
-    /// and by the one above.
+    /// Returns two distributions that enclose the true one: values that are not stored are replaced by the
+    /// next lower stored value in the first, and by the next higher one in the second.
     pub fn bounds(&self) -> [Weighted; 2] {
         let mut bounds: [Weighted; 2] = [Vec::new(), Vec::new()];
         for (j, value) in (0..).zip(&self.pdv) {
@@ -100,7 +101,7 @@ impl Comparable {
     }
 }
 
-/// The rank of the j-th kept value of `n`.
+/// Returns the rank of stored value `j` among `n` values.
 fn rank(n: u64, j: u64) -> u64 {
     let steps = n.min(MAX_RANKS).saturating_sub(1).max(1);
     (u128::from(j) * u128::from(n.saturating_sub(1)) / u128::from(steps)) as u64

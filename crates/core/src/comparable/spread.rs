@@ -1,4 +1,5 @@
-//! [`ResampledSpread`]: how uncertain a run's median and 99th percentile are, and intervals of the difference of two runs.
+//! [`ResampledSpread`]: the uncertainty of a run's median and 99th percentile, and confidence intervals for
+//! the difference of two runs.
 
 use crate::distribution::percentile::{Method, Percent, rank};
 use crate::distribution::sample::Sample;
@@ -7,26 +8,26 @@ use crate::metrics::stat::t_quantile;
 use serde::{Deserialize, Serialize};
 use std::sync::OnceLock;
 
-/// Values of each statistic that are kept.
+/// Number of values stored per statistic.
 const VALUES_PER_STATISTIC: usize = 99;
-/// A longer single run is divided into batches instead of resampled.
+/// Maximum number of packets to resample; a single run with more is divided into batches.
 const MAX_RESAMPLED_PACKETS: usize = 20_000;
-/// Most values drawn.
+/// Maximum number of values drawn in total.
 const MAX_DRAWS: usize = 8_000_000;
 const BATCHES: usize = 20;
 
-/// Where the median and the 99th percentile of one side would be if it were measured again: 99 equally likely values of
-/// each, ascending, in ns.
+/// Likely medians and 99th percentiles of a side if it were measured again: 99 equally likely values of each,
+/// ascending, in ns.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ResampledSpread {
-    /// How they were computed.
+    /// Method that produced them.
     pub from: SpreadMethod,
-    /// Of the bootstrap.
+    /// Seed of the bootstrap.
     pub seed: u64,
     /// Number of resampled series; 0 for batches.
     pub resamples: u32,
-    /// Consecutive packets drawn together; for batches, packets per batch.
+    /// Number of consecutive packets drawn together; for batches, packets per batch.
     pub block: u64,
     /// Medians.
     pub median: Vec<f64>,
@@ -34,19 +35,20 @@ pub struct ResampledSpread {
     pub p99: Vec<f64>,
 }
 
-/// How a [`ResampledSpread`] was computed.
+/// Method that produced a [`ResampledSpread`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum SpreadMethod {
     /// A moving-block bootstrap.
     Bootstrap,
-    /// 20 consecutive batches, and Student's t around the figure of the whole.
+    /// 20 consecutive batches, with Student's t distribution around the statistic of the whole run.
     Batches,
 }
 
 impl ResampledSpread {
-    /// For one run, or several pooled; `all` are the same values, sorted. `None` if there are too few.
+    /// Computes the spread of one run, or of several pooled ones; `all` are the same values, sorted. `None`
+    /// if there are too few.
     pub fn of(runs: &[&[i64]], all: &Sample, seed: u64) -> Option<ResampledSpread> {
         let n: usize = runs.iter().map(|r| r.len()).sum();
         if n < MIN_VALUES {
@@ -69,7 +71,7 @@ impl ResampledSpread {
         })
     }
 
-    /// Sectioning: the variation between batches shows how reliable the whole is.
+    /// Sectioning: the variation between batches shows how reliable the statistic of the whole run is.
     fn batches(values: &[i64], all: &Sample, seed: u64) -> Option<ResampledSpread> {
         let size = values.len() / BATCHES;
         let mut batch = Vec::with_capacity(size);
@@ -96,7 +98,7 @@ impl ResampledSpread {
         })
     }
 
-    /// Whether [`ResampledSpread::of`] can have written it.
+    /// Returns true if [`ResampledSpread::of`] can have made this value.
     pub(super) fn is_sound(&self) -> bool {
         [&self.median, &self.p99].iter().all(|v| {
             v.len() == VALUES_PER_STATISTIC
@@ -106,24 +108,25 @@ impl ResampledSpread {
     }
 }
 
-/// The probability that belongs to the j-th kept value.
-fn place(j: usize) -> f64 {
+/// Returns the probability that belongs to stored value `j`.
+fn probability(j: usize) -> f64 {
     (j as f64 + 0.5) / VALUES_PER_STATISTIC as f64
 }
 
-/// Equally likely values of Student's t for the batches.
+/// Returns equally likely values of Student's t for the number of batches.
 fn deviates() -> &'static [f64; VALUES_PER_STATISTIC] {
     static DEVIATES: OnceLock<[f64; VALUES_PER_STATISTIC]> = OnceLock::new();
-    DEVIATES.get_or_init(|| core::array::from_fn(|j| t_quantile(place(j), BATCHES as u64 - 1)))
+    DEVIATES.get_or_init(|| core::array::from_fn(|j| t_quantile(probability(j), BATCHES as u64 - 1)))
 }
 
 fn equally_likely(mut values: Vec<f64>) -> Option<Vec<f64>> {
     values.sort_by(f64::total_cmp);
-    let at = |j: usize| values.get((place(j) * values.len() as f64) as usize).copied();
+    let at = |j: usize| values.get((probability(j) * values.len() as f64) as usize).copied();
     (0..VALUES_PER_STATISTIC).map(at).collect()
 }
 
-/// The 95 % interval of y − x, from likely values of each: they are independent, so every pair is equally likely.
+/// Returns the 95 % confidence interval of y − x from likely values of each. x and y are independent, so
+/// every pair is equally likely.
 pub fn interval(x: &[f64], y: &[f64]) -> Option<[f64; 2]> {
     let mut change: Vec<f64> = y.iter().flat_map(|y| x.iter().map(move |x| y - x)).collect();
     change.sort_by(f64::total_cmp);
@@ -131,7 +134,7 @@ pub fn interval(x: &[f64], y: &[f64]) -> Option<[f64; 2]> {
     Some([at(2_500)?, at(97_500)?])
 }
 
-/// Whether neighbours depend on each other.
+/// Returns true if consecutive values are correlated.
 fn correlated(values: &[i64]) -> bool {
     let n = values.len() as f64;
     let origin = values.first().copied().unwrap_or_default();

@@ -9,17 +9,17 @@ use serde::{Deserialize, Serialize};
 pub struct Histogram {
     /// Left edge of bin 0: the minimum, in ns.
     pub lo: i64,
-    /// The largest value counted: the 99th percentile, in ns.
+    /// Upper limit: the 99th percentile, in ns.
     pub hi: i64,
     /// Number of bins.
     pub nbins: usize,
     /// Width of a bin, `(hi − lo)/nbins + 1`, in ns.
     pub binsize: i64,
-    /// Values above `hi`.
+    /// Number of values above `hi`.
     pub overflow: u64,
-    /// The bin with most values; the lowest of several.
+    /// Index of the bin with most values; the lowest of several.
     pub mode_bin: usize,
-    /// Its centre, in ns.
+    /// Centre of that bin, in ns.
     pub mode: f64,
     /// Number of values in each bin.
     pub counts: Vec<u64>,
@@ -28,9 +28,9 @@ pub struct Histogram {
 /// The number of bins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bins {
-    /// This number. The default is 70: it reproduces the published UDP examples.
+    /// A fixed number. The default of 70 reproduces the published UDP examples.
     Fixed(usize),
-    /// Freedman–Diaconis clamped to 70…500.
+    /// The Freedman–Diaconis rule, clamped to 70…500.
     Auto,
 }
 

@@ -7,44 +7,47 @@ use super::sample::Sample;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 
-/// The precision of a [`LogHistogram`]: the first values are kept exactly, further ones counted in buckets.
+/// Precision of a [`LogHistogram`]: the number of values that are stored exactly before all are counted in
+/// buckets, and the width of the buckets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Precision {
-    /// Number of values kept exactly; with one more, all go into buckets.
+    /// Maximum number of exact values; with one more, all go into buckets.
     pub exact: usize,
     /// A bucket spans at most 1/2^bits of its distance from the origin.
     pub bits: u8,
 }
 
 impl Precision {
-    /// For streams of any length: percentiles at most 1/1024 too high above 1024 values.
+    /// For streams of any length: exact up to 1024 values, then percentiles at most 1/1024 too high.
     pub const STREAM: Precision = Precision { exact: 1024, bits: 10 };
-    /// For captures: the same above 262 144 values.
+    /// For captures: exact up to 262 144 values, then percentiles at most 1/1024 too high.
     pub const CAPTURE: Precision = Precision { exact: 1 << 18, bits: 10 };
-    /// For each of many flows: percentiles at most 1/64 too high above 256 values, in about ten kilobytes.
+    /// For each of many flows: exact up to 256 values, then percentiles at most 1/64 too high, in about ten
+    /// kilobytes.
     pub const FLOW: Precision = Precision { exact: 256, bits: 6 };
 }
 
-/// A distribution of times that is exact for few values and logarithmic for many: above [`Precision::exact`] values it
-/// counts in buckets on either side of an origin, which is the smallest of those first values (or given).
+/// A distribution of times that is exact for few values and logarithmic for many. Above [`Precision::exact`]
+/// values it counts them in buckets on either side of an origin, which is given or is the smallest of the
+/// first values.
 ///
-/// A percentile is never too low, and at most 1/2^bits of its distance from the origin too high. All histograms of this
-/// program have this type, so two percentiles differ by the same rule wherever they come from.
+/// A percentile is never too low, and too high by at most 1/2^bits of its distance from the origin. All
+/// histograms of this program have this type, so that any two percentiles have the same error bound.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LogHistogram {
     precision: Precision,
-    /// `None` while values are kept exactly and no origin was given.
+    /// `None` while values are exact and no origin was given.
     origin: Option<i64>,
-    /// The exact values, in the order they came; empty once there are buckets.
+    /// Exact values in order of arrival; empty once there are buckets.
     first: Vec<i64>,
     above: Buckets,
     below: Buckets,
     n: u64,
-    /// Smallest and largest value, exact.
+    /// Smallest and largest value; always exact.
     extremes: Option<(i64, i64)>,
 }
 
-/// Counts of buckets, from the lowest that is not empty.
+/// Counts per bucket, from the lowest bucket that is not empty.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 struct Buckets {
     lowest: usize,
@@ -52,7 +55,7 @@ struct Buckets {
 }
 
 impl LogHistogram {
-    /// With an origin determined by the first values.
+    /// Creates a histogram whose origin the first values determine.
     pub fn new(precision: Precision) -> LogHistogram {
         LogHistogram {
             precision,
@@ -65,17 +68,17 @@ impl LogHistogram {
         }
     }
 
-    /// With the origin `origin`, so that it merges exactly with any other that has the same.
+    /// Creates a histogram with a given origin. It merges exactly with any other of the same origin.
     pub fn around(origin: i64, precision: Precision) -> LogHistogram {
         LogHistogram { origin: Some(origin), ..LogHistogram::new(precision) }
     }
 
-    /// With a given origin, or one determined by the first values.
+    /// Creates a histogram with a given origin, or with one that the first values determine.
     pub fn with_origin(origin: Option<i64>, precision: Precision) -> LogHistogram {
         LogHistogram { origin, ..LogHistogram::new(precision) }
     }
 
-    /// Its precision.
+    /// Returns the precision.
     pub fn precision(&self) -> Precision {
         self.precision
     }
@@ -117,7 +120,7 @@ impl LogHistogram {
         self.extremes = Some((low, high));
     }
 
-    /// Whether it can be that of `n` values, as far as computing relies on it.
+    /// Returns true if this can be the histogram of `n` values, as far as computations rely on it.
     pub(crate) fn is_possible(&self, n: u64) -> bool {
         let Precision { exact, bits } = self.precision;
         if bits > 32 || self.n != n || self.extremes.is_some() != (n > 0) {
@@ -136,22 +139,22 @@ impl LogHistogram {
         ordered && counted && buckets.iter().all(|b| tiled(b))
     }
 
-    /// Whether its precision is that of `other`.
+    /// Returns true if `other` has the same precision.
     pub(crate) fn is_as_precise_as(&self, other: &LogHistogram) -> bool {
         self.precision == other.precision
     }
 
-    /// Whether all values are still known, because none is in a bucket.
+    /// Returns true if all values are still stored because no bucket is in use.
     fn is_exact_so_far(&self) -> bool {
         self.first.len() as u64 == self.n - 1
     }
 
-    /// Whether percentiles are exact, because all values are kept.
+    /// Returns true if percentiles are exact because all values are stored.
     pub fn is_exact(&self) -> bool {
         self.first.len() as u64 == self.n
     }
 
-    /// Moves the kept values into buckets.
+    /// Moves the exact values into buckets.
     fn settle(&mut self) {
         let first = core::mem::take(&mut self.first);
         if self.origin.is_none() {
@@ -167,40 +170,40 @@ impl LogHistogram {
         side.add(bucket(x.abs_diff(origin), self.precision.bits), times);
     }
 
-    /// Values added.
+    /// Returns the number of values.
     pub fn len(&self) -> u64 {
         self.n
     }
 
-    /// Whether it has no values.
+    /// Returns true if there are no values.
     pub fn is_empty(&self) -> bool {
         self.n == 0
     }
 
-    /// Smallest value, exact.
+    /// Returns the smallest value; always exact.
     pub fn min(&self) -> Option<i64> {
         self.extremes.map(|e| e.0)
     }
 
-    /// Largest value, exact.
+    /// Returns the largest value; always exact.
     pub fn max(&self) -> Option<i64> {
         self.extremes.map(|e| e.1)
     }
 
-    /// The origin; `None` while it is undetermined.
+    /// Returns the origin; `None` while it is undetermined.
     pub fn origin(&self) -> Option<i64> {
         self.origin
     }
 
-    /// Adds all values of `other`: exactly while both keep their values or have the same origin, otherwise with the
-    /// precision of a bucket.
+    /// Adds all values of `other`. The result is exact while both are exact or have the same origin;
+    /// otherwise each value is accurate to a bucket.
     pub fn merge(&mut self, other: &LogHistogram) {
         if other.is_exact() {
             other.first.iter().for_each(|x| self.add(*x));
             return;
         }
         if self.is_exact() {
-            // The other's origin is as good as any, and its buckets stay unchanged.
+            // Any origin will do, and with that of `other` its buckets stay unchanged.
             self.origin = self.origin.or(other.origin);
             self.settle();
         }
@@ -218,7 +221,7 @@ impl LogHistogram {
         };
     }
 
-    /// The values that were added after it was `lead`, whose number is below the limit of exact values or decided the
+    /// Returns the values that were added since the state `lead`. `lead` must be exact or have determined the
     /// origin.
     pub(crate) fn less(&self, lead: &LogHistogram) -> LogHistogram {
         let mut rest = LogHistogram::with_origin(self.origin, self.precision);
@@ -237,13 +240,14 @@ impl LogHistogram {
         rest
     }
 
-    /// Non-empty buckets, ascending: the largest value each may represent, and its count.
+    /// Iterates over non-empty buckets, ascending, as the largest value that the bucket may contain and its
+    /// count.
     fn buckets(&self) -> impl Iterator<Item = (i64, u64)> + '_ {
         let scale = (self.origin.unwrap_or(0), self.precision.bits, self.extremes);
         values(scale, self.below.filled().rev(), self.above.filled())
     }
 
-    /// The value at 0-based rank `k`, from buckets.
+    /// Returns the value at 0-based rank `k`, computed from the buckets.
     fn at_rank(&self, k: u64) -> Option<i64> {
         let scale = (self.origin.unwrap_or(0), self.precision.bits, self.extremes);
         let mut before = 0;
@@ -251,13 +255,13 @@ impl LogHistogram {
             before += count;
             before > k
         };
-        // What a bucket stands for is worked out of one alone.
+        // Only the value of the matching bucket is computed.
         let below = self.below.filled().rev().find(&mut reaches);
         let above = if below.is_some() { None } else { self.above.filled().find(reaches) };
         values(scale, below.into_iter(), above.into_iter()).next().map(|(value, _)| value)
     }
 
-    /// How many values are in buckets that stand for `x` at most.
+    /// Returns the number of values in buckets whose largest value is at most `x`.
     fn count_at_most(&self, x: i64) -> u64 {
         match self.extremes {
             None => return 0,
@@ -269,21 +273,22 @@ impl LogHistogram {
         let distance = x.abs_diff(origin);
         let last = bucket(distance, bits);
         if x < origin {
-            // A bucket below the origin stands for its end that is nearer to it.
+            // A bucket below the origin is represented by its end nearer to the origin.
             return self.below.from(if smallest(last, bits) >= distance { last } else { last + 1 });
         }
         let whole = smallest(last + 1, bits) - 1 <= distance;
         self.below.from(0) + self.above.until(if whole { last + 1 } else { last })
     }
 
-    /// Values with the number of times each was added: single values in no order while it is exact, otherwise the largest value
-    /// that each bucket may stand for, ascending.
+    /// Iterates over values and their counts: while the histogram is exact, single values in no order; then
+    /// the largest value that each bucket may contain, ascending.
     pub fn counted(&self) -> impl Iterator<Item = (i64, u64)> + '_ {
         self.first.iter().map(|x| (*x, 1)).chain(self.buckets())
     }
 
-    /// Counts of buckets whose ends do not depend on the values: the largest value that a bucket could have, and values in it, of
-    /// which there may be several entries. Also while it is exact, so that merging histograms around the same origin adds these counts.
+    /// Iterates over bucket counts with bucket limits that do not depend on the values: the largest value
+    /// that a bucket can have, and its count; a bucket may occur several times. Exact values are counted in
+    /// their buckets, too, so that merging histograms with the same origin adds these counts.
     pub fn tiles(&self) -> impl Iterator<Item = (i64, u64)> + '_ {
         let (origin, bits) = (self.origin.unwrap_or(0), self.precision.bits);
         let above = move |b: usize| origin.saturating_add_unsigned(smallest(b + 1, bits) - 1);
@@ -296,7 +301,7 @@ impl LogHistogram {
         exact.chain(negative).chain(self.above.filled().map(move |(b, count)| (above(b), count)))
     }
 
-    /// Its order statistics.
+    /// Returns the order statistics.
     pub fn quantiles(&self) -> Quantiles<'_> {
         if self.is_exact() {
             Quantiles::Exact(Cow::Owned(Sample::new(self.first.iter().copied())))
@@ -309,7 +314,7 @@ impl LogHistogram {
 impl Buckets {
     #[inline]
     fn add(&mut self, bucket: usize, times: u64) {
-        // A lower one wraps to beyond the end.
+        // For a bucket below the lowest, the index wraps and is out of range.
         if let Some(count) = self.counts.get_mut(bucket.wrapping_sub(self.lowest)) {
             *count += times;
             return;
@@ -318,7 +323,7 @@ impl Buckets {
         self.counts[bucket - self.lowest] += times;
     }
 
-    /// Grows to include `bucket`.
+    /// Extends the counts to include `bucket`.
     #[cold]
     fn reach(&mut self, bucket: usize) {
         if self.counts.is_empty() {
@@ -345,12 +350,12 @@ impl Buckets {
         rest
     }
 
-    /// The counts of the buckets from `bucket` on.
+    /// Returns the total count from `bucket` on.
     fn from(&self, bucket: usize) -> u64 {
         self.counts.iter().skip(bucket.saturating_sub(self.lowest)).sum()
     }
 
-    /// The counts of the buckets before `bucket`.
+    /// Returns the total count before `bucket`.
     fn until(&self, bucket: usize) -> u64 {
         self.counts.iter().take(bucket.saturating_sub(self.lowest)).sum()
     }
@@ -359,24 +364,24 @@ impl Buckets {
         other.filled().for_each(|(bucket, count)| self.add(bucket, count));
     }
 
-    /// The non-empty buckets, ascending.
+    /// Iterates over non-empty buckets, ascending.
     fn filled(&self) -> impl DoubleEndedIterator<Item = (usize, u64)> + '_ {
         let all = self.counts.iter().enumerate().map(|(k, count)| (self.lowest + k, *count));
         all.filter(|(_, count)| *count > 0)
     }
 }
 
-/// The order statistics of a sample or of a [`LogHistogram`].
+/// Order statistics of a [`Sample`] or a [`LogHistogram`].
 #[derive(Clone, Debug)]
 pub enum Quantiles<'a> {
-    /// From the values themselves.
+    /// Computed from the values.
     Exact(Cow<'a, Sample>),
-    /// From counts in buckets.
+    /// Computed from bucket counts.
     Counted(&'a LogHistogram),
 }
 
 impl Quantiles<'_> {
-    /// The value at 0-based rank `k`; from buckets never too low.
+    /// Returns the value at 0-based rank `k`; from buckets it is never too low.
     fn at(&self, k: u64) -> Option<i64> {
         match self {
             Quantiles::Exact(sample) => sample.at(usize::try_from(k).ok()?),
@@ -391,7 +396,7 @@ impl Quantiles<'_> {
         }
     }
 
-    /// The percentile by `method`; from buckets the linear one equals the empirical one.
+    /// Returns the percentile by `method`; from buckets, the linear percentile equals the empirical one.
     pub fn percentile(&self, p: Percent, method: Method) -> Option<i64> {
         match self {
             Quantiles::Exact(sample) => sample.percentile(p, method),
@@ -402,12 +407,13 @@ impl Quantiles<'_> {
         }
     }
 
-    /// The percentile of the empirical distribution.
+    /// Returns the percentile of the empirical distribution.
     pub fn edf(&self, p: Percent) -> Option<i64> {
         self.percentile(p, Method::Edf)
     }
 
-    /// The median, or the mean of the two middle values; from buckets the median of the empirical distribution.
+    /// Returns the median, or the mean of the two middle values; from buckets, the median of the empirical
+    /// distribution.
     pub fn median(&self) -> Option<f64> {
         match self {
             Quantiles::Exact(sample) => sample.median(),
@@ -415,7 +421,7 @@ impl Quantiles<'_> {
         }
     }
 
-    /// How many values are at most `x`; from buckets those that certainly are.
+    /// Returns how many values are at most `x`; from buckets, only those that certainly are.
     pub fn count_at_most(&self, x: i64) -> u64 {
         match self {
             Quantiles::Exact(sample) => sample.count_at_most(x) as u64,
@@ -423,7 +429,7 @@ impl Quantiles<'_> {
         }
     }
 
-    /// The values, ascending, with their number of occurrences.
+    /// Iterates over the values, ascending, with their numbers of occurrences.
     pub fn values(&self) -> Box<dyn Iterator<Item = (i64, u64)> + '_> {
         match self {
             Quantiles::Exact(sample) => Box::new((0..sample.len()).filter_map(|k| Some((sample.at(k)?, 1)))),
@@ -432,8 +438,9 @@ impl Quantiles<'_> {
     }
 }
 
-/// Of buckets below the origin, the highest first, and above it, the lowest first, ascending: the largest value that each may represent,
-/// and its count. The scale is the origin, the bits of precision, and the smallest and largest value.
+/// Iterates over buckets, ascending, as the largest value that the bucket may contain and its count. `below`
+/// has the buckets below the origin, the highest first, `above` those above it, the lowest first. The scale
+/// is the origin, the bits of precision, and the smallest and largest value.
 fn values(
     (origin, bits, extremes): (i64, u8, Option<(i64, i64)>),
     below: impl Iterator<Item = (usize, u64)>,
@@ -446,15 +453,16 @@ fn values(
     below.chain(above).map(move |(x, count)| (x.clamp(low, high), count))
 }
 
-/// The bucket of a distance: one for each distance below 2^(bits + 1), then 2^bits per octave.
+/// Returns the bucket of a distance from the origin: one bucket per distance below 2^(bits + 1), then 2^bits
+/// per octave.
 #[inline]
 fn bucket(distance: u64, bits: u8) -> usize {
-    // Of distances 0 and 1 the octave is the same.
+    // Distances 0 and 1 share an octave; `| 1` avoids the logarithm of 0.
     let octave = (distance | 1).ilog2().saturating_sub(bits.into());
     ((u64::from(octave) << bits) + (distance >> octave)) as usize
 }
 
-/// The smallest distance in a bucket, saturating after the last.
+/// Returns the smallest distance in a bucket; saturates after the last bucket.
 fn smallest(bucket: usize, bits: u8) -> u64 {
     let (bucket, half) = (bucket as u64, 1u64 << bits);
     if bucket < 2 * half {
@@ -576,7 +584,7 @@ mod tests {
             prop_assert!(at_most <= sorted.partition_point(|x| *x <= truth) as u64);
             prop_assert_eq!((whole.min(), whole.max()), (sorted.first().copied(), sorted.last().copied()));
             prop_assert_eq!(whole.quantiles().values().map(|v| v.1).sum::<u64>(), whole.len());
-            // Each value counts at an end that is its own, at most one bucket away.
+            // Each value counts at the end of its own bucket, which is at most one bucket width away.
             if let Some(origin) = origin {
                 let mut tiles: Vec<i64> = whole.tiles().flat_map(|(end, n)| vec![end; n as usize]).collect();
                 tiles.sort_unstable();
@@ -586,7 +594,7 @@ mod tests {
                 let alone = of(&values[..1], &empty);
                 prop_assert!(alone.tiles().all(|(end, _)| tiles.contains(&end)));
             }
-            // Halves with the same origin, or the first of which decides it, merge to the whole.
+            // Two halves merge to the whole if they have the same origin or the first half determines it.
             let cut = cut.min(values.len());
             let mut merged = of(&values[..cut], &empty);
             let next = of(&values[cut..], &empty);

@@ -1,5 +1,6 @@
-//! Distributions of times: all values ([`Sample`]), some percentiles of them ([`OrderStatistics`]), or any number of values
-//! in bounded memory ([`LogHistogram`]), and what follows from either: percentiles, histograms, statistics.
+//! Distributions of times: all values ([`Sample`]), selected percentiles of them ([`OrderStatistics`]), or
+//! any number of values in bounded memory ([`LogHistogram`]); and the percentiles, histograms and statistics
+//! computed from them.
 
 pub mod histogram;
 pub mod log_histogram;
@@ -15,11 +16,12 @@ pub use percentile::{Method, Percent, PercentileResolution, Percentiles};
 pub use sample::Sample;
 pub use statistics::{Distribution, DistributionRequest};
 
-/// The smallest and the largest of `values`; None without values.
+/// Returns the smallest and the largest of `values`; `None` without values.
 pub fn extremes(mut values: impl Iterator<Item = i64>) -> Option<[i64; 2]> {
     let first = values.next()?;
     let (mut low, mut high) = (first, first);
-    // A loop that can be left is not vectorised, which without AVX makes comparisons of 64 bits several times as slow.
+    // The loop has no early exit, so the compiler can vectorise it: without AVX, scalar 64-bit comparisons
+    // are several times as slow.
     for x in values.by_ref() {
         if x == i64::MIN {
             low = x;
@@ -31,11 +33,11 @@ pub fn extremes(mut values: impl Iterator<Item = i64>) -> Option<[i64; 2]> {
     Some([low, high])
 }
 
-/// The smallest of `values`; the largest number without values.
+/// Returns the smallest of `values`; `i64::MAX` without values.
 pub(crate) fn lowest(values: impl Iterator<Item = i64>) -> i64 {
     let mut low = i64::MAX;
     for x in values {
-        // As above.
+        // No early exit, as above.
         if x == i64::MIN {
             return x;
         }

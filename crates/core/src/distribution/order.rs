@@ -1,23 +1,24 @@
-//! [`OrderStatistics`]: some order statistics of values in any order, without sorting all of them.
+//! [`OrderStatistics`]: selected order statistics, found without sorting all values.
 
 use super::percentile::{Method, Percent, rank};
 
-/// From so many values on, they are counted in more parts of their range.
+/// Minimum number of values that are counted in the larger number of parts.
 const MIN_MANY_VALUES: usize = 1 << 12;
-/// Among fewer values each rank is looked for by itself.
+/// Up to this number of values, each rank is selected directly.
 const MIN_COUNTED_VALUES: usize = 1 << 7;
 
-/// Percentiles that were asked for beforehand. Values are counted by parts of their range, and only the parts in which a
-/// percentile lies are sorted.
+/// Percentiles of a fixed list. Values are counted in equal parts of their range, and only parts that contain
+/// a percentile are examined further.
 #[derive(Clone, Debug)]
 pub struct OrderStatistics {
     n: usize,
-    /// The values at some ranks, ascending by rank.
+    /// Values at the requested ranks, ascending by rank.
     known: Vec<(usize, i64)>,
 }
 
 impl OrderStatistics {
-    /// Of `n` values between `low` and `high`, which are iterated over a few times: the percentiles `percents`.
+    /// Finds the `percents` of `n` values between `low` and `high`. The values are iterated over several
+    /// times.
     pub fn new(
         values: impl Iterator<Item = i64> + Clone,
         n: usize,
@@ -37,17 +38,17 @@ impl OrderStatistics {
         OrderStatistics { n, known }
     }
 
-    /// The k-th smallest, if it was asked for.
+    /// Returns the k-th smallest value, from 0; `None` if it was not requested.
     fn at(&self, k: usize) -> Option<i64> {
         self.known.iter().find(|(rank, _)| *rank == k).map(|(_, value)| *value)
     }
 
-    /// The percentile of the empirical distribution.
+    /// Returns the percentile of the empirical distribution.
     pub fn edf(&self, p: Percent) -> Option<i64> {
         self.at(rank(self.n, p, Method::Edf)?)
     }
 
-    /// The interpolated percentile (Hyndman–Fan 7).
+    /// Returns the interpolated percentile (Hyndman–Fan 7).
     pub fn linear(&self, p: Percent) -> Option<f64> {
         let k = rank(self.n, p, Method::Linear)?;
         let part = ((self.n - 1) as u128 * u128::from(p.0) % 100_000) as f64 / 100_000.0;
@@ -56,19 +57,20 @@ impl OrderStatistics {
         Some(low as f64 + part * step as f64)
     }
 
-    /// The two middle values, which are one for an odd number of values; if the median was asked for.
+    /// Returns the two middle values, equal for an odd number of values; `None` if the median was not
+    /// requested.
     pub fn middle(&self) -> Option<[i64; 2]> {
         Some([self.at(self.n.checked_sub(1)? / 2)?, self.at(self.n / 2)?])
     }
 
-    /// The median, or the mean of the two middle values.
+    /// Returns the median, or the mean of the two middle values.
     pub fn median(&self) -> Option<f64> {
         self.middle().map(|[low, high]| (i128::from(low) + i128::from(high)) as f64 / 2.0)
     }
 }
 
-/// Adds to `found` the values at `ranks`, ascending, of `n` values between `low` and `high`, `before` of all values being
-/// smaller than these.
+/// Appends the values at `ranks`, ascending, to `found`. The `n` values lie between `low` and `high`, and
+/// `before` further values are smaller than all of them.
 fn select(
     values: impl Iterator<Item = i64> + Clone,
     n: usize,
@@ -92,7 +94,7 @@ fn select(
     }
 }
 
-/// The same of values that are counted in at most so many equal parts of their range, a power of two.
+/// Like [`select`], counting values in at most `PARTS` equal parts of their range; `PARTS` is a power of two.
 fn select_by_parts<const PARTS: usize>(
     values: impl Iterator<Item = i64> + Clone,
     [low, high]: [i64; 2],
@@ -105,9 +107,10 @@ fn select_by_parts<const PARTS: usize>(
     let part = |x: i64| (above(x) >> shift) as usize % PARTS;
     let mut counts = [0u32; PARTS];
     values.clone().for_each(|x| counts[part(x)] += 1);
-    // The parts in which a rank lies, with their ranks; by part, which of these it is, from 1.
+    // Parts that contain a rank, with their ranks. `position` maps a part to its 1-based index in this list, 0
+    // if it is not in it.
     let mut parts: Vec<(usize, usize, &[usize])> = Vec::new();
-    let mut place = [0u8; PARTS];
+    let mut position = [0u8; PARTS];
     let (mut below, mut rest) = (before, ranks);
     for (k, count) in counts.iter().enumerate() {
         let end = below + *count as usize;
@@ -115,7 +118,7 @@ fn select_by_parts<const PARTS: usize>(
         if *first < end && parts.len() < usize::from(u8::MAX) {
             let inside = rest.partition_point(|rank| *rank < end);
             parts.push((k, below, &rest[..inside]));
-            place[k] = parts.len() as u8;
+            position[k] = parts.len() as u8;
             rest = &rest[inside..];
         }
         below = end;
@@ -131,9 +134,9 @@ fn select_by_parts<const PARTS: usize>(
     let mut held: Vec<Vec<i64>> =
         parts.iter().map(|(k, ..)| Vec::with_capacity(counts[*k] as usize)).collect();
     values.for_each(|x| {
-        let place = place[part(x)];
-        if place > 0 {
-            held[usize::from(place) - 1].push(x);
+        let position = position[part(x)];
+        if position > 0 {
+            held[usize::from(position) - 1].push(x);
         }
     });
     for ((k, below, ranks), held) in parts.into_iter().zip(held) {
@@ -142,11 +145,11 @@ fn select_by_parts<const PARTS: usize>(
     }
 }
 
-/// The same of a few `values` at hand, which are put in another order.
+/// Like [`select`], for a few `values` in memory; reorders them.
 fn pick(values: &mut [i64], ranks: &[usize], before: usize, found: &mut Vec<(usize, i64)>) {
     let (lower, [rank, higher @ ..]) = ranks.split_at(ranks.len() / 2) else { return };
-    let Some(place) = rank.checked_sub(before).filter(|place| *place < values.len()) else { return };
-    let (below, value, above) = values.select_nth_unstable(place);
+    let Some(position) = rank.checked_sub(before).filter(|position| *position < values.len()) else { return };
+    let (below, value, above) = values.select_nth_unstable(position);
     let value = *value;
     pick(below, lower, before, found);
     found.push((*rank, value));
@@ -167,7 +170,7 @@ mod tests {
             spread in 0u32..62,
             percents in prop::collection::vec(0u32..=100_000, 1..12),
         ) {
-            // So that they are too many to be sorted, with many equal ones and a few far away.
+            // Makes the values too many for sorting, with many equal ones and a few far away.
             let near = |x: i64, k: usize| x.wrapping_add((k as i64 * 7919) >> spread);
             let values: Vec<i64> = (0..copies * 30).flat_map(|k| few.iter().map(move |x| near(*x, k))).collect();
             let sorted = Sample::new(values.iter().copied());

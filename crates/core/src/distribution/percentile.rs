@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Percent(pub u32);
 
-/// The percentages in every summary: 50, 90, 95, then the seed's 99.0 … 100.
+/// Percentages in every summary: 50, 90 and 95, then those of the first jitlat, 99.0 … 100.
 pub const DEFAULT_PERCENTS: [Percent; 9] = [
     Percent(50_000),
     Percent(90_000),
@@ -21,7 +21,7 @@ pub const DEFAULT_PERCENTS: [Percent; 9] = [
 ];
 
 impl core::fmt::Display for Percent {
-    /// Shortest form: `50`, `99.3`.
+    /// Formats in the shortest form: `50`, `99.3`.
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         let (whole, mut part, mut digits) = (self.0 / 1000, self.0 % 1000, 3);
         if part == 0 {
@@ -37,7 +37,7 @@ impl core::fmt::Display for Percent {
 impl core::str::FromStr for Percent {
     type Err = NotAPercent;
 
-    /// Parses what [`Display`](core::fmt::Display) writes: 0 to 100, at most three decimals.
+    /// Parses the form that [`Display`](core::fmt::Display) writes: 0 to 100, at most three decimals.
     fn from_str(text: &str) -> Result<Percent, NotAPercent> {
         let (whole, part) = text.split_once('.').unwrap_or((text, "0"));
         let digits = |s: &str| (!s.is_empty() && s.len() <= 3).then(|| s.parse::<u32>().ok()).flatten();
@@ -47,12 +47,12 @@ impl core::str::FromStr for Percent {
     }
 }
 
-/// Not a percentage between 0 and 100 with at most three decimals.
+/// Error: not a percentage between 0 and 100 with at most three decimals.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("write a percentage from 0 to 100 with at most three decimals")]
 pub struct NotAPercent;
 
-/// The definition of a percentile.
+/// Definition of a percentile.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
@@ -62,20 +62,20 @@ pub enum Method {
     Edf,
     /// Hyndman–Fan type 7: interpolated at (n − 1)·p.
     Linear,
-    /// That of the tool of 2009: 0-based index ⌊p·n⌋, clamped.
+    /// Definition of the tool of 2009: 0-based index ⌊p·n⌋, clamped.
     Jitlat1,
 }
 
-/// How well n samples resolve a percentile.
+/// Resolution of a percentile by a sample of n values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum PercentileResolution {
     /// At least ten samples lie beyond it.
     Good,
-    /// Fewer than ten.
+    /// Fewer than ten samples lie beyond it.
     Weak,
-    /// Fewer than one: it is simply the maximum.
+    /// Less than one sample lies beyond it: the percentile is the maximum.
     ResolutionLimited,
 }
 
@@ -90,7 +90,7 @@ impl<T> Default for Percentiles<T> {
 }
 
 impl<T: Copy> Percentiles<T> {
-    /// The value at `p`; `None` if it was not requested or is undefined.
+    /// Returns the value at `p`; `None` if it was not requested or is undefined.
     pub fn at(&self, p: Percent) -> Option<T> {
         self.0.iter().find(|(q, _)| *q == p).and_then(|(_, v)| *v)
     }
@@ -127,7 +127,7 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Percentiles<T> {
         let mut all = BTreeMap::new();
         for (name, value) in by_name {
             let p: Percent = name.parse().map_err(de::Error::custom)?;
-            // "99" and "99.0" are one.
+            // "99" and "99.0" are the same percentage.
             if all.insert(p, value).is_some() {
                 return Err(de::Error::custom(format_args!("percentile {p} twice")));
             }
@@ -136,9 +136,9 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Percentiles<T> {
     }
 }
 
-/// The 0-based rank of percentile `p` among `n` sorted values, in integers: in doubles 99.9/100·2000 is
-/// 1998.0000000000002 and its ceiling one too high. `None` for n = 0. The linear method has no single rank; it gets the
-/// lower neighbour.
+/// Returns the 0-based rank of percentile `p` among `n` sorted values; `None` for n = 0. Computed in
+/// integers, because in doubles 99.9/100·2000 is 1998.0000000000002, whose ceiling is one too high. The
+/// linear method has no single rank; it gets the lower neighbour.
 pub fn rank(n: usize, p: Percent, method: Method) -> Option<usize> {
     let last = n.checked_sub(1)?;
     let (n, p) = (n as u128, u128::from(p.0));
@@ -149,7 +149,7 @@ pub fn rank(n: usize, p: Percent, method: Method) -> Option<usize> {
     })
 }
 
-/// How well `n` values resolve percentile `p`. The extremes themselves are always exact.
+/// Returns how well `n` values resolve percentile `p`. The minimum and the maximum are always exact.
 pub fn resolution(n: u64, p: Percent) -> PercentileResolution {
     let beyond = u128::from(n) * u128::from(100_000u32.saturating_sub(p.0));
     match beyond {

@@ -20,19 +20,19 @@ enum Above {
 }
 
 impl Default for Sample {
-    /// Without values.
+    /// Returns a sample without values.
     fn default() -> Sample {
         Sample { base: 0, above: Above::Narrow(Vec::new()) }
     }
 }
 
 impl Sample {
-    /// From values in any order. Iterates over them twice.
+    /// Creates a sample of values in any order. Iterates over them twice.
     pub fn new(values: impl Iterator<Item = i64> + Clone) -> Sample {
         extremes(values.clone()).map_or_else(Sample::default, |extremes| Sample::of(values, extremes))
     }
 
-    /// From values in any order, the smallest and the largest of which are known.
+    /// Creates a sample of values in any order whose smallest and largest value are known.
     pub fn between(values: &[i64], extremes: [i64; 2]) -> Sample {
         Sample::of(values.iter().copied(), extremes)
     }
@@ -51,7 +51,7 @@ impl Sample {
         Sample { base: min, above }
     }
 
-    /// Number of values.
+    /// Returns the number of values.
     pub fn len(&self) -> usize {
         match &self.above {
             Above::Narrow(v) => v.len(),
@@ -59,7 +59,7 @@ impl Sample {
         }
     }
 
-    /// Whether it has no values.
+    /// Returns true if there are no values.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -71,22 +71,22 @@ impl Sample {
         }
     }
 
-    /// The k-th smallest, from 0.
+    /// Returns the k-th smallest value, from 0.
     pub fn at(&self, k: usize) -> Option<i64> {
         self.above(k).map(|x| self.base.wrapping_add(x as i64))
     }
 
-    /// Smallest.
+    /// Returns the smallest value.
     pub fn min(&self) -> Option<i64> {
         self.at(0)
     }
 
-    /// Largest.
+    /// Returns the largest value.
     pub fn max(&self) -> Option<i64> {
         self.at(self.len().checked_sub(1)?)
     }
 
-    /// How many are at most `x`.
+    /// Returns how many values are at most `x`.
     pub fn count_at_most(&self, x: i64) -> usize {
         if x < self.base {
             return 0;
@@ -98,7 +98,7 @@ impl Sample {
         }
     }
 
-    /// A percentile that is one of the values; that of [`Method::Linear`] is rounded to an integer.
+    /// Returns a percentile as an integer; that of [`Method::Linear`] is rounded.
     pub fn percentile(&self, p: Percent, method: Method) -> Option<i64> {
         match method {
             Method::Linear => self.linear(p).map(|x| x.round_ties_even() as i64),
@@ -106,12 +106,12 @@ impl Sample {
         }
     }
 
-    /// The percentile of the empirical distribution.
+    /// Returns the percentile of the empirical distribution.
     pub fn edf(&self, p: Percent) -> Option<i64> {
         self.percentile(p, Method::Edf)
     }
 
-    /// The interpolated percentile (Hyndman–Fan 7).
+    /// Returns the interpolated percentile (Hyndman–Fan 7).
     pub fn linear(&self, p: Percent) -> Option<f64> {
         let scaled = self.len().checked_sub(1)? as u128 * u128::from(p.0);
         let (k, part) = ((scaled / 100_000) as usize, (scaled % 100_000) as f64 / 100_000.0);
@@ -120,12 +120,12 @@ impl Sample {
         Some((i128::from(self.base) + i128::from(low)) as f64 + part * step as f64)
     }
 
-    /// The median, or the mean of the two middle values.
+    /// Returns the median, or the mean of the two middle values.
     pub fn median(&self) -> Option<f64> {
         self.twice_median_above().map(|twice| self.halved(twice))
     }
 
-    /// The median above the minimum, with all its digits.
+    /// Returns the median minus the minimum, without loss of precision.
     pub fn median_above(&self) -> Option<f64> {
         self.twice_median_above().map(|twice| twice as f64 / 2.0)
     }
@@ -136,17 +136,18 @@ impl Sample {
         Some(u128::from(low) + u128::from(high))
     }
 
-    /// Half of a value relative to twice the base, rounded once.
+    /// Returns a value from twice its distance above the base, rounded only once.
     fn halved(&self, twice_above: u128) -> f64 {
         (2 * i128::from(self.base) + twice_above as i128) as f64 / 2.0
     }
 
-    /// Half-sample mode (Bickel–Frühwirth): the densest half, repeatedly; ties go to the lowest.
+    /// Returns the half-sample mode (Bickel–Frühwirth): the densest half, repeatedly; ties go to the lowest
+    /// half.
     pub fn half_sample_mode(&self) -> Option<f64> {
         self.twice_mode_above().map(|twice| self.halved(twice))
     }
 
-    /// The half-sample mode above the minimum.
+    /// Returns the half-sample mode minus the minimum.
     pub fn half_sample_mode_above(&self) -> Option<f64> {
         self.twice_mode_above().map(|twice| twice as f64 / 2.0)
     }
@@ -158,7 +159,7 @@ impl Sample {
         }
     }
 
-    /// Histogram from the minimum to the 99th percentile (metrics §4).
+    /// Returns the histogram from the minimum to the 99th percentile (metrics §4).
     pub fn histogram(&self, bins: Bins, method: Method) -> Option<Histogram> {
         let (lo, hi) = (self.min()?, self.percentile(Percent(99_000), method)?);
         let range = hi.wrapping_sub(lo) as u64;
@@ -171,7 +172,7 @@ impl Sample {
         let mut counts = Vec::with_capacity(nbins);
         let mut before = 0;
         for k in 1..=nbins as u64 {
-            // The last value of bin k − 1; beyond the range every value is inside.
+            // The last value in bin k − 1; if it overflows, all values are inside.
             let end = match k.checked_mul(binsize) {
                 Some(edge) if k < nbins as u64 && edge - 1 < range => {
                     self.count_at_most(lo.wrapping_add((edge - 1) as i64))
@@ -209,7 +210,7 @@ impl Sample {
     }
 }
 
-/// Sorts values up to `largest`.
+/// Sorts values that are at most `largest`.
 fn sort_u32(values: &mut Vec<u32>, largest: u32) {
     let wide = u32::BITS - largest.leading_zeros();
     match values.len() {
@@ -219,18 +220,18 @@ fn sort_u32(values: &mut Vec<u32>, largest: u32) {
     }
 }
 
-/// Least-significant-digit radix sort of values of `wide` bits, in as few passes as there are digits of up to `PLACES`
-/// values, a power of two; passes without information are skipped.
-fn sort_by_digits<const PLACES: usize>(values: &mut Vec<u32>, wide: u32) {
-    // Passes of about the same width have the fewest places between which values are spread.
-    let passes = wide.div_ceil(PLACES.ilog2());
+/// Least-significant-digit radix sort of values of `wide` bits. A digit has at most `DIGITS` values, a power
+/// of two; passes in which all digits are equal are skipped.
+fn sort_by_digits<const DIGITS: usize>(values: &mut Vec<u32>, wide: u32) {
+    // Passes of equal width need the fewest counters.
+    let passes = wide.div_ceil(DIGITS.ilog2());
     let bits = wide.div_ceil(passes.max(1));
     let mask = (1 << bits) - 1;
     let mut from = core::mem::take(values);
     let mut to = vec![0; from.len()];
     for pass in 0..passes {
-        let digit = |x: u32| (x >> (bits * pass)) as usize & mask & (PLACES - 1);
-        let mut counts = [0u32; PLACES];
+        let digit = |x: u32| (x >> (bits * pass)) as usize & mask & (DIGITS - 1);
+        let mut counts = [0u32; DIGITS];
         from.iter().for_each(|x| counts[digit(*x)] += 1);
         if counts.contains(&(from.len() as u32)) {
             continue;
@@ -270,18 +271,19 @@ fn twice_half_sample_mode<T: Copy + Ord + Sub<Output = T> + Into<u64>>(sorted: &
     }
 }
 
-/// The first place at which `high` − `low` is smallest; both are equally long, and not empty.
+/// Returns the first index at which `high` − `low` is smallest; both slices have the same length and are not
+/// empty.
 fn narrowest<T: Copy + Ord + Sub<Output = T>>(low: &[T], high: &[T]) -> usize {
     const CHUNK: usize = 32;
     let width = |(low, high): (&T, &T)| *high - *low;
     let (mut best, mut least) = (0, high[0] - low[0]);
     for (chunk, (low, high)) in low.chunks(CHUNK).zip(high.chunks(CHUNK)).enumerate() {
-        // Which of them it is, is looked for only in chunks that have a narrower one.
+        // The index is searched only in chunks that contain a smaller difference.
         let here = low.iter().zip(high).map(width).fold(least, T::min);
         if here < least {
             least = here;
-            let place = low.iter().zip(high).position(|pair| width(pair) == here);
-            best = chunk * CHUNK + place.unwrap_or(0);
+            let position = low.iter().zip(high).position(|pair| width(pair) == here);
+            best = chunk * CHUNK + position.unwrap_or(0);
         }
     }
     best
@@ -298,7 +300,7 @@ mod tests {
 
     #[test]
     fn percentiles_of_rfc_2330() {
-        // §11.3; the text prints −∞ for the 15th, against its own definition (metrics §27).
+        // §11.3; the text prints −∞ for the 15th percentile, contrary to its own definition (metrics §27).
         let s = sample(&[-2, 7, 7, 4, 18, -5]);
         let table = [(0, -5), (15_000, -5), (25_000, -2), (50_000, 4), (75_000, 7), (100_000, 18)];
         for (p, x) in table {
@@ -359,7 +361,7 @@ mod tests {
 
     #[test]
     fn a_far_smallest_value_costs_no_digit() {
-        // One packet with a time of 0: 40 years from the others.
+        // One packet has a time of 0, 40 years from the others.
         let s = sample(&[-1_246_650_331_000_000_000, 5001, 5002, 5003]);
         assert_eq!((s.median(), s.half_sample_mode()), (Some(5001.5), Some(5001.5)));
         assert_eq!(s.linear(Percent(90_000)), Some(5002.7));

@@ -1,4 +1,4 @@
-//! [`Distribution`]: the statistics of one sample of times (metrics §2–5).
+//! [`Distribution`]: statistics of a sample of times (metrics §2–5).
 
 use super::histogram::{Bins, Histogram};
 use super::log_histogram::{LogHistogram, Quantiles};
@@ -7,18 +7,18 @@ use super::sample::Sample;
 use crate::metrics::moments::Moments;
 use serde::{Deserialize, Serialize};
 
-/// Statistics of a sample of ns. Everything but `n` is `None` where undefined.
+/// Statistics of a sample of times in ns. Every field except `n` is `None` where undefined.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct Distribution {
     /// Number of values.
     pub n: u64,
-    /// Smallest.
+    /// Smallest value.
     pub min: Option<i64>,
-    /// Mean, from the exact sum.
+    /// Mean, from an exact sum.
     pub mean: Option<f64>,
-    /// Largest.
+    /// Largest value.
     pub max: Option<i64>,
     /// Standard deviation with n − 1; `None` below two values.
     pub stddev: Option<f64>,
@@ -28,35 +28,35 @@ pub struct Distribution {
     pub median: Option<f64>,
     /// Percentiles of the empirical distribution (RFC 2330).
     pub percentiles: Percentiles<i64>,
-    /// Percentiles by the floor index of the tool of 2009.
+    /// Percentiles by the definition of the tool of 2009 (floor index).
     pub percentiles_jitlat1: Percentiles<i64>,
     /// Interpolated percentiles; `None` unless requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub percentiles_linear: Option<Percentiles<f64>>,
-    /// How well n resolves each percentile.
+    /// Resolution of each percentile by n values.
     pub percentiles_resolution: Percentiles<PercentileResolution>,
     /// Histogram up to the 99th percentile.
     pub histogram: Option<Histogram>,
     /// Robust mode (Bickel–Frühwirth).
     pub half_sample_mode: Option<f64>,
-    /// Whether percentiles come from a logarithmic histogram: then they are at most 1/1024 of their distance from its
-    /// origin (about the smallest value) too high.
+    /// True if percentiles come from a logarithmic histogram. Then they are too high by at most 1/1024 of
+    /// their distance from its origin (about the smallest value).
     pub approx: bool,
 }
 
-/// What a distribution should contain.
+/// Settings for the contents of a distribution.
 #[derive(Clone, Copy, Debug)]
 pub struct DistributionRequest<'a> {
-    /// Percentiles.
+    /// Percentiles to compute.
     pub percents: &'a [Percent],
-    /// The definition of the histogram's limit.
+    /// Percentile definition for the histogram's limit.
     pub method: Method,
     /// Histogram bins.
     pub bins: Bins,
 }
 
 impl Distribution {
-    /// The statistics of `values` with the usual percentiles, and the values sorted.
+    /// Returns the statistics of `values` with the usual percentiles, and the sorted values.
     pub fn of_values(values: &[i64]) -> (Distribution, Sample) {
         let mut moments = Moments::default();
         moments.add_all(values);
@@ -66,7 +66,7 @@ impl Distribution {
         (Distribution::new(&sample, &moments, wanted), sample)
     }
 
-    /// The statistics of `sample` with the moments `moments`.
+    /// Computes the statistics of `sample`, whose moments are `moments`.
     pub fn new(sample: &Sample, moments: &Moments, wanted: DistributionRequest<'_>) -> Distribution {
         let column = |method| {
             Percentiles(wanted.percents.iter().map(|p| (*p, sample.percentile(*p, method))).collect())
@@ -93,8 +93,8 @@ impl Distribution {
         }
     }
 
-    /// The same above the minimum: PDV (RFC 5481 §4.2). Its standard deviation is that of delay. With the sample an
-    /// offset costs no digit.
+    /// Returns the statistics of values minus the minimum: PDV (RFC 5481 §4.2). The standard deviation does
+    /// not change. With the sample, the subtraction loses no precision.
     pub fn above_minimum(&self, moments: &Moments, sample: Option<&Sample>) -> Distribution {
         let Some(min) = self.min else { return self.clone() };
         let above = self.less(min);
@@ -110,7 +110,7 @@ impl Distribution {
         }
     }
 
-    /// The same with `by` subtracted from each value.
+    /// Returns the statistics with `by` subtracted from each value.
     pub fn less(&self, by: i64) -> Distribution {
         let less = |x: i64| x.saturating_sub(by);
         let less_f64 = |x: f64| x - by as f64;
@@ -137,15 +137,15 @@ impl Distribution {
         }
     }
 
-    /// The percentile at `p` of the empirical distribution; `None` if it was not requested.
+    /// Returns the percentile at `p` of the empirical distribution; `None` if it was not requested.
     pub fn percentile(&self, p: Percent) -> Option<i64> {
         self.percentiles.at(p)
     }
 }
 
 impl LogHistogram {
-    /// The statistics, exact while all values are kept, otherwise marked as approximate. Mean and deviations are those
-    /// of `moments`, which must have the same values.
+    /// Returns the statistics, marked as approximate unless all values are stored. Mean and deviations come
+    /// from `moments`, which must describe the same values.
     pub fn distribution(&self, moments: &Moments, wanted: DistributionRequest<'_>) -> Distribution {
         let quantiles = self.quantiles();
         if let Quantiles::Exact(sample) = &quantiles {

@@ -1,35 +1,35 @@
-//! [`KnownPackets`]: how much of a test is known.
+//! [`KnownPackets`]: the part of a test whose outcome is known.
 
 use crate::metrics::seqset::{SeqSet, absent};
 use crate::session::{Ending, Session};
 
-/// How much of a test is known.
+/// The part of a test whose outcome is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KnownPackets {
     /// Number of packets whose fate is known.
     pub sent: u64,
-    /// They are those with numbers below this one, but for the session's unrecorded ones.
+    /// Packets below this number are known, except the session's unrecorded ones.
     pub end: u64,
-    /// Packets that may or may not have been sent and received: unrecorded ones, and those from `end` on.
+    /// Packets of unknown fate: unrecorded ones, and those from `end` on.
     pub unknown: u64,
-    /// Those of them from `end` on.
+    /// Number of packets from `end` on, all of unknown fate.
     pub tail: u64,
-    /// Everything that was sent is accounted for.
+    /// True if the fate of every packet sent is known.
     pub complete: bool,
 }
 
 impl KnownPackets {
-    /// What is known of the packets of `session`, of which those of `accepted` came.
+    /// Returns which packets of `session` are known; `accepted` are those received.
     pub fn of(session: &Session, accepted: &SeqSet) -> KnownPackets {
         let longest = |met| absent(accepted.runs(), met).map(|run| run.len).max().unwrap_or(0);
         KnownPackets::up_to(session, accepted.max(), longest)
     }
 
-    /// The same, of packets of which `highest` is the highest number; `longest` gives the length of the longest run of
-    /// losses below a number.
+    /// Like [`KnownPackets::of`], given the highest number received; `longest` returns the length of the
+    /// longest run of losses below a number.
     pub fn up_to(session: &Session, highest: Option<u32>, longest: impl FnOnce(u64) -> u64) -> KnownPackets {
         let KnownPackets { end, tail, complete, .. } =
-            KnownPackets::but_for_the_unrecorded(session, highest, longest);
+            KnownPackets::ignoring_unrecorded(session, highest, longest);
         let unrecorded: u64 = session.unrecorded_in(0, end).map(|run| run.len).sum();
         KnownPackets {
             sent: end.saturating_sub(unrecorded),
@@ -40,7 +40,7 @@ impl KnownPackets {
         }
     }
 
-    fn but_for_the_unrecorded(
+    fn ignoring_unrecorded(
         session: &Session,
         highest: Option<u32>,
         longest: impl FnOnce(u64) -> u64,
@@ -54,7 +54,7 @@ impl KnownPackets {
         }
         match (session.sent.map(u64::from), session.ending) {
             (Some(sent), Ending::Complete | Ending::Interrupted) => all(sent.min(asked)),
-            // The sender sent everything, and the receiver has said what came until it gave up.
+            // The sender sent everything, and the receiver reported arrivals until it gave up.
             (Some(sent), Ending::PeerLost) if sent >= asked => all(asked),
             (Some(sent), Ending::PeerLost) => {
                 KnownPackets::below(sent.max(met), asked.saturating_sub(sent.max(met)), false)
@@ -68,14 +68,14 @@ impl KnownPackets {
         }
     }
 
-    /// Logs of versions 1 and 2 do not say that they are whole. Where far more is missing at their end than anywhere
-    /// else, it was not recorded.
+    /// Logs of versions 1 and 2 do not mark their end. If far more packets are missing at the end than
+    /// anywhere else, the end was not recorded.
     fn classic(session: &Session, asked: u64, met: u64, longest: u64) -> KnownPackets {
         let missing = asked.saturating_sub(met);
         let time =
             session.period().map_or(0, |p| p.0).saturating_mul(i64::try_from(missing).unwrap_or(i64::MAX));
         let much = time >= 500_000_000 || missing >= asked / 100;
-        // A header alone is what a test leaves that was killed before its rows came.
+        // A test that is killed before its first rows leaves only a header.
         if met == 0 || (missing >= 10 && missing > 3 * longest && much) {
             KnownPackets::below(met, missing, false)
         } else {
@@ -83,7 +83,7 @@ impl KnownPackets {
         }
     }
 
-    /// Everything is known of the packets below `end`, nothing of the `tail` after them.
+    /// All packets below `end` are known, none of the `tail` after them.
     fn below(end: u64, tail: u64, complete: bool) -> KnownPackets {
         KnownPackets { sent: end, end, unknown: tail, tail, complete }
     }
@@ -97,7 +97,7 @@ mod tests {
     use crate::testing::{MS, first};
     use crate::time::Span;
 
-    /// Packets of whose first `sent` everything is known, and of `unknown` after them nothing.
+    /// The first `sent` packets are known, the `unknown` ones after them are not.
     const fn known(sent: u64, unknown: u64, complete: bool) -> KnownPackets {
         KnownPackets { sent, end: sent, unknown, tail: unknown, complete }
     }
@@ -110,7 +110,7 @@ mod tests {
     const WHOLE: fn(u64) -> KnownPackets = |sent| known(sent, 0, true);
     const CUT: fn(u64, u64) -> KnownPackets = |sent, unknown| known(sent, unknown, false);
 
-    /// A log of this version of a test of 100 packets.
+    /// Session of a log of this version, of a test of 100 packets.
     fn session(version: u8, sent: Option<u32>, ending: Ending) -> Session {
         Session { version, sent, ending, declared: Some(100), ..Session::new(TestSpec::default()) }
     }
@@ -121,12 +121,12 @@ mod tests {
             KnownPackets::up_to(&session(version, sent, ending), Some(highest), |_| 0)
         };
         use Ending::{Complete, Interrupted, PeerLost, StorageFailed, Unknown};
-        // Ending, packets sent, highest number met: of logs of version 3.
+        // Columns: ending, packets sent, highest number received. All are logs of version 3.
         let table = [
             (Complete, Some(100), 89, WHOLE(100)),
             (Complete, None, 89, WHOLE(100)),
             (Interrupted, Some(60), 49, WHOLE(60)),
-            // A number above those that were sent counts too; no more than the test has are believed.
+            // A number above those sent counts as sent, but not above the number of packets in the test.
             (Interrupted, Some(40), 49, WHOLE(50)),
             (Interrupted, Some(160), 49, WHOLE(100)),
             (Interrupted, None, 49, CUT(50, 50)),
@@ -141,7 +141,7 @@ mod tests {
         for (ending, sent, highest, known) in table {
             assert_eq!(of(3, sent, ending, highest), known, "{ending:?} of {sent:?}");
         }
-        // Older logs have no end to say more.
+        // Older logs have no end lines that could say more.
         assert_eq!(of(2, Some(60), Unknown, 49), WHOLE(60));
         assert_eq!(of(2, None, Unknown, 95), WHOLE(100));
         let truncated = Session { truncated: true, ..session(3, Some(100), Complete) };
@@ -186,7 +186,7 @@ mod tests {
     #[test]
     fn losses_are_runs_between_packets_that_came() {
         let mut accepted = SeqSet::default();
-        // 20 lost in the middle, 61 at the end.
+        // 20 packets are lost in the middle, 61 at the end.
         (0..300).chain(320..439).for_each(|seq| assert!(accepted.insert(seq)));
         let spec = TestSpec::new(Direction::Up, Transport::Udp, 500, 80, Span(100 * MS), Schedule::Periodic);
         let session = Session { version: 2, ..Session::new(spec.unwrap()) };

@@ -1,9 +1,10 @@
-//! [`Evidence`]: what the analysis of one stream hands over to be judged, and [`Judge`]: who judges it.
+//! [`Evidence`]: the findings about one stream that a [`Judge`] receives.
 //!
-//! Core measures and does not judge. An analysis with [`Options::judge`](crate::Options::judge) calls that judge with its
-//! evidence, and the summary contains what it concludes; `jitlat-verdict` has the judge of this project. Without a judge, a
-//! summary has figures only. A judge is asked during the analysis because the evidence on a stream of any length is
-//! handed over stretch by stretch: only [`StretchFindings`] are retained.
+//! Core measures and does not judge. An analysis with [`Options::judge`](crate::Options::judge) calls that
+//! judge with its evidence, and the summary contains its conclusions; `jitlat-verdict` has the judge of this
+//! project. Without a judge, a summary contains only figures. A judge is asked during the analysis because
+//! the evidence on a stream of any length is handed over stretch by stretch: only [`StretchFindings`] are
+//! retained.
 
 mod known;
 mod row_notes;
@@ -28,71 +29,72 @@ use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
 
-/// The input of a judgement: what was measured of one stream.
+/// Input of a verdict: the measurements of one stream.
 pub struct Evidence<'a> {
     /// The session of the test.
     pub session: &'a Session,
     /// The packets with a delay, in send order.
     pub series: &'a Series<'a>,
-    /// The numbers of all packets that came, with a delay or without.
+    /// Numbers of all packets received, with or without a delay.
     pub came: &'a SeqSet,
-    /// The delays in order; None where nothing else needs them in order.
+    /// Sorted delays; `None` if nothing else needs them sorted.
     pub sample: Option<&'a Sample>,
-    /// Number of duplicates; `None` if unknown.
+    /// Duplicates.
     pub copies: &'a Copies,
-    /// What is known of the clocks.
+    /// Estimate of the clocks.
     pub clock: &'a ClockEstimate,
-    /// What was noted row by row.
+    /// Notes on single rows.
     pub notes: &'a RowNotes,
-    /// Where all receive times were stamped; `None` if in several places.
+    /// Source of all arrival stamps; `None` if there are several.
     pub arrived_by: Option<StampSource>,
-    /// Smallest and largest send time less the time it was due at, in ns from any origin; None where no period is known.
+    /// Smallest and largest difference of send time and due time, in ns with any origin; `None` if the period
+    /// is unknown.
     pub off_schedule: Option<[i64; 2]>,
-    /// The delays are of a way there and back, by one clock.
+    /// True if the delays are round trips, measured with one clock.
     pub round_trip: bool,
 }
 
 impl Evidence<'_> {
-    /// The smallest delay, in ns; None without packets.
+    /// Returns the smallest delay, in ns; `None` without packets.
     pub fn min(&self) -> Option<i64> {
         let lowest = || self.series.lowest_delay(0..self.series.len());
         self.sample.map_or_else(|| (!self.series.is_empty()).then(lowest), Sample::min)
     }
 
-    /// Nominal time between packets in ns, where departures follow it.
+    /// Returns the nominal time between packets in ns; `None` if the sender does not follow one.
     pub fn period(&self) -> Option<i64> {
         self.session.period().map(|p| bounded(p.0))
     }
 
-    /// Whether the transport shows loss and order.
+    /// Returns true if the transport shows loss and reordering.
     pub fn shows_loss(&self) -> bool {
         self.session.spec.transport() == Transport::Udp
     }
 
-    /// Whether arrivals were stamped before any program could be late for them.
+    /// Returns true if the kernel stamped arrivals, so that a late program does not affect them.
     pub fn is_stamped_by_kernel(&self) -> bool {
         self.arrived_by.is_some_and(|source| source != StampSource::User)
     }
 }
 
-/// The longest time or delay that is judged, in ns: two years.
+/// Limit of times and delays that are judged, in ns: about two years.
 const MAX_JUDGED_NS: i64 = 1 << 56;
 
-/// A time or a delay in ns, held within two years.
+/// Clamps a time or a delay in ns to about two years.
 #[inline]
 pub fn bounded(ns: i64) -> i64 {
     ns.clamp(-MAX_JUDGED_NS, MAX_JUDGED_NS)
 }
 
-/// Judges tests from what their analysis found.
+/// Judges tests by the findings of their analysis.
 pub trait Judge: fmt::Debug + Send + Sync {
-    /// Judges a test whose evidence is at hand as a whole.
+    /// Judges a test whose evidence is complete.
     fn judge(&self, evidence: &Evidence<'_>) -> Judgement;
 
-    /// Adds the next stretch of a stream to the findings `so_far`. `seam` says what the numbers in `evidence` stand for;
-    /// `origin` is when the first packet of the stream was sent, and `due` when the first one of the stretch was if none
-    /// of it came, in ns. Returns where what lasts to the end of the stretch begins, by the numbers of the stretch,
-    /// ascending.
+    /// Adds the next stretch of a stream to the findings `so_far`. `seam` maps the packet numbers in
+    /// `evidence` to those in the stream. `origin` is when the first packet of the stream was sent, and `due`
+    /// when the first one of the stretch was due, in ns. Returns the positions in the stretch, ascending, at
+    /// which the events begin that last to its end.
     fn add_stretch(
         &self,
         so_far: &mut StretchFindings,
@@ -102,55 +104,55 @@ pub trait Judge: fmt::Debug + Send + Sync {
         due: i64,
     ) -> Vec<u32>;
 
-    /// Judges a stream that was analysed in stretches; `None` if something is known of it that its stretches could not
-    /// know.
+    /// Judges a stream that was analysed in stretches; `None` if facts about the whole stream contradict the
+    /// verdicts on its stretches.
     fn judge_stretches(&self, findings: StretchFindings, whole: &WholeStream<'_>) -> Option<Judgement>;
 
-    /// Completes a summary whose figures are known: its answer, verdicts and warnings.
+    /// Completes a summary that has its figures: adds answer, verdicts and warnings.
     fn conclude(&self, summary: &mut Summary, conclusion: Conclusion<'_>);
 }
 
-/// A judgement whose texts are not complete yet.
+/// A verdict without its final texts.
 #[derive(Clone, Debug)]
 pub struct Judgement {
     /// The answer without its headline.
     pub answer: Answer,
-    /// How much of the test is known.
+    /// Part of the test whose outcome is known.
     pub known: KnownPackets,
-    /// Packets that came.
+    /// Number of packets received.
     pub received: u64,
-    /// Packets that were sent, and did not come.
+    /// Number of packets sent and not received.
     pub lost: u64,
-    /// The most noticeable effect, for tests whose causes do not account for it.
+    /// The most noticeable effect, for tests whose causes do not explain it.
     pub felt: Option<String>,
 }
 
-/// What a conclusion needs in addition to the figures of a summary.
+/// Data for a conclusion in addition to the figures of a summary.
 pub struct Conclusion<'a> {
     /// The session of the test.
     pub session: &'a Session,
-    /// Whether the delays are round trips.
+    /// True if the delays are round trips.
     pub round_trips: bool,
-    /// The judgement on the stream; `None` where there is none.
+    /// The verdict on the stream; `None` if there is none.
     pub judgement: Option<Judgement>,
-    /// What a two-way test shows of its directions; `None` for other tests.
+    /// The two directions of a two-way test; `None` for other tests.
     pub both_ways: Option<TwoWayEvidence<'a>>,
 }
 
-/// What a two-way test shows of its directions.
+/// Evidence about the two directions of a two-way test.
 pub struct TwoWayEvidence<'a> {
-    /// The answers of up and down by themselves, if the far host reports its times.
+    /// Separate answers for up and down, if the far host reports its times.
     pub answers: [Option<Answer>; 2],
-    /// Where requests without an answer were lost.
+    /// Runs of requests without an answer, and the direction in which each was lost.
     pub losses: &'a [LossRun],
 }
 
-/// A [`Judge`] that analyses share. Two are equal if they are the same judge.
+/// A [`Judge`] that several analyses share. Two are equal if they are the same object.
 #[derive(Clone, Debug)]
 pub struct SharedJudge(Arc<dyn Judge>);
 
 impl SharedJudge {
-    /// Makes `judge` available to any number of analyses.
+    /// Makes `judge` available to several analyses.
     pub fn new(judge: impl Judge + 'static) -> SharedJudge {
         SharedJudge(Arc::new(judge))
     }

@@ -1,4 +1,4 @@
-//! [`RowNotes`]: what single rows show in addition to numbers and delays.
+//! [`RowNotes`]: facts about single rows in addition to numbers and delays.
 
 use super::bounded;
 use crate::metrics::seqset::SeqSet;
@@ -9,44 +9,46 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RowNotes {
-    /// Packets that stayed in the sending host for a millisecond or longer before their sent stamp: number, ns.
+    /// Packets that spent a millisecond or more in the sending host before their sent stamp: number, ns.
     pub sent_late: Vec<(u32, i64)>,
-    /// Packets that the kernel saw enter the queue of the sending host's interface a millisecond or longer before they
-    /// left it: number, ns.
+    /// Packets that spent a millisecond or more in the queue of the sending host's interface, by kernel
+    /// stamps at both ends: number, ns.
     #[serde(default)]
     pub queued: Vec<(u32, i64)>,
-    /// Whether the kernel stamped the entry of any packet. If not, what waited in a queue is to be found in `sent_late`.
+    /// True if the kernel stamped the queue entry of any packet. If not, time in a queue is part of
+    /// `sent_late`.
     #[serde(default)]
     pub entries: bool,
-    /// Packets whose entry the kernel did not stamp, and which stayed in the sending host for a millisecond or longer after
-    /// the program's own reading: number, ns. Where it stamped that of others, these stamps were lost.
+    /// Packets without a kernel stamp of their queue entry that spent a millisecond or more between the
+    /// program's own reading and their departure: number, ns. If other packets have the stamp, these stamps
+    /// were lost.
     #[serde(default)]
     pub unentered: Vec<(u32, i64)>,
-    /// Packets that stayed in the receiving host as long after their arrived stamp: number, ns.
+    /// Packets that spent a millisecond or more in the receiving host after their arrived stamp: number, ns.
     pub read_late: Vec<(u32, i64)>,
-    /// Payload of each packet received, by number, where they are not all of one size.
+    /// Payload size of each packet received, by number; empty while all packets have the same size.
     pub sizes: Vec<(u32, u16)>,
-    /// The time to live with which packets came from each number on, where it changed.
+    /// Changes of the time to live: number of the first packet received with the new value, and the value.
     pub ttl: Vec<(u32, u8)>,
-    /// The size of every row so far, while it is one.
+    /// Size of all rows so far; `None` before the first row that shows its size.
     only_size: Option<u16>,
     last_ttl: Option<u8>,
 }
 
-/// Changes of the time to live that are listed.
+/// Maximum number of listed changes of the time to live.
 const MAX_TTL_CHANGES: usize = 64;
-/// Shorter stays in a host are of no interest.
+/// Minimum time in a host that is listed.
 const MIN_STAY_NS: i64 = 1_000_000;
 
 impl RowNotes {
-    /// Takes note of an accepted row.
+    /// Notes an accepted row.
     #[inline]
     pub fn push(&mut self, record: &crate::PacketRecord, seq: u32) {
         self.lags(record, seq);
         self.seen(record, seq);
     }
 
-    /// Takes note of the stays in the hosts.
+    /// Notes the time spent in the hosts.
     #[inline]
     fn lags(&mut self, record: &crate::PacketRecord, seq: u32) {
         if let Some(lag) = record.send_lag().filter(|l| l.0 >= MIN_STAY_NS) {
@@ -65,7 +67,7 @@ impl RowNotes {
         }
     }
 
-    /// Takes note of the size and the time to live.
+    /// Notes the size and the time to live.
     #[inline]
     fn seen(&mut self, record: &crate::PacketRecord, seq: u32) {
         if record.ttl() != self.last_ttl
@@ -81,35 +83,35 @@ impl RowNotes {
         }
     }
 
-    /// Takes note of accepted rows, with these numbers: whether they are all `alike` but for numbers, times and lags, and
-    /// whether any has `lags`.
+    /// Notes accepted rows with these numbers. `alike` is true if they differ only in numbers, times and
+    /// lags, `lags` if any of them has lags.
     pub fn push_all(&mut self, rows: &[crate::PacketRecord], seqs: &[u32], alike: bool, lags: bool) {
         let Some(first) = rows.first() else { return };
         if lags {
             rows.iter().zip(seqs).for_each(|(row, seq)| self.lags(row, *seq));
         }
-        // What one row shows says nothing new of others like it, unless the size of each is listed.
+        // If all rows are alike, the first one is enough, unless the size of each is listed.
         let of_one_size =
             self.sizes.is_empty() && self.only_size.zip(first.size()).is_none_or(|(a, b)| a == b);
         let shown = if alike && of_one_size { 1 } else { rows.len() };
         rows.iter().zip(seqs).take(shown).for_each(|(row, seq)| self.seen(row, *seq));
     }
 
-    /// Times in the queue of the sending host's interface, from a millisecond on: number, ns. Upper bounds on them, where
-    /// the kernel stamped no entry.
+    /// Iterates over times of a millisecond or more in the queue of the sending host's interface: number, ns.
+    /// They are upper bounds for packets whose queue entry the kernel did not stamp.
     pub fn waits(&self) -> impl Iterator<Item = (u32, i64)> + '_ {
         let (stamped, others): (&[_], &[_]) =
             if self.entries { (&self.queued, &self.unentered) } else { (&[], &self.sent_late) };
         stamped.iter().chain(others).copied()
     }
 
-    /// The payload of every packet received, where it was one and the same.
+    /// Returns the payload size of all packets received; `None` if it varies.
     pub fn only_size(&self) -> Option<u16> {
         self.only_size.filter(|_| self.sizes.is_empty())
     }
 
     fn size(&mut self, seq: u32, size: u16) {
-        // All sizes are kept from the first that differs on: a test of one size keeps none.
+        // Sizes are listed from the first one that differs; if all are equal, none is listed.
         if self.only_size.is_none_or(|only| only == size) && self.sizes.is_empty() {
             self.only_size = Some(size);
         } else {
@@ -117,21 +119,22 @@ impl RowNotes {
         }
     }
 
-    /// Adds what was noted of the rows that follow: of the packets `seqs`, in order of arrival, those that are new.
+    /// Adds the notes on the rows that follow, for those of the packets `seqs`, in order of arrival, that are
+    /// new.
     pub fn append(&mut self, next: &RowNotes, seqs: &[u32], is_new: impl Fn(u32) -> bool) {
         self.sent_late.extend(next.sent_late.iter().filter(|(seq, _)| is_new(*seq)));
         self.queued.extend(next.queued.iter().filter(|(seq, _)| is_new(*seq)));
         self.unentered.extend(next.unentered.iter().filter(|(seq, _)| is_new(*seq)));
         self.entries |= next.entries;
         self.read_late.extend(next.read_late.iter().filter(|(seq, _)| is_new(*seq)));
-        // The first is what those packets began with, which need not be a change.
+        // The first entry is the initial value of those packets, which may be the same as before.
         let changes =
             next.ttl.iter().enumerate().filter(|(k, (_, ttl))| *k > 0 || Some(*ttl) != self.last_ttl);
         let room = MAX_TTL_CHANGES.saturating_sub(self.ttl.len());
         self.ttl.extend(changes.map(|(_, change)| *change).take(room));
         self.last_ttl = next.last_ttl.or(self.last_ttl);
         let Some(size) = next.only_size else { return };
-        // Sizes are listed from the first that differed; those before were of the one size.
+        // Sizes are listed from the first that differs; all rows before have the common size.
         let before = seqs.len().saturating_sub(next.sizes.len());
         if self.sizes.is_empty() && self.only_size.is_none_or(|only| only == size) {
             self.only_size = Some(size);
@@ -141,7 +144,7 @@ impl RowNotes {
         next.sizes.iter().filter(|(seq, _)| is_new(*seq)).for_each(|(seq, size)| self.size(*seq, *size));
     }
 
-    /// Takes out what was noted of packets from `number` on, which are then numbered from there.
+    /// Splits off the notes on packets from `number` on and numbers them from 0.
     pub fn split(&mut self, number: u32) -> RowNotes {
         fn later<T: Copy>(of: &mut Vec<(u32, T)>, number: u32) -> Vec<(u32, T)> {
             let moved = of.iter().filter_map(|(seq, x)| Some((seq.checked_sub(number)?, *x))).collect();
@@ -161,7 +164,7 @@ impl RowNotes {
         }
     }
 
-    /// The same of packets with numbers `by` higher.
+    /// Returns the notes with packet numbers `by` higher.
     pub fn shifted(mut self, by: u32) -> RowNotes {
         let late = self.sent_late.iter_mut().chain(&mut self.queued).chain(&mut self.unentered);
         let late = late.chain(&mut self.read_late);
@@ -171,7 +174,7 @@ impl RowNotes {
         self
     }
 
-    /// Whether these can be the notes on the packets `accepted`, as far as the rules rely on it.
+    /// Returns true if these can be notes on the packets `accepted`, as far as the rules rely on it.
     pub fn is_possible(&self, accepted: &SeqSet) -> bool {
         let late = |stays: &[(u32, i64)]| {
             stays.iter().all(|(seq, ns)| accepted.contains(*seq) && *ns >= MIN_STAY_NS && bounded(*ns) == *ns)
@@ -193,7 +196,7 @@ mod tests {
     use crate::testing::{MS, first};
     use crate::time::{Span, WallTime};
 
-    /// A row with these stays in the hosts, time to live and size.
+    /// Returns a row with these lags, time to live and size.
     fn row(lags: [Option<i64>; 2], ttl: Option<u8>, size: Option<u16>) -> PacketRecord {
         let mut record = PacketRecord::one_way(0, WallTime(0), WallTime(5 * MS));
         record.set_send_lag(lags[0].map(Span));
@@ -258,14 +261,14 @@ mod tests {
             joined.append(&next, &seqs[cut..], |_| true);
             assert_eq!(shown(&joined), shown(&notes(&rows)), "cut at {cut}");
         }
-        // Of packets met before nothing is noted twice.
+        // Nothing is noted twice for packets that both parts have.
         let (mut joined, next) = (notes(&rows), notes(&rows[10..]));
         joined.append(&next, &seqs[10..], |_| false);
         assert_eq!(
             shown(&RowNotes { ttl: vec![], ..joined }),
             shown(&RowNotes { ttl: vec![], ..notes(&rows) })
         );
-        // Sizes of each of the two, where they are of another size each.
+        // Both parts have one size each, but not the same.
         let mut joined = of_sizes(&[(0, 80), (1, 80)]);
         joined.append(&of_sizes(&[(2, 90), (3, 90), (4, 80)]), &[2, 3, 4], |_| true);
         assert_eq!(joined.sizes, [(2, 90), (3, 90), (4, 80)]);

@@ -1,4 +1,4 @@
-//! [`StretchFindings`]: what the stretches of a stream showed, one after another, in bounded memory.
+//! [`StretchFindings`]: findings of the stretches of a stream, in bounded memory.
 
 use super::KnownPackets;
 use crate::answer::{Cause, CauseId};
@@ -8,102 +8,106 @@ use crate::session::Session;
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
 
-/// Most causes of one kind that are stored separately.
+/// Maximum number of stored causes of one kind.
 pub const MAX_CAUSES_PER_KIND: usize = 64;
 
-/// A cause, and how severe it is, which decides the order.
+/// A cause with its harm, which decides the order of causes.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct FoundCause {
     /// The cause.
     pub cause: Cause,
-    /// Approximate share of packets affected: among causes of the same severity the larger comes first.
+    /// Approximate share of packets affected; among causes of the same severity, the larger one comes first.
     pub harm: f64,
-    /// It never ceases, so that no variation shows it.
+    /// True if the cause is present all the time, so that no variation shows it.
     pub whole_test: bool,
 }
 
-/// What the numbers of the packets of a stretch stand for: the first few may have been shown before.
+/// Maps packet numbers in a stretch to numbers in the stream. The first packets of a stretch may repeat
+/// packets of an earlier one.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub struct StretchSeam {
-    /// So many packets at the begin of the stretch were judged with an earlier one.
+    /// Number of repeated packets at the start of the stretch.
     pub again: u32,
-    /// Number in the stream of the packet that follows them.
+    /// Number in the stream of the first packet after them.
     pub first: u32,
-    /// Number in the stream of the first of them.
+    /// Number in the stream of the first repeated packet.
     pub from: u32,
-    /// They are as much later than they were, in ns: what lies between them and the others is left out.
+    /// Time by which the repeated packets are shifted, in ns, to close the gap between them and the packet
+    /// after them.
     pub left_out: i64,
 }
 
 impl StretchSeam {
-    /// The place in the stretch of packet `seq` of the stream; None of one that belongs to an earlier stretch.
-    pub fn place(&self, seq: u32) -> Option<u32> {
+    /// Returns the position in the stretch of packet `seq` of the stream; `None` if it belongs to an earlier
+    /// stretch.
+    pub fn position(&self, seq: u32) -> Option<u32> {
         Some(seq.checked_sub(self.first)?.saturating_add(self.again))
     }
 
-    /// The number in the stream of the packet at `place` of the stretch.
-    pub fn number(&self, place: u32) -> u32 {
-        match place.checked_sub(self.again) {
+    /// Returns the number in the stream of the packet at `position` of the stretch.
+    pub fn number(&self, position: u32) -> u32 {
+        match position.checked_sub(self.again) {
             Some(after) => self.first.saturating_add(after),
-            None => self.from.saturating_add(place),
+            None => self.from.saturating_add(position),
         }
     }
 
-    /// The same of a 64-bit number.
-    pub fn number_of(&self, place: u64) -> u64 {
-        match place.checked_sub(self.again.into()) {
+    /// Like [`StretchSeam::number`], for 64-bit positions.
+    pub fn number_of(&self, position: u64) -> u64 {
+        match position.checked_sub(self.again.into()) {
             Some(after) => after.saturating_add(self.first.into()),
-            None => place.saturating_add(self.from.into()),
+            None => position.saturating_add(self.from.into()),
         }
     }
 
-    /// As much of `places` as lies on one side of what is left out.
-    pub fn within(&self, places: Range<u32>) -> Range<u32> {
+    /// Restricts the range `positions` to one side of the gap after the repeated packets, if there is a gap.
+    pub fn within(&self, positions: Range<u32>) -> Range<u32> {
         match self.again {
-            _ if self.left_out == 0 => places,
-            again if places.start + places.end < 2 * again => places.start..places.end.min(again),
-            again => places.start.max(again)..places.end,
+            _ if self.left_out == 0 => positions,
+            again if positions.start + positions.end < 2 * again => positions.start..positions.end.min(again),
+            again => positions.start.max(again)..positions.end,
         }
     }
 }
 
-/// What the stretches so far showed. Each was judged by itself, with what lasted from
-/// the one before: what only several together would show (a drift that one does not resolve) is not found.
+/// Findings of the stretches so far. Each stretch was judged separately, with the event in progress carried
+/// over from the one before. Effects that only several stretches together would show, such as a slow drift,
+/// are not found.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct StretchFindings {
     /// Number of stretches.
     pub stretches: u64,
-    /// Times and numbers are those of the stream; `harm` is in packets.
+    /// Causes found, with times and numbers of the stream; `harm` is in packets.
     pub found: Vec<FoundCause>,
-    /// Beyond the smallest delay of each stretch, in ns.
+    /// Delays above the smallest of their stretch, in ns.
     pub waits: LogHistogram,
     /// Packets whose fate is known.
     pub sent: u64,
-    /// Those of them that were lost, outages apart.
+    /// Packets lost, except during outages.
     pub lost: u64,
-    /// Burst ratios, each times the losses of its stretch.
+    /// Sum of burst ratios, each weighted with the losses of its stretch.
     pub bursts: f64,
-    /// Whether a clock was set.
+    /// True if a clock was set.
     pub was_set: bool,
-    /// Where the last stretch ended, in seconds.
+    /// End of the last stretch, in seconds.
     pub end: f64,
 }
 
-/// What is known of the whole stream when it has ended.
+/// Facts about the whole stream that are known when it has ended.
 pub struct WholeStream<'a> {
     /// The session of the test.
     pub session: &'a Session,
-    /// How much of it is known.
+    /// Part of the stream whose outcome is known.
     pub known: KnownPackets,
-    /// What is known of the clocks.
+    /// Estimate of the clocks.
     pub clock: &'a ClockEstimate,
-    /// Packets that came.
+    /// Number of packets received.
     pub received: u64,
     /// Smallest delay, in ns.
     pub min: Option<i64>,
-    /// Number of the first packet of the last stretch if that is too short to show a law.
+    /// Number of the first packet of the last stretch if that is too short to be judged reliably.
     pub short: Option<u32>,
-    /// The delays are round trips, by one clock.
+    /// True if the delays are round trips, measured with one clock.
     pub round_trip: bool,
 }
 
@@ -123,7 +127,7 @@ impl Default for StretchFindings {
 }
 
 impl StretchFindings {
-    /// Whether stretches can have shown this.
+    /// Returns true if stretches can have produced these findings.
     pub fn is_possible(&self, rows: u64) -> bool {
         let finite = |f: &FoundCause| {
             [f.harm, f.cause.from_s, f.cause.to_s, f.cause.confidence].iter().all(|x| x.is_finite())

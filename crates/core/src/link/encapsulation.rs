@@ -1,35 +1,35 @@
-//! [`Encapsulation`]: what is added to an IP packet on a link, layer by layer.
+//! [`Encapsulation`]: the bytes that a link adds to an IP packet, layer by layer.
 
 use super::error::NotALink;
 use core::fmt;
 use core::str::FromStr;
 use serde::Serialize;
 
-/// Most bytes that a tunnel or a link may add to each packet.
+/// Maximum number of bytes that a tunnel or a link may add to each packet.
 pub const MAX_OVERHEAD: u64 = 65_535;
-/// Payload bytes of an ATM cell, and all its bytes.
+/// Payload bytes and total bytes of an ATM cell.
 pub(super) const CELL_BYTES: (u64, u64) = (48, 53);
 
-/// What is added to an IP packet on the link.
+/// Protocol layers around an IP packet on the link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Encapsulation {
     /// AAL5 over ATM (ADSL).
     Atm {
-        /// The payload of the AAL5 frame.
+        /// Payload of the AAL5 frame.
         #[serde(rename = "carried")]
         payload: AtmPayload,
-        /// LLC/SNAP or VC multiplexing (RFC 2684).
+        /// True for LLC/SNAP, false for VC multiplexing (RFC 2684).
         llc: bool,
-        /// Whether the Ethernet frame check sequence is included.
+        /// True if the Ethernet frame check sequence is included.
         fcs: bool,
     },
     /// Ethernet with check sequence, preamble and gap; short frames are padded.
     Ethernet {
-        /// With a PPPoE header inside.
+        /// True with a PPPoE header inside.
         pppoe: bool,
-        /// With a VLAN tag.
+        /// True with a VLAN tag.
         vlan: bool,
     },
     /// A fixed number of bytes for each packet.
@@ -39,7 +39,7 @@ pub enum Encapsulation {
     },
 }
 
-/// The payload of an AAL5 frame.
+/// Payload of an AAL5 frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
@@ -54,15 +54,15 @@ pub enum AtmPayload {
     Routed,
 }
 
-/// One layer of a packet: the bytes it adds, and the total.
+/// One layer of a packet: the bytes it adds, and the total so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Layer {
-    /// Its identifier.
+    /// Identifier of the layer.
     pub name: &'static str,
     /// Bytes it adds.
     pub added: u64,
-    /// Bytes so far.
+    /// Total number of bytes up to this layer.
     pub total: u64,
 }
 
@@ -70,16 +70,16 @@ pub struct Layer {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct WirePacket {
-    /// From the payload outwards.
+    /// Layers from the payload outwards.
     pub layers: Vec<Layer>,
-    /// ATM cells, on ATM.
+    /// Number of ATM cells; `None` if the link is not ATM.
     pub cells: Option<u64>,
-    /// Bytes that occupy the link.
+    /// Number of bytes that occupy the link.
     pub bytes: u64,
 }
 
 impl Encapsulation {
-    /// The headers and trailers around an IP packet, without padding.
+    /// Returns the headers and trailers around an IP packet, without padding.
     fn headers(self) -> Vec<(&'static str, u64)> {
         let (pppoe, mac) = (("PPPoE", 8), ("MAC", 14));
         match self {
@@ -113,7 +113,7 @@ impl Encapsulation {
         }
     }
 
-    /// All encapsulations of ATM.
+    /// Iterates over all encapsulations of ATM.
     pub fn of_atm() -> impl Iterator<Item = Encapsulation> {
         [AtmPayload::Pppoe, AtmPayload::Pppoa, AtmPayload::Bridged, AtmPayload::Routed].into_iter().flat_map(
             |payload| {
@@ -127,13 +127,14 @@ impl Encapsulation {
         )
     }
 
-    /// Bytes added to an IP packet before padding: the H of n = ⌈(L + H)/48⌉ on ATM, AAL5's trailer included.
+    /// Returns the bytes added to an IP packet before padding. On ATM this is H in n = ⌈(L + H)/48⌉,
+    /// including AAL5's trailer.
     pub fn overhead(self) -> u64 {
         let headers: u64 = self.headers().iter().map(|h| h.1).sum();
         headers + if matches!(self, Encapsulation::Atm { .. }) { 8 } else { 0 }
     }
 
-    /// An IP packet of `length` bytes on this link.
+    /// Returns the layers of an IP packet of `length` bytes on this link.
     pub fn wire(self, length: u64) -> WirePacket {
         let mut w = WirePacket { layers: Vec::new(), cells: None, bytes: length };
         let mut add = |name, added| {

@@ -1,47 +1,47 @@
-//! [`LinkFit`]: which link the results of a sweep over packet sizes suggest.
+//! [`LinkFit`]: the kind of link that a sweep over packet sizes suggests.
 
 use super::encapsulation::{CELL_BYTES, Encapsulation};
 use crate::metrics::bands::fit_line;
 use serde::Serialize;
 
-/// What a sweep over packet sizes shows of the link.
+/// Properties of the link according to a sweep over packet sizes.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LinkFit {
-    /// Round trip that does not depend on size, in ns. For steps it is less whole cells of overhead, which are only
-    /// known from the encapsulation.
+    /// Part of the round trip that does not depend on size, in ns. With steps, whole cells of overhead are
+    /// not included; they follow only from the encapsulation.
     pub fixed_ns: f64,
-    /// Round trip per cell for steps, per byte for a line, in ns.
+    /// Increase of the round trip in ns: per cell if there are steps, else per byte.
     pub slope_ns: f64,
-    /// For steps: bytes per step (48 is ATM), and overhead modulo that; `None` for a line.
+    /// Bytes per step (48 is ATM) and overhead modulo that number; `None` if there are no steps.
     pub steps: Option<(u64, u64)>,
-    /// Whether the steps were not found but assumed to be ATM cells, as the sizes are too few or too far apart to show
-    /// any, and cells explain them far better than a straight line does.
+    /// True if ATM cells were assumed, not found: the sizes are too few or too far apart to show steps, and
+    /// cells explain the times far better than a straight line.
     pub cells_assumed: bool,
-    /// Whether the sizes are too few or too far apart to show steps.
+    /// True if the sizes are too few or too far apart to show steps.
     pub coarse: bool,
     /// Root mean square of the residuals, in ns.
     pub residual_ns: f64,
-    /// Encapsulations of ATM with that overhead, if the steps are cells.
+    /// ATM encapsulations with that overhead, if the steps are cells.
     pub encapsulations: Vec<String>,
-    /// 1/(1/up + 1/down): the rate of both ways in series, in bits a second.
+    /// Rate of both directions in series, 1/(1/up + 1/down), in bits per second.
     pub series_rate: f64,
 }
 
-/// A straight line that would leave so much more unexplained than steps less often than this is none.
+/// Significance level: steps are accepted if a straight line would fit this much worse with a smaller
+/// probability.
 const MAX_CHANCE: f64 = 1e-3;
 
-/// A sum of squares below this is rounding, in ns².
+/// Sums of squares below this are rounding errors, in ns².
 const ROUNDING: f64 = 1e-9;
 
-/// How many times less must be left unexplained by ATM cells than by a straight line, as a sum of squares, for them to be
-/// assumed.
+/// Factor by which ATM cells must reduce the sum of squared residuals of a straight line to be assumed.
 const MIN_CELL_IMPROVEMENT: f64 = 25.0;
 
-/// Fits (IP length, least round trip in ns) points: a staircase where it is significantly better than a
-/// straight line (F test, p < 10⁻³, at least three steps); of sizes too few or too far apart for that ATM cells, where they
-/// leave far less unexplained; else the line. `tunnel` is the known overhead of
-/// a tunnel. `None` of fewer than four sizes.
+/// Fits points (IP length, smallest round trip in ns). The result is a staircase with at least three steps if
+/// it is significantly better than a straight line (F test, p < 10⁻³). If the sizes are too few or too far
+/// apart for that, it is ATM cells if they leave a far smaller residual; otherwise the line. `tunnel` is the
+/// known overhead of a tunnel. `None` for fewer than four sizes.
 pub fn fit(points: &[(u64, f64)], tunnel: u64) -> Option<LinkFit> {
     let n = points.len();
     if n < 4 {
@@ -90,8 +90,8 @@ pub fn fit(points: &[(u64, f64)], tunnel: u64) -> Option<LinkFit> {
             });
         }
     };
-    // Sizes that were not swept leave the edge of a step uncertain: any overhead that puts the steps between the same
-    // sizes fits.
+    // The sizes between those measured leave the edge of a step uncertain: any overhead fits that puts the
+    // steps between the same two sizes.
     let shift =
         |p: &(u64, f64), other: u64| (p.0 + h).div_ceil(step) as i64 - (p.0 + other).div_ceil(step) as i64;
     let same = |other: u64| points.iter().all(|p| shift(p, other) == shift(&points[0], other));
@@ -114,8 +114,8 @@ pub fn fit(points: &[(u64, f64)], tunnel: u64) -> Option<LinkFit> {
     })
 }
 
-/// The overhead modulo a cell, of those that encapsulations of ATM have, under which cells explain most, and how well;
-/// None where all sizes lie within three cells.
+/// Returns the overhead modulo a cell that fits best among the ATM encapsulations, with its regression;
+/// `None` if all sizes lie within three cells.
 fn cells(points: &[(u64, f64)], tunnel: u64) -> Option<(u64, [f64; 3])> {
     let overheads = Encapsulation::of_atm().map(|e| (e.overhead() + tunnel) % CELL_BYTES.0);
     let fits = overheads.filter_map(|h| {
@@ -127,14 +127,15 @@ fn cells(points: &[(u64, f64)], tunnel: u64) -> Option<(u64, [f64; 3])> {
     fits.min_by(|a, b| a.1[2].total_cmp(&b.1[2]))
 }
 
-/// How often points on a straight line leave so much more unexplained by it than by steps, as sums of squares of `n` sizes:
-/// the tail of F(2, ν) for two further parameters, which is closed; 1 or more where steps explain nothing more.
+/// Returns the probability that points on a straight line fit the line this much worse than steps, given the
+/// sums of squares for `n` sizes. This is the tail of F(2, ν) for two additional parameters, which has a
+/// closed form; 1 or more if steps do not fit better.
 fn chance(line: f64, stairs: f64, n: usize) -> f64 {
-    // (1 + 2F/ν)^(−ν/2) of F = (line − stairs)/2 : stairs/ν.
+    // (1 + 2F/ν)^(−ν/2) with F = ((line − stairs)/2) / (stairs/ν).
     (stairs.max(ROUNDING) / line.max(ROUNDING)).powf((n as f64 - 4.0) / 2.0)
 }
 
-/// Least squares: intercept, slope, sum of squared errors.
+/// Least-squares fit: intercept, slope, sum of squared residuals.
 fn regress(points: impl Iterator<Item = (f64, f64)> + Clone) -> Option<[f64; 3]> {
     let (slope, intercept) = fit_line(points.clone())?;
     Some([intercept, slope, points.map(|(x, y)| (y - intercept - slope * x).powi(2)).sum()])

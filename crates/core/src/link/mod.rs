@@ -1,7 +1,8 @@
-//! [`AccessLink`]: from the bytes of an IP packet to the time it occupies an access link, and back.
+//! [`AccessLink`]: converts the size of an IP packet to the time for which it occupies an access link, and
+//! back.
 //!
-//! On ATM a packet becomes an AAL5 frame, padded to whole cells of 48 bytes, each sent as 53; the headers in between
-//! depend on the configuration of the modem, which a payload sweep reveals.
+//! On ATM, a packet becomes an AAL5 frame that is padded to whole cells of 48 bytes, each sent as 53 bytes.
+//! The headers in between depend on the configuration of the modem, which a sweep over payload sizes reveals.
 
 mod encapsulation;
 mod error;
@@ -19,17 +20,17 @@ use serde::Serialize;
 /// UDP and IPv4 headers, in bytes.
 const UDP_IP: u64 = 28;
 
-/// An access link with both its rates. Up is from the reference to the monitor point.
+/// An access link with its rates in both directions. Up is from the reference point to the monitor point.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct AccessLink {
-    /// What is added to an IP packet.
+    /// Encapsulation of IP packets on the link.
     pub encapsulation: Encapsulation,
-    /// Bytes added to each IP packet before that, by a tunnel.
+    /// Number of bytes that a tunnel adds to each IP packet before the encapsulation.
     pub tunnel: u64,
-    /// Bits a second from the reference point.
+    /// Rate from the reference point, in bits per second.
     pub up: u64,
-    /// Bits a second to the reference point.
+    /// Rate to the reference point, in bits per second.
     pub down: u64,
 }
 
@@ -56,7 +57,7 @@ impl FromStr for AccessLink {
     }
 }
 
-/// `128k`, `1.5M`, `512kbit`, `10Mbit/s`: bits a second.
+/// Parses a rate such as `128k`, `1.5M`, `512kbit` or `10Mbit/s` to bits per second.
 fn rate(text: &str) -> Option<u64> {
     let split = text.find(|c: char| !c.is_ascii_digit() && c != '.')?;
     let unit = text[split..].trim_end_matches("/s").trim_end_matches("bit");
@@ -72,7 +73,8 @@ fn rate(text: &str) -> Option<u64> {
 }
 
 impl AccessLink {
-    /// A UDP payload on this link, from the data outwards: one column of the seed's Table I.
+    /// Returns the layers of a UDP payload on this link, from the data outwards: one column of Table I of the
+    /// seed document.
     pub fn of_payload(&self, payload: u64) -> WirePacket {
         let mut layers = vec![Layer { name: "data", added: payload, total: payload }];
         let mut total = payload;
@@ -87,50 +89,52 @@ impl AccessLink {
         WirePacket { layers, ..wire }
     }
 
-    /// Bytes an IP packet of `length` bytes occupies the link with.
+    /// Returns the number of bytes for which an IP packet of `length` bytes occupies the link.
     pub fn bytes(&self, length: u64) -> u64 {
         self.encapsulation.wire(length + self.tunnel).bytes
     }
 
-    /// Serialisation delay from the reference point, of an IP packet of `length` bytes.
+    /// Returns the serialisation delay from the reference point of an IP packet of `length` bytes.
     pub fn delay_up(&self, length: u64) -> Span {
         serialisation(self.bytes(length), self.up)
     }
 
-    /// Serialisation delay to the reference point.
+    /// Returns the serialisation delay to the reference point of an IP packet of `length` bytes.
     pub fn delay_down(&self, length: u64) -> Span {
         serialisation(self.bytes(length), self.down)
     }
 
-    /// Serialisation of a pair: the part of its round trip that the link alone explains.
+    /// Returns the serialisation delay of a request of `out` bytes and its answer of `back` bytes: the part
+    /// of the round trip that the link explains.
     pub fn rtt(&self, out: u64, back: u64) -> Span {
         self.delay_up(out) + self.delay_down(back)
     }
 
-    /// Cells of an IP packet of `length` bytes; `None` if the link is not ATM.
+    /// Returns the number of cells of an IP packet of `length` bytes; `None` if the link is not ATM.
     pub fn cells(&self, length: u64) -> Option<u64> {
         self.encapsulation.wire(length + self.tunnel).cells
     }
 
-    /// IP length of a UDP payload.
+    /// Returns the IP length of a UDP payload.
     pub fn ip_length(payload: u64) -> u64 {
         payload + UDP_IP
     }
 
-    /// The time of one cell up and down: the smallest steps of a delay; `None` if the link is not ATM.
+    /// Returns the time of one cell up and down, the smallest steps of a delay; `None` if the link is not
+    /// ATM.
     pub fn cell(&self) -> Option<(Span, Span)> {
         matches!(self.encapsulation, Encapsulation::Atm { .. })
             .then(|| (serialisation(CELL_BYTES.1, self.up), serialisation(CELL_BYTES.1, self.down)))
     }
 }
 
-/// Time of `bytes` at `rate` bits a second, to the nearest nanosecond.
+/// Returns the time of `bytes` at `rate` bits per second, to the nearest nanosecond.
 fn serialisation(bytes: u64, rate: u64) -> Span {
     let (bits, rate) = (u128::from(bytes) * 8 * SECOND as u128, u128::from(rate.max(1)));
     Span(i64::try_from((bits + rate / 2) / rate).unwrap_or(i64::MAX))
 }
 
-/// Milliseconds with two decimals, rounded half up, as in the seed's tables.
+/// Formats milliseconds with two decimals, rounded half up, as the tables of the seed document do.
 pub fn milliseconds(s: Span) -> String {
     let h = (s.0 + 5_000).div_euclid(10_000);
     format!("{}{}.{:02}", if h < 0 { "-" } else { "" }, h.abs() / 100, h.abs() % 100)
@@ -150,7 +154,7 @@ mod tests {
             let w = link.of_payload(p);
             let totals: Vec<u64> = w.layers.iter().map(|l| l.total).collect();
             let pad = w.layers.iter().find(|l| l.name == "padding").map(|l| l.added);
-            // data, UDP, IP, tunnel, PPPoE, MAC, RFC 1483; the padded AAL5 frame
+            // Data, UDP, IP, tunnel, PPPoE, MAC, RFC 1483; then the padded AAL5 frame.
             (totals[..7].to_vec(), pad, totals[totals.len() - 2], w.cells)
         });
         let expected = [
@@ -171,14 +175,14 @@ mod tests {
         let row = |f: &dyn Fn(u64) -> Span| PAYLOADS.map(|p| milliseconds(f(AccessLink::ip_length(p))));
         assert_eq!(row(&|l| link.delay_down(l)), ["2.48", "8.28", "13.25", "18.22", "23.19"]);
         assert_eq!(row(&|l| link.delay_up(l)), ["9.94", "33.13", "53.00", "72.88", "92.75"]);
-        // The seed prints 91.10 at 940 bytes, the sum of the two rounded delays above.
+        // The seed document prints 91.10 at 940 bytes, the sum of the two rounded delays above.
         assert_eq!(row(&|l| link.rtt(l, l)), ["12.42", "41.41", "66.25", "91.09", "115.94"]);
         let differences = [20.34, 49.52, 74.72, 100.05, 125.37].iter().zip(PAYLOADS).map(|(median, p)| {
             milliseconds(
                 Span((median * 1e6) as i64) - link.rtt(AccessLink::ip_length(p), AccessLink::ip_length(p)),
             )
         });
-        // And 8.95 there, for the same reason.
+        // The seed document prints 8.95 there, for the same reason.
         assert_eq!(differences.collect::<Vec<_>>(), ["7.92", "8.11", "8.47", "8.96", "9.43"]);
     }
 
@@ -211,7 +215,7 @@ mod tests {
     fn times_of_bytes() {
         let link: AccessLink = "plain+10,up=3M,down=8k,tunnel=5".parse().unwrap();
         assert_eq!((link.bytes(100), link.cells(100), link.cell()), (115, None, None));
-        // 920 bits: 306 666.7 and 115 000 000 ns.
+        // 920 bits take 306 666.7 ns and 115 000 000 ns.
         assert_eq!((link.delay_up(100), link.delay_down(100)), (Span(306_667), Span(115_000_000)));
         assert_eq!(link.rtt(100, 100), Span(115_306_667));
         assert_eq!(link.of_payload(100).layers.len(), 5);

@@ -1,27 +1,28 @@
-//! [`DelayHistory`]: delay and loss over a whole test, in bounded memory.
+//! [`DelayHistory`]: delay and loss during a whole test, in bounded memory.
 
-/// Most buckets: an hour is kept in steps of about a third of a second.
+/// Maximum number of buckets: an hour is stored in steps of about a third of a second.
 const MAX_BUCKETS: usize = 1 << 14;
-/// Length of the first buckets, ns: they double whenever there would be too many.
+/// Initial length of a bucket, in ns. It doubles whenever there would be too many buckets.
 const MIN_BUCKET_NS: i64 = 10_000_000;
 
-/// Packets sent within a while.
+/// Statistics of packets sent within one step of time.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct HistoryBucket {
-    /// Packets received.
+    /// Number of packets received.
     pub received: u32,
-    /// Packets missing.
+    /// Number of packets missing.
     pub missing: u32,
-    /// Smallest delay, ns; 0 without packets received.
+    /// Smallest delay, in ns; 0 if no packet was received.
     pub low: i64,
-    /// Largest delay, ns; 0 without packets received.
+    /// Largest delay, in ns; 0 if no packet was received.
     pub high: i64,
-    /// Sum of the middle delays, each as often as it has packets, ns.
+    /// Sum of middle delays weighted by numbers of packets, in ns.
     sum: f64,
 }
 
 impl HistoryBucket {
-    /// The mean of the delays (of those seen from afar, of the medians of a second), ns; `None` without packets received.
+    /// Returns the mean delay in ns; `None` if no packet was received. If the far host reports, it is the
+    /// mean of the medians of each second.
     pub fn middle(&self) -> Option<f64> {
         (self.received > 0).then(|| self.sum / f64::from(self.received))
     }
@@ -39,7 +40,7 @@ impl HistoryBucket {
     }
 }
 
-/// Delay and loss by the time since the stream began.
+/// Delay and loss by time since the stream began.
 #[derive(Clone, Debug)]
 pub struct DelayHistory {
     width: i64,
@@ -53,12 +54,12 @@ impl Default for DelayHistory {
 }
 
 impl DelayHistory {
-    /// The time that it covers, ns.
+    /// Returns the time covered, in ns.
     pub fn end(&self) -> i64 {
         self.buckets.len() as i64 * self.width
     }
 
-    /// The finest step that can be shown, ns.
+    /// Returns the finest step that can be shown, in ns.
     pub fn step(&self) -> i64 {
         self.width
     }
@@ -81,16 +82,16 @@ impl DelayHistory {
         &mut self.buckets[k]
     }
 
-    /// A packet sent at `at` that took `delay`, both ns.
+    /// Adds a packet that was sent at `at` and took `delay`, both in ns.
     pub fn received(&mut self, at: i64, delay: i64) {
         let one = HistoryBucket { received: 1, missing: 0, low: delay, high: delay, sum: delay as f64 };
         self.at(at).add(&one);
     }
 
-    /// Packets sent between `from` and `to` of which the smallest, middle and largest delay are known, and how many are
-    /// missing.
+    /// Adds a report on packets sent between `from` and `to`, in ns: how many were received, their smallest,
+    /// middle and largest delay, and how many are missing.
     pub fn summary(&mut self, [from, to]: [i64; 2], received: u32, delays: Option<[i64; 3]>, missing: u32) {
-        // Spread over the buckets, so that there are no gaps where the buckets are short.
+        // Spread the report over several buckets, so that short buckets have no gaps.
         self.at(to - 1);
         let (first, last) = (from.max(0) / self.width, (to.max(from) - 1).max(0) / self.width);
         let steps = (last - first + 1).clamp(1, MAX_BUCKETS as i64);
@@ -109,7 +110,7 @@ impl DelayHistory {
         }
     }
 
-    /// Packets missing that were sent evenly between `from` and `to`, ns.
+    /// Adds missing packets that were sent evenly between `from` and `to`, in ns.
     pub fn missing(&mut self, [from, to]: [i64; 2], packets: i64) {
         self.at(to);
         let span = (to - from).max(0);
@@ -122,7 +123,7 @@ impl DelayHistory {
         }
     }
 
-    /// A packet sent at `at` that counted as missing has arrived.
+    /// Corrects the history when a packet sent at `at` that counted as missing has arrived.
     pub fn found(&mut self, at: i64) {
         let k = (at.max(0) / self.width) as usize;
         let near = [k, k.wrapping_sub(1), k + 1];
@@ -132,7 +133,7 @@ impl DelayHistory {
         }
     }
 
-    /// The time from `from` to `to` (ns) in `columns` equal parts.
+    /// Returns the time from `from` to `to` (in ns) as `columns` equal parts.
     pub fn columns(&self, [from, to]: [i64; 2], columns: usize) -> Vec<HistoryBucket> {
         let mut shown = vec![HistoryBucket::default(); columns];
         let span = (to - from).max(1);

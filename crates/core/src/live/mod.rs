@@ -1,7 +1,8 @@
-//! What is known of a test while it runs, fed by its [events](crate::observer::Event): terminals and pages show it.
+//! State of a running test, updated by its [events](crate::observer::Event), for display in terminals and on
+//! pages.
 //!
-//! * [`LiveState`] – a test: how far it is, and its streams
-//! * [`StreamState`] – a stream: figures so far, wherever its packets arrive
+//! * [`LiveState`] – a test: its phase and its streams
+//! * [`StreamState`] – a stream: figures so far, measured here or reported by the far host
 //! * [`DelayHistory`] – delay and loss by time, in bounded memory
 
 mod history;

@@ -1,60 +1,60 @@
-//! [`LiveState`]: everything shown of one test, fed by its events. Pure: time is an argument.
+//! [`LiveState`]: everything a live view shows of one test, updated by events. Pure: time is an argument.
 
 use super::stream::StreamState;
 use crate::SteadyTime;
 use crate::evidence::SharedJudge;
 use crate::observer::Event;
 
-/// How far a test is.
+/// Phase of a test.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum LivePhase {
-    /// Nothing has happened.
+    /// Nothing has happened yet.
     #[default]
     Waiting,
-    /// The far host is called, at this address; true: for long.
+    /// Connecting to this address; true after 2 s without an answer.
     Connecting(String, bool),
-    /// The clocks are measured: probes answered, and of how many.
+    /// Measuring the clock offset: number of probes answered, and number of all probes.
     Probing(u32, u32),
-    /// Packets fly.
+    /// Packets are being sent.
     Running,
-    /// The results are collected: so many, of how many.
+    /// Collecting results: number of records so far, and number of all records.
     Collecting(u64, u64),
-    /// It has ended.
+    /// The test has ended.
     Over,
-    /// It failed, for this reason.
+    /// The test failed for this reason.
     Failed(String),
 }
 
-/// What is known of a test.
+/// Live state of a test.
 #[derive(Clone, Debug, Default)]
 pub struct LiveState {
-    /// The far host, or the log.
+    /// Name of the far host or of the log.
     pub name: String,
-    /// How far it is.
+    /// Current phase.
     pub phase: LivePhase,
-    /// Streams in the order of the sessions.
+    /// Streams, in the order of the sessions.
     pub streams: Vec<StreamState>,
-    /// When the streams began; `None` before.
+    /// Time at which the streams began; `None` before.
     pub begun: Option<SteadyTime>,
-    /// When their end was noticed; `None` before.
+    /// Time at which their end was noticed; `None` before.
     pub ended: Option<SteadyTime>,
-    /// Judges what has arrived so far; `None`: nobody does.
+    /// Judge of the packets received so far; `None` = no verdict.
     judge: Option<SharedJudge>,
 }
 
 impl LiveState {
-    /// Of a test of the host `name`, or of a log of this name.
+    /// Creates the state of a test with the host `name`, or of a log with this name.
     pub fn new(name: impl Into<String>) -> LiveState {
         LiveState { name: name.into(), ..LiveState::default() }
     }
 
-    /// The same, with an answer of `judge` on what has arrived so far.
+    /// Sets the judge of the packets received so far.
     pub fn judged_by(mut self, judge: SharedJudge) -> LiveState {
         self.judge = Some(judge);
         self
     }
 
-    /// What happened at `now`.
+    /// Updates the state with an event that happened at `now`.
     pub fn event(&mut self, event: &Event<'_>, now: SteadyTime) {
         match *event {
             Event::Connecting(address) => self.phase = LivePhase::Connecting(address.to_string(), false),
@@ -107,13 +107,13 @@ impl LiveState {
         }
     }
 
-    /// Seconds since the streams began, until they ended or `now`.
+    /// Returns the seconds since the streams began, until they ended or `now`.
     pub fn elapsed(&self, now: SteadyTime) -> Option<f64> {
         let end = self.ended.unwrap_or(now);
         Some((end - self.begun?).0.max(0) as f64 / 1e9)
     }
 
-    /// The time that its streams cover so far, ns, at least one second.
+    /// Returns the time that the streams cover so far, in ns, at least one second.
     pub fn end(&self, now: SteadyTime) -> i64 {
         let covered = self.streams.iter().map(|stream| stream.history.end()).max().unwrap_or(0);
         let elapsed = match (self.begun, self.ended) {
@@ -123,7 +123,7 @@ impl LiveState {
         covered.max(elapsed).max(1_000_000_000)
     }
 
-    /// Of how long the streams are to take, ns; `None` if that depends on the path.
+    /// Returns the planned duration of the streams, in ns; `None` if it depends on the path.
     pub fn planned(&self) -> Option<i64> {
         let planned = |s: &StreamState| s.session.period_known.then(|| s.session.spec.duration().0);
         self.streams.iter().map(planned).collect::<Option<Vec<i64>>>()?.into_iter().max()

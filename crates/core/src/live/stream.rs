@@ -1,4 +1,4 @@
-//! [`StreamState`]: everything shown of one stream.
+//! [`StreamState`]: everything a live view shows of one stream.
 
 use super::history::DelayHistory;
 use crate::analysis::{Analyzer, Options};
@@ -11,45 +11,45 @@ use crate::so_far::{ArrivalEffect, PERCENTAGES, ReceivedSoFar, SoFar};
 use crate::twoway::{RecordView, project};
 use crate::{Direction, PacketRecord, Session, SteadyTime, Summary};
 
-/// How long nothing may have arrived before that is said, ns; and so many periods, if they take longer.
+/// Time without arrivals that counts as silence, in ns, or this number of periods if they take longer.
 const SILENCE_NS: i64 = 2_000_000_000;
 const SILENCE_PERIODS: i64 = 4;
 
-/// A distribution function: values and the shares that do not exceed them, both ascending.
+/// A distribution function: values and the shares of values that are not larger, both ascending.
 pub type Function = Vec<(f64, f64)>;
 
-/// What is known of a stream.
+/// Live state of a stream.
 #[derive(Clone, Debug)]
 pub struct StreamState {
-    /// What is known of its test.
+    /// Session of its test, as far as known.
     pub session: Session,
-    /// Judges what has arrived so far; `None`: nobody does.
+    /// Judge of the packets received so far; `None` = no verdict.
     pub(super) judge: Option<SharedJudge>,
-    /// How far it is.
+    /// Progress of the stream.
     pub progress: StreamProgress,
-    /// Packets that came faster than the view took them; their delays are not shown.
+    /// Number of packets that arrived faster than the view could process them; their delays are not shown.
     pub overlooked: u64,
-    /// Delay and loss by the time since the first packet was sent.
+    /// Delay and loss by time since the first packet was sent.
     pub history: DelayHistory,
-    /// When the first packet was sent, ns on the sender's clock; `None` before one has arrived here.
+    /// Send time of the first packet, in ns on the sender's clock; `None` before a packet has arrived here.
     pub origin: Option<i64>,
-    /// The clocks.
+    /// Estimate of the clocks.
     pub clocks: ClockEstimate,
     so_far: SoFar,
-    /// What the far host says, and when it did.
+    /// Latest report of the far host, and when it arrived.
     far: Option<(ReceivedSoFar, SteadyTime)>,
     begun: SteadyTime,
     arrived: Option<SteadyTime>,
-    /// The time and number of the latest packet in order.
+    /// Number and send time of the latest packet in order.
     latest: Option<(i64, i64)>,
-    /// Of what arrives here: every figure, in constant memory.
+    /// Analysis, in constant memory, of the packets that arrive here.
     analyzer: Option<Box<Analyzer>>,
 }
 
-/// Where the figures of a stream come from.
+/// Source of a stream's figures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FigureSource {
-    /// Its packets arrive here.
+    /// The packets arrive here.
     Here,
     /// The far host reports what it receives.
     Reported,
@@ -60,7 +60,7 @@ pub enum FigureSource {
 }
 
 impl StreamState {
-    /// Of a stream that begins at `now`.
+    /// Creates the state of a stream that begins at `now`.
     pub fn new(session: &Session, now: SteadyTime) -> StreamState {
         StreamState {
             progress: StreamProgress { packets: session.spec.packets(), ..StreamProgress::default() },
@@ -79,17 +79,17 @@ impl StreamState {
         }
     }
 
-    /// Whether it is one of round trips.
+    /// Returns true if the stream consists of round trips.
     pub fn is_two_way(&self) -> bool {
         self.session.two_way.is_some()
     }
 
-    /// Whether its packets arrive at this host.
+    /// Returns true if the packets arrive at this host.
     pub fn is_received(&self) -> bool {
         self.is_two_way() || self.session.spec.direction() == Direction::Down
     }
 
-    /// Its name.
+    /// Returns the name of the stream.
     pub fn label(&self) -> &'static str {
         match (self.is_two_way(), self.session.spec.direction()) {
             (true, _) => "round trip",
@@ -98,7 +98,7 @@ impl StreamState {
         }
     }
 
-    /// Where its figures come from.
+    /// Returns the source of its figures.
     pub fn known(&self) -> FigureSource {
         match (self.is_received() || self.so_far.received() > 0, &self.far) {
             (true, _) => FigureSource::Here,
@@ -108,7 +108,7 @@ impl StreamState {
         }
     }
 
-    /// Packets with the times known so far.
+    /// Adds packets with the times known so far.
     pub fn arrived(&mut self, records: &[PacketRecord], now: SteadyTime) {
         if records.is_empty() {
             return;
@@ -150,7 +150,7 @@ impl StreamState {
         self.history.received(at, delay.0);
     }
 
-    /// What the far host says at `now`.
+    /// Adds a report of the far host that arrived at `now`.
     pub fn far_received(&mut self, so_far: &ReceivedSoFar, now: SteadyTime) {
         let (missing, since) = self.far.map_or((0, self.begun), |(far, at)| (far.missing, at));
         let missing = u32::try_from(so_far.missing.saturating_sub(missing)).unwrap_or(u32::MAX);
@@ -160,7 +160,7 @@ impl StreamState {
         self.far = Some((*so_far, now));
     }
 
-    /// The figures so far; `None` while nothing is known.
+    /// Returns the figures so far; `None` while there are none.
     pub fn figures(&self) -> Option<ReceivedSoFar> {
         match self.known() {
             FigureSource::Here => Some(self.so_far.figures()),
@@ -169,34 +169,37 @@ impl StreamState {
         }
     }
 
-    /// Subtracted from delays where they are shown, ns: the offset of the clocks, if that leaves none negative.
+    /// Returns the offset to subtract from displayed delays, in ns: that of the clocks, or 0 if a delay would
+    /// become negative.
     pub fn shift(&self) -> i64 {
         let shift = self.clocks.correction_ns.filter(|_| !self.is_two_way()).unwrap_or(0);
         let fastest = self.figures().and_then(|figures| figures.fastest());
         if fastest.is_some_and(|fastest| fastest >= shift) { shift } else { 0 }
     }
 
-    /// The distribution of the delays: pairs of a delay, ns, and the share of the packets that took no longer.
+    /// Returns the distribution of delays: pairs of a delay in ns and the share of packets that took no
+    /// longer.
     pub fn cdf(&self) -> Function {
         let shift = self.shift();
-        let place = |x: i64| x.saturating_sub(shift) as f64;
+        let shifted = |x: i64| x.saturating_sub(shift) as f64;
         if self.known() == FigureSource::Here {
             let delays = self.so_far.delays();
             let (all, mut so_far) = (delays.len().max(1) as f64, 0);
             let quantiles = delays.quantiles();
             let steps = quantiles.values().map(|(x, n)| {
                 so_far += n;
-                (place(x), so_far as f64 / all)
+                (shifted(x), so_far as f64 / all)
             });
             return steps.collect();
         }
         let Some(delays) = self.figures().and_then(|figures| figures.delays) else { return Vec::new() };
         let shares = PERCENTAGES.iter().map(|p| f64::from(p.0) / 100_000.0);
         let shares = [0.0].into_iter().chain(shares).chain([1.0]);
-        delays.into_iter().map(place).zip(shares).collect()
+        delays.into_iter().map(shifted).zip(shares).collect()
     }
 
-    /// How long nothing has been received, in seconds, if that is long and something is still to come.
+    /// Returns how long nothing has been received, in seconds, if that is unusually long and the stream is
+    /// not complete.
     pub fn silence(&self, now: SteadyTime) -> Option<f64> {
         let since = |at: SteadyTime| (now - at).0;
         let silence = match (self.known(), &self.far) {
@@ -214,7 +217,7 @@ impl StreamState {
         (silence >= usual && !over).then_some(silence as f64 / 1e9)
     }
 
-    /// What [`summary`](StreamState::summary) needs, to be computed elsewhere.
+    /// Returns the input of [`summary`], so that another thread can compute it.
     pub fn analysis(&self) -> Option<(Box<Analyzer>, Session)> {
         let analyzer = self.analyzer.clone()?;
         let next = self.latest.map_or(0, |(seq, _)| seq + 1);
@@ -223,13 +226,14 @@ impl StreamState {
         Some((analyzer, session))
     }
 
-    /// Round trips as a stream of one way: the analysis of both ways keeps every packet.
+    /// Returns a session that treats round trips as a one-way stream, because the analysis of two-way tests
+    /// stores all packets.
     fn analysed_session(&self) -> Session {
         Session { two_way: None, ..self.session.clone() }
     }
 }
 
-/// Every figure of an analysis so far.
+/// Finishes an analysis and returns every figure so far.
 pub fn summary((analyzer, session): (Box<Analyzer>, Session)) -> Summary {
     analyzer.finish(&session)
 }

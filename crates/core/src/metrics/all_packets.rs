@@ -1,4 +1,5 @@
-//! [`AllPackets`]: a stream whose accepted packets are all at hand, and what several metrics need of them.
+//! [`AllPackets`]: a stream whose accepted packets are all in memory, with the intermediate results that
+//! several metrics share.
 
 use super::duplicate::{Copies, Duplicates};
 use super::gilbert_elliott;
@@ -17,20 +18,20 @@ use crate::summary::PathSegment;
 use std::borrow::Cow;
 use std::sync::OnceLock;
 
-/// All accepted packets of a stream. What several metrics need of them is computed when it is first asked for, by whichever
-/// thread asks first; others wait.
+/// All accepted packets of a stream. Intermediate results are computed at first use; other threads that need
+/// them meanwhile wait.
 pub(crate) struct AllPackets<'a> {
     pub known: &'a StreamFacts<'a>,
-    /// In order of arrival.
+    /// Packets in order of arrival.
     pub samples: &'a Samples,
-    /// In send order.
+    /// Packets in send order.
     pub series: Series<'a>,
-    /// Their numbers.
+    /// Numbers of the accepted packets.
     pub accepted: &'a SeqSet,
-    /// The numbers of all packets that came, with a delay or without.
+    /// Numbers of all packets received, with or without a delay.
     pub came: Cow<'a, SeqSet>,
     pub copies: &'a Copies,
-    /// Times in the sending host's own queue, by number.
+    /// Times in the queue of the sending host's interface, by number.
     pub queued: Vec<(u32, i64)>,
     computed: Computed,
 }
@@ -46,12 +47,12 @@ struct Computed {
     delays: OnceLock<(Distribution, Distribution)>,
 }
 
-/// What one pass over all packets gives.
+/// Results of one pass over all packets.
 struct PassSums {
-    /// The smallest and the largest delay; None without packets.
+    /// Smallest and largest delay; `None` without packets.
     delays: Option<[i64; 2]>,
     moments: Moments,
-    /// Delay on send time, and on arrival time.
+    /// Regression lines of delay on send time and on arrival time.
     lines: [Option<FittedLine>; 2],
 }
 
@@ -68,7 +69,7 @@ impl PassSums {
 }
 
 impl<'a> AllPackets<'a> {
-    /// Those of `samples` in both orders, of which nothing is computed yet.
+    /// Creates a view of the packets in both orders, with nothing computed yet.
     pub fn new(
         known: &'a StreamFacts<'a>,
         (samples, series): (&'a Samples, Series<'a>),
@@ -85,28 +86,28 @@ impl<'a> AllPackets<'a> {
         self.computed.sums.get_or_init(|| PassSums::of(self.samples))
     }
 
-    /// Moments of delay.
+    /// Returns the moments of delay.
     pub fn moments(&self) -> &Moments {
         &self.sums().moments
     }
 
-    /// Delay on send time, and on arrival time.
+    /// Returns the regression lines of delay on send time and on arrival time.
     pub fn lines(&self) -> [Option<FittedLine>; 2] {
         self.sums().lines
     }
 
-    /// The smallest delay.
+    /// Returns the smallest delay.
     pub fn smallest(&self) -> Option<i64> {
         self.sums().delays.map(|[min, _]| min)
     }
 
-    /// The delays in order.
+    /// Returns the sorted delays.
     pub fn sample(&self) -> &Sample {
         let between = |delays| Sample::between(&self.samples.delay, delays);
         self.computed.sample.get_or_init(|| self.sums().delays.map_or_else(Sample::default, between))
     }
 
-    /// Delay, and its excess over the smallest.
+    /// Returns the statistics of delay and of its excess over the smallest.
     pub fn delays(&self) -> &(Distribution, Distribution) {
         self.computed.delays.get_or_init(|| {
             let (sample, moments) = (self.sample(), self.moments());
@@ -120,17 +121,17 @@ impl<'a> AllPackets<'a> {
         self.computed.hull.get_or_init(|| SkewHull::new(&self.series)).as_ref()
     }
 
-    /// The line below all packets, and whether it is the clocks'.
+    /// Returns the line below all packets, and whether the clocks explain it.
     pub fn skew_hull(&self) -> Option<SkewHull> {
         self.hull().map(|hull| hull.clone().judged(self.trend()))
     }
 
-    /// Where the smallest delay changed for good.
+    /// Returns the segments between lasting changes of the smallest delay.
     pub fn segments(&self) -> &[PathSegment] {
         self.computed.segments.get_or_init(|| segments::segments(&self.series))
     }
 
-    /// Losses, and how they cluster.
+    /// Returns the losses and how they cluster.
     pub fn loss(&self) -> Loss {
         let (session, counted) = (self.known.session, self.known.counted);
         let lost = || without(absent(self.came.runs(), counted.end), session.unrecorded_in(0, counted.end));
@@ -144,20 +145,19 @@ impl<'a> AllPackets<'a> {
         losses
     }
 
-    /// Further copies.
+    /// Returns the duplicates.
     pub fn duplicates(&self) -> Duplicates {
         self.copies.figures(self.known.counted.accepted, Some((&self.series, self.accepted)))
     }
 
-    /// The sender's errors, of tests whose period is known.
+    /// Returns the sender's schedule errors; `None` if the period is unknown.
     pub fn errors(&self) -> Option<&SendErrors> {
-        let errors = || {
-            self.known.session.period().and_then(|_| SendErrors::new(&self.series, &self.known.session.spec))
-        };
+        let errors =
+            || self.known.session.period().and_then(|_| SendErrors::new(&self.series, &self.known.session));
         self.computed.errors.get_or_init(errors).as_ref()
     }
 
-    /// What the slope of delay means.
+    /// Returns the slope of delay with its explanation.
     pub fn trend(&self) -> Option<&Trend> {
         let trend = || {
             let evidence = TrendEvidence {

@@ -1,5 +1,5 @@
-//! Bands: round-trip or one-way times that cluster at multiples of a spacing, as cell- and frame-based
-//! links and sleeping hosts make them (metrics §21).
+//! Bands: times that cluster at multiples of a spacing, because links use cells or frames or because hosts
+//! sleep (metrics §21).
 
 use serde::Serialize;
 use std::f64::consts::TAU;
@@ -8,32 +8,32 @@ use std::f64::consts::TAU;
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Bands {
-    /// Distance of neighbouring bands.
+    /// Distance between neighbouring bands.
     pub spacing: f64,
-    /// The same, computed from the characteristic function only, before values were assigned to bands.
+    /// Distance according to the characteristic function alone, before values were assigned to bands.
     pub peak_spacing: f64,
-    /// |Σ exp(2πi·y/q)|/n: 1 is perfectly quantised.
+    /// |Σ exp(2πi·y/q)|/n; 1 means that all values are exact multiples.
     pub strength: f64,
-    /// Rayleigh's p, adjusted for the spacings tried.
+    /// Rayleigh's p, adjusted for the number of spacings tried.
     pub p_adjusted: f64,
 }
 
 impl Bands {
-    /// Whether it is strong and certain enough to be reported.
+    /// Returns true if the spacing is strong and significant enough to be reported.
     pub fn significant(&self) -> bool {
         self.p_adjusted < 1e-3 && self.strength >= 0.3
     }
 }
 
-/// Longer series are thinned to this.
+/// Maximum number of values; longer series are thinned.
 const MAX_SERIES: usize = 4000;
-/// A scan is never finer than this many frequencies.
+/// Maximum number of frequencies in a scan.
 const MAX_FREQUENCIES: f64 = 200_000.0;
 
-/// The spacing between `shortest` and `longest` that `values` cluster at most: the lowest-frequency local
-/// maximum of the characteristic function with at least 0.7 of the global one (so that harmonics do not
-/// win), refined. Report it if it is [significant](Bands::significant). `None` where there is no maximum
-/// inside. `shortest` should exceed four times the resolution of the clocks.
+/// Finds the spacing between `shortest` and `longest` at which `values` cluster most: the local maximum of
+/// the characteristic function with the lowest frequency and at least 0.7 of the global maximum (so that
+/// harmonics do not win), refined. Report it only if it is [significant](Bands::significant). `None` if
+/// the range contains no maximum. `shortest` should exceed four times the resolution of the clocks.
 pub fn spacing(values: &[f64], shortest: f64, longest: f64) -> Option<Bands> {
     let values: Vec<f64> = values
         .iter()
@@ -47,7 +47,7 @@ pub fn spacing(values: &[f64], shortest: f64, longest: f64) -> Option<Bands> {
     if range <= 0.0 || !range.is_finite() || shortest <= 0.0 || longest <= shortest {
         return None;
     }
-    // Only differences count: from the smallest value, phases keep their digits.
+    // Only differences matter, and phases are more precise for small numbers.
     let values: Vec<f64> = values.iter().map(|v| v - low).collect();
     let grid = FrequencyGrid::new(range, shortest, longest);
     let peak = lowest_peak(&scan(&values, &grid))?;
@@ -61,7 +61,7 @@ pub fn spacing(values: &[f64], shortest: f64, longest: f64) -> Option<Bands> {
     })
 }
 
-/// The frequencies that are tried, evenly spaced: eight within the width of a peak, which is 1/range.
+/// Evenly spaced frequencies, eight within the width of a peak, which is 1/range.
 struct FrequencyGrid {
     lowest: f64,
     width: f64,
@@ -70,7 +70,7 @@ struct FrequencyGrid {
 }
 
 impl FrequencyGrid {
-    /// For values that cover `range` and spacings from `shortest` to `longest`.
+    /// Creates the grid for values that cover `range` and spacings from `shortest` to `longest`.
     fn new(range: f64, shortest: f64, longest: f64) -> Self {
         let (lowest, width) = (1.0 / longest, 1.0 / shortest - 1.0 / longest);
         let step = (1.0 / (8.0 * range)).max(width / MAX_FREQUENCIES);
@@ -81,26 +81,27 @@ impl FrequencyGrid {
         self.lowest + index as f64 * self.step
     }
 
-    /// How many of the frequencies are independent of each other for values that cover `range`.
+    /// Returns the number of independent frequencies for values that cover `range`.
     fn independent(&self, range: f64) -> f64 {
         (range * self.width).ceil().max(1.0)
     }
 }
 
-/// The first local maximum that has at least 0.7 of the greatest strength.
+/// Returns the first local maximum that has at least 0.7 of the greatest strength.
 fn lowest_peak(strengths: &[f64]) -> Option<usize> {
     let highest = strengths.iter().copied().fold(0.0, f64::max);
     let is_peak = |w: &[f64]| w[1] >= w[0] && w[1] >= w[2] && w[1] >= 0.7 * highest;
     strengths.windows(3).position(is_peak).map(|before| before + 1)
 }
 
-/// Rayleigh's p of a strength of `n` values, which was the best of `tried` (Šidák's adjustment).
+/// Returns Rayleigh's p for the strength of `n` values, the best of `tried` (Šidák's adjustment).
 fn p_adjusted(n: usize, strength: f64, tried: f64) -> f64 {
     let single = (-(n as f64) * strength * strength).exp();
     if single < 1.0 { -(tried * (-single).ln_1p()).exp_m1() } else { 1.0 }
 }
 
-/// The strengths at the grid's frequencies: every value's phase is turned on by a step instead of computed anew.
+/// Returns the strengths at the grid's frequencies. Each value's phase is rotated by a step, which is faster
+/// than computing it again.
 fn scan(values: &[f64], grid: &FrequencyGrid) -> Vec<f64> {
     /// Number of steps after which accumulated rounding errors are removed.
     const STEPS_PER_RESTART: usize = 1024;
@@ -135,7 +136,7 @@ fn strength(values: &[f64], frequency: f64) -> f64 {
     c.hypot(s) / values.len() as f64
 }
 
-/// Golden-section search for the maximum, to a part in 10⁹ of the distance: nearer to it strengths are equal but for
+/// Golden-section search for the maximum, to 10⁻⁹ of the interval; within that, strengths differ only by
 /// rounding.
 fn refine(values: &[f64], mut a: f64, mut b: f64) -> f64 {
     let golden = (5f64.sqrt() - 1.0) / 2.0;
@@ -155,7 +156,7 @@ fn refine(values: &[f64], mut a: f64, mut b: f64) -> f64 {
     (a + b) / 2.0
 }
 
-/// Gives every value its band and fits a line through (band, value), five times.
+/// Assigns every value to a band and fits a line through (band, value), five times. Returns the spacing.
 fn assign(values: &[f64], frequency: f64) -> f64 {
     let (c, s) = sums(values, frequency);
     let (mut q, mut offset) = (1.0 / frequency, s.atan2(c) / (TAU * frequency));
@@ -167,7 +168,7 @@ fn assign(values: &[f64], frequency: f64) -> f64 {
     q
 }
 
-/// Slope and intercept of least squares; `None` where x does not vary.
+/// Returns slope and intercept by least squares; `None` if x does not vary.
 pub fn fit_line(points: impl Iterator<Item = (f64, f64)> + Clone) -> Option<(f64, f64)> {
     let (n, x, y) = points.clone().fold((0.0, 0.0, 0.0), |(n, sx, sy), (x, y)| (n + 1.0, sx + x, sy + y));
     let (mx, my) = (x / n, y / n);
@@ -176,7 +177,7 @@ pub fn fit_line(points: impl Iterator<Item = (f64, f64)> + Clone) -> Option<(f64
     (sxx > 0.0).then(|| (sxy / sxx, my - sxy / sxx * mx))
 }
 
-/// How many of the fine steps make a coarse one, if the ratio is within 2 % of an integer.
+/// Returns the number of fine steps in a coarse one, if the ratio is within 2 % of an integer.
 pub fn steps_per_step(coarse: f64, fine: f64) -> Option<u32> {
     let ratio = coarse / fine;
     let whole = ratio.round();
@@ -255,11 +256,11 @@ mod tests {
     #[test]
     fn grid_of_frequencies() {
         let grid = FrequencyGrid::new(100.0, 2.0, 10.0);
-        // 0.1 to 0.5 in steps of 1/800.
+        // Frequencies from 0.1 to 0.5 in steps of 1/800.
         assert_eq!((grid.lowest, grid.width, grid.step), (0.1, 0.4, 1.0 / 800.0));
         assert_eq!((grid.steps, grid.frequency(8)), (321, 0.1 + 0.01));
         assert_eq!((grid.independent(100.0), grid.independent(0.5)), (40.0, 1.0));
-        // A wide range gets no more than the most steps.
+        // The number of frequencies is limited for a wide range.
         let wide = FrequencyGrid::new(1e9, 2.0, 10.0);
         assert_eq!((wide.step, wide.steps), (0.4 / MAX_FREQUENCIES, 200_001));
     }
@@ -269,7 +270,7 @@ mod tests {
         assert_eq!(lowest_peak(&[0.1, 0.8, 0.2, 0.3, 1.0, 0.4]), Some(1));
         assert_eq!(lowest_peak(&[0.1, 0.6, 0.2, 0.3, 1.0, 0.4]), Some(4));
         assert_eq!(lowest_peak(&[0.1, 0.7, 0.2, 0.3, 1.0, 0.4]), Some(1));
-        // A plateau begins where it begins, and an edge is no maximum.
+        // A plateau counts from its first value, and an edge is not a maximum.
         assert_eq!(lowest_peak(&[0.1, 0.9, 0.9, 0.1]), Some(1));
         assert_eq!(lowest_peak(&[1.0, 0.9, 0.8]), None);
         assert_eq!(lowest_peak(&[0.8, 0.9, 1.0]), None);
@@ -277,7 +278,7 @@ mod tests {
 
     #[test]
     fn chance_of_a_strength() {
-        // e⁻⁹ once, and in one of ten.
+        // e⁻⁹ for one spacing, and for the best of ten.
         assert!((p_adjusted(100, 0.3, 1.0) / 1.234_098e-4 - 1.0).abs() < 1e-6);
         assert!((p_adjusted(100, 0.3, 10.0) / 1.233_413_3e-3 - 1.0).abs() < 1e-6);
         assert_eq!(p_adjusted(100, 0.0, 10.0), 1.0);

@@ -9,10 +9,11 @@ use rand_chacha::rand_core::{Rng, SeedableRng};
 
 const MAX_RESAMPLES: u32 = 2000;
 const MIN_RESAMPLES: u32 = 200;
-/// Values drawn in all; a long series gets fewer resamples, which its length makes up for.
+/// Maximum number of values drawn in total. A long series gets fewer resamples, but its length makes each of
+/// them more precise.
 const MAX_DRAWS: usize = 200_000_000;
 
-/// 95 % percentile intervals of mean, median and 99th percentile of delay; `None` below 20 packets.
+/// Returns 95 % percentile intervals of mean, median and 99th percentile of delay; `None` below 20 packets.
 pub fn intervals(series: &Series<'_>, inference: &Inference, seed: u64) -> Option<Bootstrap> {
     let n = series.len();
     if n < MIN_VALUES {
@@ -28,13 +29,13 @@ pub fn intervals(series: &Series<'_>, inference: &Inference, seed: u64) -> Optio
     Some(Bootstrap { seed, resamples, block, mean, median, p99 })
 }
 
-/// How many resamples of `n` values are drawn.
+/// Returns the number of resamples of `n` values.
 fn resamples_of(n: usize) -> u32 {
     ((MAX_DRAWS / n) as u32).clamp(MIN_RESAMPLES, MAX_RESAMPLES)
 }
 
-/// 95 % intervals of mean, median and 99th percentile of `values`. Resamples spread less than the truth where
-/// there are few blocks: by √(1 − block/n), and as Student's t of so many is wider than the normal distribution.
+/// Returns 95 % intervals of mean, median and 99th percentile of `values`. With few blocks, resamples vary
+/// less than independent measurements would, so the intervals are [widened](widening).
 fn likely(values: &[i64], block: usize, resamples: u32, seed: u64) -> Option<[[f64; 2]; 3]> {
     let (n, block) = (values.len(), block.min(values.len() / 2).max(1));
     let found = figures(&mut values.to_vec())?;
@@ -46,17 +47,18 @@ fn likely(values: &[i64], block: usize, resamples: u32, seed: u64) -> Option<[[f
     Some([at.next()?, at.next()?, at.next()?])
 }
 
-/// By how much intervals from resamples of `n` values in blocks of `block` are too narrow.
+/// Returns the factor by which intervals from resamples of `n` values in blocks of `block` are too narrow:
+/// √(1 − block/n), and the ratio of Student's t for this number of blocks to the normal quantile.
 fn widening(n: usize, block: usize) -> f64 {
     let t = t_quantile(0.975, (n.div_ceil(block) as u64 - 1).max(1));
     t / normal_quantile(0.975) * (n as f64 / (n - block) as f64).sqrt()
 }
 
-/// With fewer values, nothing is known about their variation.
+/// Minimum number of values; fewer do not show their variation.
 pub const MIN_VALUES: usize = 20;
 
-/// Mean, median and 99th percentile of each of `resamples` series drawn from `runs` in blocks. Of several
-/// runs, as many are drawn first, so that what differs from run to run counts; then blocks of each.
+/// Returns mean, median and 99th percentile of each of `resamples` series drawn from `runs` in blocks. With
+/// several runs, whole runs are drawn first, so that variation between runs counts; then blocks of each.
 pub fn resample(runs: &[&[i64]], block: usize, resamples: u32, seed: u64) -> [Vec<f64>; 3] {
     let most = runs.iter().map(|r| r.len()).max().unwrap_or(0) * runs.len();
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
@@ -65,7 +67,7 @@ pub fn resample(runs: &[&[i64]], block: usize, resamples: u32, seed: u64) -> [Ve
     for _ in 0..resamples {
         drawn.clear();
         for run in runs {
-            let run = if runs.len() == 1 { run } else { runs[place(&mut rng, runs.len())] };
+            let run = if runs.len() == 1 { run } else { runs[random_index(&mut rng, runs.len())] };
             draw(run, block, &mut rng, &mut drawn);
         }
         let Some(figures) = figures(&mut drawn) else { return found };
@@ -74,7 +76,7 @@ pub fn resample(runs: &[&[i64]], block: usize, resamples: u32, seed: u64) -> [Ve
     found
 }
 
-/// Mean, median and 99th percentile; `None` without values. Changes the order of the values.
+/// Returns mean, median and 99th percentile; `None` without values. Reorders the values.
 fn figures(values: &mut [i64]) -> Option<[f64; 3]> {
     let n = values.len();
     let p99 = rank(n, Percent(99_000), Method::Edf)?;
@@ -93,24 +95,26 @@ fn figures(values: &mut [i64]) -> Option<[f64; 3]> {
     Some([sum as f64 / n as f64, median, high])
 }
 
-/// One of `places`, each with the same probability. Multiply-shift: uniform to within 2⁻⁶⁴·places.
-fn place(rng: &mut ChaCha8Rng, places: usize) -> usize {
-    ((u128::from(rng.next_u64()) * places as u128) >> 64) as usize
+/// Returns a uniformly distributed index below `n` by multiply-shift, with a bias of less than
+/// 2⁻⁶⁴·n.
+fn random_index(rng: &mut ChaCha8Rng, n: usize) -> usize {
+    ((u128::from(rng.next_u64()) * n as u128) >> 64) as usize
 }
 
-/// Appends blocks from random places of `values`, as many values as it has.
+/// Appends blocks from random positions of `values`, in total as many values as it has.
 fn draw(values: &[i64], block: usize, rng: &mut ChaCha8Rng, drawn: &mut Vec<i64>) {
     let block = block.min(values.len());
     let end = drawn.len() + values.len();
     while drawn.len() < end {
-        let from = place(rng, values.len() - block + 1);
+        let from = random_index(rng, values.len() - block + 1);
         drawn.extend_from_slice(&values[from..from + block]);
     }
     drawn.truncate(end);
 }
 
-/// ⌈n^⅓⌉, or three times the lag at which the correlation has become insignificant, if larger; at most an eighth of
-/// the series. Shorter blocks cut through what belongs together, and the intervals come out too narrow.
+/// Returns the block length: ⌈n^⅓⌉, or three times the lag at which the correlation has become insignificant
+/// if that is larger; at most an eighth of the series. Shorter blocks separate correlated values, which makes
+/// the intervals too narrow.
 pub fn block_length(delays: &[i64], correlated: bool) -> usize {
     let n = delays.len();
     let least = ((n as f64).cbrt().ceil() as usize).clamp(1, (n / 2).max(1));
@@ -150,9 +154,9 @@ mod tests {
         intervals(&Series::new(&samples), &inference, seed)
     }
 
-    /// A stationary series of mean and median 0 and deviation 1000 whose neighbours have this correlation.
+    /// A stationary series with mean and median 0 and deviation 1000 whose neighbours have this correlation.
     fn correlated(n: usize, correlation: f64, rng: &mut ChaCha8Rng) -> Vec<i64> {
-        // The sum of twelve uniform numbers less six is normal enough.
+        // The sum of twelve uniform numbers minus six is approximately normal.
         let mut normal = || (0..12).map(|_| rng.next_u64() as f64 / 2f64.powi(64)).sum::<f64>() - 6.0;
         let fresh = (1.0 - correlation * correlation).sqrt();
         let mut x = normal();
@@ -182,7 +186,7 @@ mod tests {
 
     #[test]
     fn few_blocks_widen_the_interval() {
-        // Student's t of 9 degrees of freedom is 2.262157, of 10 it is 2.228139.
+        // Student's t with 9 degrees of freedom is 2.262157, with 10 it is 2.228139.
         assert!((widening(100, 10) - 2.262_157 / 1.959_964 * (100f64 / 90.0).sqrt()).abs() < 1e-5);
         assert!((widening(105, 10) - 2.228_139 / 1.959_964 * (105f64 / 95.0).sqrt()).abs() < 1e-5);
         // A block is at most half of the series.
@@ -194,7 +198,7 @@ mod tests {
     fn a_correlation_above_chance_makes_blocks_longer() {
         let delays = correlated(400, 0.9, &mut ChaCha8Rng::seed_from_u64(6));
         let block = |correlation| of_delays(&delays, correlation, 1).unwrap().block;
-        // 2/√400 is chance.
+        // Correlations up to 2/√400 are insignificant.
         let longer = block_length(&delays, true);
         assert!(longer > 8);
         assert_eq!([None, Some(0.0), Some(0.1)].map(block), [8; 3]);
@@ -207,7 +211,7 @@ mod tests {
         let mut rng = ChaCha8Rng::seed_from_u64(2);
         let mut twice = rng.clone();
         draw(&values, 7, &mut rng, &mut Vec::new());
-        (0..2).for_each(|_| _ = place(&mut twice, 8));
+        (0..2).for_each(|_| _ = random_index(&mut twice, 8));
         assert_eq!(rng.next_u64(), twice.next_u64());
     }
 
@@ -221,12 +225,12 @@ mod tests {
         let mut rng = ChaCha8Rng::seed_from_u64(3);
         let independent = correlated(1000, 0.0, &mut rng);
         assert_eq!(block_length(&independent, false), 10);
-        // Significant by chance at most at the first lags.
+        // Only the first lags may be significant by chance.
         assert!(block_length(&independent, true) <= 12);
-        // Of a ramp all belongs together: the most there is.
+        // A ramp is correlated over its whole length, so the block has the maximum length.
         let ramp: Vec<i64> = (0..1000).collect();
         assert_eq!((block_length(&ramp, false), block_length(&ramp, true)), (10, 125));
-        // Ten alike, then ten others: insignificant from lag 10 on at the latest.
+        // Runs of ten equal values: insignificant from lag 10 on at the latest.
         let runs: Vec<i64> =
             (0..1000u64).map(|k| ((k / 10).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) as i64).collect();
         let block = block_length(&runs, true);
@@ -265,9 +269,9 @@ mod tests {
                 begun.insert(block[0] as u32);
             }
         }
-        // Each place a whole block has room behind.
+        // Every position that leaves room for a whole block.
         assert_eq!(begun.iter().collect::<Vec<_>>(), (0..=43).collect::<Vec<_>>());
-        // Blocks longer than the run are the run.
+        // A block longer than the run is the whole run.
         let mut all = Vec::new();
         draw(&values, 70, &mut rng, &mut all);
         assert_eq!(all, values);
@@ -277,7 +281,7 @@ mod tests {
     fn places_are_equally_likely() {
         let mut rng = ChaCha8Rng::seed_from_u64(9);
         let mut met = [0; 5];
-        (0..10_000).for_each(|_| met[place(&mut rng, 5)] += 1);
+        (0..10_000).for_each(|_| met[random_index(&mut rng, 5)] += 1);
         assert!(met.iter().all(|n| (1850..2150).contains(n)), "{met:?}");
     }
 
@@ -301,7 +305,7 @@ mod tests {
 
     #[test]
     fn of_several_runs_whole_runs_are_drawn_first() {
-        // Two runs that do not vary: each resample is of one, of the other, or half of each.
+        // Two runs that do not vary: each resample has values of one, of the other, or half of each.
         let [mean, median, p99] = resample(&[&[0; 40], &[10; 40]], 5, 300, 4);
         assert_eq!([mean.len(), median.len(), p99.len()], [300; 3]);
         let share = |value: f64| mean.iter().filter(|m| **m == value).count();
@@ -328,7 +332,7 @@ mod tests {
                 }
             }
             let share = here.map(|n| n as f64 / RUNS as f64);
-            // Of so many runs the share varies by 1.8 %.
+            // With this number of runs the share varies by 1.8 %.
             assert!(share.iter().all(|s| (0.91..=0.99).contains(s)), "{correlation}: {share:?}");
             contained.iter_mut().zip(here).for_each(|(all, n)| *all += n);
         }

@@ -8,38 +8,39 @@ use serde::{Deserialize, Serialize};
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct BurstGap {
-    /// [first sequence number, length, losses]; at most the first 10 000.
+    /// Lists [first sequence number, length, losses]; at most the first 10 000.
     pub bursts: Vec<[u64; 3]>,
-    /// [first sequence number, length]; at most the first 10 000.
+    /// Lists [first sequence number, length]; at most the first 10 000.
     pub gaps: Vec<[u64; 2]>,
     /// Number of bursts.
     pub burst_count: u64,
     /// Number of gaps.
     pub gap_count: u64,
-    /// Losses in bursts over packets in bursts; 0 without bursts.
+    /// Losses in bursts divided by packets in bursts; 0 without bursts.
     pub burst_density: f64,
-    /// Losses in gaps over packets in gaps.
+    /// Losses in gaps divided by packets in gaps.
     pub gap_density: f64,
-    /// Mean length × period, in ms; `None` if the period is unknown.
+    /// Mean length of bursts × period, in ms; `None` if the period is unknown.
     pub mean_burst_duration_ms: Option<f64>,
-    /// The same for gaps.
+    /// Mean length of gaps × period, in ms; `None` if the period is unknown.
     pub mean_gap_duration_ms: Option<f64>,
     /// Losses in gaps.
     pub isolated_losses: u64,
 }
 
 use super::seqset::SeqRun;
-/// Gmin of RFC 3611: this number of received packets ends a burst.
+/// Gmin of RFC 3611: number of consecutive received packets that ends a burst.
 pub const GMIN: u64 = 16;
 const MAX_LISTED: usize = 10_000;
 
-/// Divides runs of loss, given in ascending order, in constant memory (except for the lists).
+/// Divides runs of loss, given in ascending order, into bursts and gaps, in constant memory except for the
+/// lists.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Segmenter {
     gmin: u64,
-    /// First and last loss and number of losses of the cluster being collected.
+    /// First loss, last loss and number of losses of the current cluster.
     cluster: Option<(u64, u64, u64)>,
-    /// Where the current gap begins.
+    /// Start of the current gap.
     gap_from: u64,
     in_bursts: (u64, u64),
     in_gaps: (u64, u64),
@@ -47,7 +48,7 @@ pub struct Segmenter {
 }
 
 impl Segmenter {
-    /// With bursts ended by `gmin` received packets.
+    /// Creates a segmenter in which `gmin` received packets end a burst.
     pub fn new(gmin: u64) -> Segmenter {
         Segmenter {
             gmin,
@@ -59,7 +60,8 @@ impl Segmenter {
         }
     }
 
-    /// Whether it can be that of losses below the number `next`, as far as computing relies on it.
+    /// Returns true if this can be the state after losses below the number `next`, as far as computations
+    /// rely on it.
     pub(crate) fn is_possible(&self, next: u64) -> bool {
         let cluster = self.cluster.is_none_or(|(first, last, losses)| {
             first <= last && last < next && (1..=last - first + 1).contains(&losses)
@@ -75,7 +77,7 @@ impl Segmenter {
         self.gmin == GMIN && cluster && counts.iter().all(|count| *count <= next) && listed
     }
 
-    /// The next run of loss.
+    /// Adds the next run of loss.
     pub fn push(&mut self, run: SeqRun) {
         let last = run.start + run.len - 1;
         match &mut self.cluster {
@@ -115,7 +117,7 @@ impl Segmenter {
         }
     }
 
-    /// The result for `n` packets sent every `period` ns.
+    /// Returns the result for `n` packets sent every `period` ns.
     pub fn finish(mut self, n: u64, period: Option<f64>) -> BurstGap {
         self.close_cluster();
         self.close_gap(n);
@@ -152,7 +154,7 @@ mod tests {
 
     #[test]
     fn the_pattern_of_rfc_3611() {
-        // §4.7.2 prints 63 symbols and speaks of 64 (metrics §11, §27).
+        // §4.7.2 prints 63 symbols although it mentions 64 (metrics §11, §27).
         let printed = "11110111111111111111111X111X1011110111111111111111111X111111111";
         let b = segment(printed);
         assert_eq!((b.bursts, b.gaps), (vec![[23, 12, 4]], vec![[0, 23], [35, 28]]));
@@ -181,7 +183,7 @@ mod tests {
         assert_eq!(inside.bursts, [[0, GMIN + 1, 2]]);
         assert_eq!(inside.gaps, [[GMIN + 1, 40]]);
         assert_eq!((outside.burst_count, outside.isolated_losses, outside.gap_count), (0, 2, 1));
-        // Only so many are listed; all are counted.
+        // The lists are limited, the counts are not.
         let many = segment(&format!("00{}", "1".repeat(GMIN as usize)).repeat(MAX_LISTED + 3));
         assert_eq!((many.burst_count, many.gap_count), (MAX_LISTED as u64 + 3, MAX_LISTED as u64 + 3));
         assert_eq!((many.bursts.len(), many.gaps.len()), (MAX_LISTED, MAX_LISTED));
@@ -197,7 +199,7 @@ mod tests {
 
     #[test]
     fn a_state_has_nothing_beyond_its_packets() {
-        // A burst of 2 to 4, and a loss that may begin another one.
+        // A burst from 2 to 4, and a loss that may begin another one.
         let mut valid = Segmenter::new(GMIN);
         valid.push(SeqRun { start: 2, len: 3 });
         valid.push(SeqRun { start: 29, len: 1 });

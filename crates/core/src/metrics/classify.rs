@@ -1,8 +1,9 @@
-//! Which packets count (metrics §1): the one place where a row becomes accepted, duplicate or invalid.
+//! Classification of rows (metrics §1): decides whether a row is accepted, a duplicate or invalid.
 //!
-//! Rows are classified in arrival order, so a stream cut in two is classified either by one classifier
-//! kept across the cut, or each part by its own and the second part again when it is appended to the first
-//! ([`crate::Analyzer::append`]); the figures of the two then merge to those of the whole.
+//! Rows are classified in arrival order. A stream in two parts is classified either by one classifier that
+//! continues across the boundary, or each part by its own; then the second part is classified again when it
+//! is appended to the first ([`crate::Analyzer::append`]). Either way the figures are those of the whole
+//! stream.
 
 use super::seqset::SeqSet;
 use crate::record::PacketRecord;
@@ -28,51 +29,51 @@ impl AcceptedPacket {
     }
 }
 
-/// What a row is; the first rule that matches wins.
+/// Class of a row; the first rule that matches decides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
-    /// First clean copy.
+    /// First clean copy of a packet.
     Accepted(AcceptedPacket),
-    /// Another copy of an accepted packet, whatever its flags.
+    /// Another copy of an accepted packet, regardless of its flags.
     Duplicate(u32),
-    /// Anomaly flagged, or times missing or too far apart to subtract: a duplicate if it turns out that
-    /// the number was accepted before.
+    /// Anomaly flagged, or times missing or too far apart to subtract. It is a duplicate if its number was
+    /// accepted before.
     Damaged(u32),
-    /// Number out of range.
+    /// Sequence number out of range.
     Invalid,
 }
 
 /// Classifies rows in arrival order.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Classifier {
-    /// Of the test: not stored.
+    /// Number of packets in the test; not stored.
     #[serde(skip)]
     packets: u32,
-    /// The sequence numbers accepted so far.
+    /// Sequence numbers accepted so far.
     pub accepted: SeqSet,
-    /// Rows seen.
+    /// Number of rows so far.
     pub received: u64,
-    /// Number of these that are invalid.
+    /// Number of invalid rows.
     pub invalid: u64,
 }
 
 impl Classifier {
-    /// For a test of `packets` packets: valid numbers are below that.
+    /// Creates a classifier for a test of `packets` packets, which limits valid numbers.
     pub fn new(packets: u32) -> Classifier {
         Classifier { packets, accepted: SeqSet::default(), received: 0, invalid: 0 }
     }
 
-    /// Sequence numbers below this are valid.
+    /// Returns the number of packets; sequence numbers below it are valid.
     pub(crate) fn packets(&self) -> u32 {
         self.packets
     }
 
-    /// Accepts sequence numbers below `packets` from now on.
+    /// Changes the number of packets.
     pub(crate) fn set_packets(&mut self, packets: u32) {
         self.packets = packets;
     }
 
-    /// The class of the next row.
+    /// Classifies the next row.
     #[inline]
     pub fn classify(&mut self, record: &PacketRecord) -> Class {
         match self.number(record) {
@@ -84,7 +85,7 @@ impl Classifier {
         }
     }
 
-    /// The class of the next row, of the valid number `seq`; `packet` if it is a clean copy.
+    /// Classifies the next row, which has the valid number `seq`; `packet` is given if it is a clean copy.
     #[inline]
     pub(crate) fn classify_row(&mut self, seq: u32, packet: Option<AcceptedPacket>) -> Class {
         self.received += 1;
@@ -98,12 +99,12 @@ impl Classifier {
         }
     }
 
-    /// The number after the highest accepted one.
+    /// Returns the number after the highest accepted one.
     pub(crate) fn next(&self) -> u64 {
         self.accepted.max().map_or(0, |seq| u64::from(seq) + 1)
     }
 
-    /// Accepts rows of clean copies whose numbers ascend from [`Classifier::next`] on, by runs.
+    /// Accepts clean rows whose numbers ascend from [`Classifier::next`], given as runs.
     pub(crate) fn accept_all(&mut self, runs: impl Iterator<Item = Range<u32>>) {
         for run in runs {
             self.received += run.len() as u64;
@@ -111,8 +112,8 @@ impl Classifier {
         }
     }
 
-    /// Accepts the next row, a clean copy of the valid number `seq`, if it is the first; otherwise it is still to be
-    /// [classified](Classifier::classify).
+    /// Accepts the next row, a clean row of the valid number `seq`, if it is the first copy. If not, returns
+    /// false without counting it, and it must still be [classified](Classifier::classify).
     #[inline]
     pub(crate) fn accept(&mut self, seq: u32) -> bool {
         let new = self.accepted.insert(seq);
@@ -126,13 +127,13 @@ impl Classifier {
         self.invalid += 1;
     }
 
-    /// The number of a row, if it is valid.
+    /// Returns the number of a row if it is valid.
     #[inline]
     pub(crate) fn number(&self, record: &PacketRecord) -> Option<u32> {
         u32::try_from(record.seq).ok().filter(|seq| *seq < self.packets)
     }
 
-    /// The packet that a row is a clean copy of.
+    /// Returns the packet if the row is clean.
     #[inline]
     pub(crate) fn packet(record: &PacketRecord) -> Option<AcceptedPacket> {
         let times = record.sent().zip(record.delay()).filter(|_| record.flags.is_clean());

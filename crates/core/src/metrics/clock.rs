@@ -3,45 +3,45 @@
 use crate::clock::SyncState;
 use serde::{Deserialize, Serialize};
 
-/// Everything known about the two clocks. θ = server − client.
+/// Everything known about the two hosts' clocks. θ = server − client.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct ClockEstimate {
-    /// θ used for correction, in ns, as `estimator` says.
+    /// θ used for correction, in ns; `estimator` says how it was obtained.
     pub offset_ns: Option<i64>,
-    /// How `offset_ns` was estimated. None where it is unknown.
+    /// Method that gave `offset_ns`; `None` if it is unknown.
     pub estimator: Option<OffsetEstimator>,
     /// Largest possible error of `offset_ns`, in ns, if no one-way delay is negative.
     pub bound_ns: Option<f64>,
     /// The interval that contains θ: the intersection of all probes.
     pub interval_ns: Option<[i64; 2]>,
-    /// The intersection is empty: a clock was stepped, or runs at another rate.
+    /// True if that intersection is empty: a clock was stepped or runs at another rate.
     pub inconsistent: bool,
     /// Median of the probes' θ, in ns: the classic estimator.
     pub offset_median_ns: Option<f64>,
-    /// θ of the minimum-RTT probe, in ns. None without probes.
+    /// θ of the minimum-RTT probe, in ns; `None` without probes.
     pub offset_min_rtt_ns: Option<i64>,
-    /// Largest possible error of that, in ns.
+    /// Largest possible error of `offset_min_rtt_ns`, in ns.
     pub bound_min_rtt_ns: Option<f64>,
     /// Minimum RTT of the control channel, in ns.
     pub min_rtt_ns: Option<i64>,
-    /// θ of the best probe before the stream, and after it.
+    /// θ of the best probe before the stream, in ns.
     pub offset_before_ns: Option<f64>,
-    /// See `offset_before_ns`.
+    /// θ of the best probe after the start of the stream, in ns.
     pub offset_after_ns: Option<f64>,
-    /// Minimum RTT before the stream, and after it.
+    /// Minimum RTT before the stream, in ns.
     pub min_rtt_before_ns: Option<i64>,
-    /// See `min_rtt_before_ns`.
+    /// Minimum RTT after the start of the stream, in ns.
     pub min_rtt_after_ns: Option<i64>,
-    /// How far the probes' round trips lie above their minimum, in ns: the median, before or after the stream,
-    /// whichever is larger. Smaller changes of offset or round trip are not seen.
+    /// Median of the probes' round trips minus their minimum, in ns, before or after the start of the stream,
+    /// whichever is larger. Smaller changes of offset or round trip cannot be detected.
     pub rtt_spread_ns: Option<f64>,
     /// Number of probes.
     pub probes: usize,
-    /// What is subtracted from each raw delay: +θ up, −θ down.
+    /// Value subtracted from each raw delay, in ns: +θ up, −θ down.
     pub correction_ns: Option<i64>,
-    /// Whether the direction, and so the sign, is known.
+    /// True if the direction, and therefore the sign, is known.
     pub direction_known: bool,
     /// The client's clock.
     pub client: HostClock,
@@ -49,55 +49,57 @@ pub struct ClockEstimate {
     pub server: HostClock,
 }
 
-/// How the clock offset was estimated.
+/// Method of estimating the clock offset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum OffsetEstimator {
-    /// From the probe of the shortest round trip.
+    /// Offset of the probe with the shortest round trip.
     MinimumRtt,
-    /// The median of the probes, where classic workorders were spoken.
+    /// Median of the probes, with classic workorders.
     MedianOfProbes,
-    /// As a version 2 log prints it.
+    /// Offset that a version 2 log contains.
     Logged,
 }
 
-/// What one host reports about its clock.
+/// A host's report about its clock.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct HostClock {
-    /// E.g. `tsc`.
+    /// Clock source, for example `tsc`.
     pub source: Option<String>,
-    /// Before the stream.
+    /// State before the stream.
     pub before: Option<SyncState>,
-    /// After it.
+    /// State after the stream.
     pub after: Option<SyncState>,
-    /// Realtime against monotonic over the run, in ns.
+    /// Step of the realtime clock against the monotonic clock during the run, in ns.
     pub step_ns: Option<i64>,
 }
 
-/// Delay statistics after correction, in ns. PDV and the rest do not depend on the offset.
+/// Delay statistics after correction of the clock offset, in ns. PDV and other figures do not depend on the
+/// offset.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct Corrected {
-    /// Smallest.
+    /// Smallest delay.
     pub min: Option<i64>,
-    /// Mean.
+    /// Mean delay.
     pub mean: Option<f64>,
-    /// Largest.
+    /// Largest delay.
     pub max: Option<i64>,
-    /// Median.
+    /// Median delay.
     pub median: Option<f64>,
     /// θ used, server − client.
     pub offset_ns: i64,
-    /// Largest possible error.
+    /// Largest possible error of the offset.
     pub bound_ns: Option<f64>,
 }
 
 impl Corrected {
-    /// Whether the correction can be right: no packet arrives before it was sent by more than the bound.
+    /// Returns true if the correction is plausible: no packet arrives before it was sent by more than the
+    /// bound.
     pub fn is_possible(&self) -> bool {
         let bound = self.bound_ns.unwrap_or(f64::INFINITY);
         self.min.is_none_or(|min| min as f64 >= -bound)
@@ -109,13 +111,13 @@ use crate::session::{HostFacts, Session};
 use crate::spec::Direction;
 use crate::time::WallTime;
 
-/// What a probe older than the best is charged for each ns of its distance from the stream: twice the
-/// 15 ppm that RFC 5905 allows a clock.
+/// Penalty for each ns between a probe and the middle of the stream: twice the 15 ppm by which RFC 5905
+/// allows a clock to drift.
 const DISTANCE_PENALTY: f64 = 30e-6;
 
 impl ClockEstimate {
-    /// From the probes of `session`, or from what a version 2 log prints. `stream` is the first and last
-    /// time of the stream on the client's clock, if anything was received.
+    /// Estimates the offset from the probes of `session`, or from the values in a version 2 log. `stream` is
+    /// the first and the last time of the stream on the client's clock, if anything was received.
     pub fn new(session: &Session, stream: Option<(WallTime, WallTime)>) -> ClockEstimate {
         let mut estimate = ClockEstimate {
             probes: session.probes.len(),
@@ -148,8 +150,8 @@ impl ClockEstimate {
     }
 
     fn use_probes(&mut self, probes: &[ClockProbe], stream: Option<(WallTime, WallTime)>) {
-        // The clocks drift apart, so a probe counts for less the farther it is from the middle of the
-        // stream (from the newest probe, where there is no stream).
+        // Clocks drift apart, so a probe is worth less the farther it is from the middle of the stream.
+        // Without a stream, the newest probe is the reference.
         let reference = match stream {
             Some((first, last)) => first.0 / 2 + last.0 / 2,
             None => probes.iter().map(|p| p.returned.0).max().unwrap_or(0),
@@ -187,7 +189,7 @@ impl ClockEstimate {
         (self.offset_min_rtt_ns, self.bound_min_rtt_ns) = (Some(offset), Some(bound));
     }
 
-    /// Corrects by the median of the probes (seed document, A.2).
+    /// Uses the median of the probes for correction (seed document, A.2).
     fn use_median(&mut self, probes: &[ClockProbe]) {
         let mut doubled: Vec<i64> = probes.iter().map(ClockProbe::double_offset).collect();
         doubled.sort_unstable();
@@ -199,13 +201,14 @@ impl ClockEstimate {
         self.estimator = Some(OffsetEstimator::MedianOfProbes);
     }
 
-    /// How far an end of the interval that θ lies in is from `offset`, in ns; None without such an interval.
+    /// Returns the distance in ns from `offset` to the farther end of the interval that contains θ; `None`
+    /// without an interval.
     fn reach(&self, offset: i64) -> Option<f64> {
         let [low, high] = self.interval_ns?.map(i128::from);
         Some((high - i128::from(offset)).max(i128::from(offset) - low) as f64)
     }
 
-    /// Delay statistics corrected by this estimate.
+    /// Returns delay statistics corrected by this estimate.
     pub fn correct(&self, latency: &crate::distribution::Distribution) -> Option<Corrected> {
         let correction = self.correction_ns?;
         let less = |x: i64| x.saturating_sub(correction);
@@ -220,8 +223,8 @@ impl ClockEstimate {
         })
     }
 
-    /// Whether both kernels called their clocks synchronised when last asked, and what they say their
-    /// errors may amount to together, in ns.
+    /// Returns the sum of the maximum errors that the kernels report, in ns, if both consider their clocks
+    /// synchronised in their latest reports.
     pub fn synchronised(&self) -> Option<i64> {
         let error = |host: &HostClock| {
             let state = host.after.or(host.before).filter(|s| s.synchronised)?;
@@ -255,7 +258,8 @@ mod tests {
     use crate::spec::TestSpec;
     use crate::time::Span;
 
-    /// Five probes one second apart over a symmetric path with the given queueing, in µs.
+    /// A session with five probes one second apart over a symmetric path with the given queueing delays, in
+    /// µs.
     fn session(direction: Direction, theta: i64, queueing: [(i64, i64); 5]) -> Session {
         let one_way = 1_615_500_000;
         let spec = TestSpec::default();
@@ -286,22 +290,22 @@ mod tests {
         assert_eq!((e.offset_ns, e.min_rtt_ns), (Some(31_340_410_000), Some(3_231_020_000)));
         assert_eq!(e.interval_ns, Some([29_724_920_000, 32_955_920_000]));
         assert_eq!(e.correction_ns, Some(31_340_410_000));
-        // 0.02, 0.15, 0.75, 0.9 and 4.1 ms above the path's.
+        // The probes lie 0.02, 0.15, 0.75, 0.9 and 4.1 ms above the path's round trip.
         assert_eq!(e.rtt_spread_ns, Some(730_000.0));
         assert!(!e.inconsistent);
     }
 
     #[test]
     fn classic_workorders_have_the_median() {
-        // metrics §15, V17: what five workorders print, with the minimum-RTT estimate beside it.
+        // metrics §15, V17: the result for five workorders, compared with the minimum-RTT estimate.
         let mut s = session(Direction::Up, 31_340_420_000, V17);
         s.classic = true;
         let e = ClockEstimate::new(&s, None);
         assert_eq!((e.offset_ns, e.correction_ns), (Some(31_340_465_000), Some(31_340_465_000)));
         assert_eq!(e.offset_min_rtt_ns, Some(31_340_410_000));
-        // From either to the farther end of the interval.
+        // The bound is the distance to the farther end of the interval.
         assert_eq!((e.bound_ns, e.bound_min_rtt_ns), (Some(1_615_545_000.0), Some(1_615_510_000.0)));
-        // Of an even number, the middle between two; never rounded through a float.
+        // For an even number, the mean of the middle two, computed without floating point.
         s.probes.truncate(4);
         let far = 1_700_000_000_000_000_000;
         for probe in &mut s.probes {
@@ -315,7 +319,8 @@ mod tests {
     fn the_sign_depends_on_the_direction() {
         let e = ClockEstimate::new(&session(Direction::Down, 5_000, [(0, 0); 5]), None);
         assert_eq!((e.offset_ns, e.correction_ns), (Some(5_000), Some(-5_000)));
-        // metrics §15, V18: synchronised clocks give θ = 0, not the RTT that the seed's text would.
+        // metrics §15, V18: synchronised clocks give θ = 0, not the RTT that the formula in the seed document
+        // would give.
         let e = ClockEstimate::new(&session(Direction::Up, 0, [(0, 0); 5]), None);
         assert_eq!(e.offset_ns, Some(0));
     }
@@ -341,7 +346,7 @@ mod tests {
         assert_eq!(ClockEstimate::new(&Session::new(TestSpec::default()), None).offset_ns, None);
     }
 
-    /// A probe that leaves at `sent` ms, takes `rtt` µs and tells that the server's clock is `theta` ns ahead.
+    /// A probe sent at `sent` ms that takes `rtt` µs and shows the server's clock `theta` ns ahead.
     fn probe(sent: i64, rtt: i64, theta: i64) -> ClockProbe {
         let (sent, rtt) = (sent * 1_000_000, rtt * 1000);
         let arrived = WallTime(sent + rtt / 2 + theta);
@@ -360,22 +365,22 @@ mod tests {
         let of = |stream: Option<(i64, i64)>| {
             ClockEstimate::new(&s, stream.map(|(a, b)| (WallTime(a * 1_000_000), WallTime(b * 1_000_000))))
         };
-        // From the middle at 5 s: 250, 210, 230 and 330 µs.
+        // Costs with the middle of the stream at 5 s: 250, 210, 230 and 330 µs.
         let e = of(Some((2000, 8000)));
         assert_eq!(e.offset_ns, Some(2000));
         assert_eq!((e.offset_before_ns, e.offset_after_ns), (Some(2000.0), Some(3000.0)));
         assert_eq!((e.min_rtt_before_ns, e.min_rtt_after_ns), (Some(90_000), Some(80_000)));
-        // 95 above 90 before, 100 above 80 after.
+        // Before: 95 above the minimum of 90; after: 100 above 80.
         assert_eq!(e.rtt_spread_ns, Some(20_000.0));
         assert_eq!(
             [(9000, 9000), (0, 24_000), (24_000, 0)].map(|s| of(Some(s)).offset_ns),
             [Some(3000), Some(4000), Some(4000)]
         );
-        // What leaves with the first packet is after it.
+        // A probe sent together with the first packet counts as after it.
         let e = of(Some((10_000, 10_000)));
         assert_eq!((e.offset_before_ns, e.offset_after_ns), (Some(2000.0), Some(3000.0)));
         assert_eq!((e.min_rtt_before_ns, e.min_rtt_after_ns), (Some(90_000), Some(80_000)));
-        // Without a stream the newest counts most.
+        // Without a stream, the newest probe counts most.
         assert_eq!(of(None).offset_ns, Some(4000));
     }
 
@@ -392,7 +397,7 @@ mod tests {
         let mut s = Session::new(TestSpec::default());
         s.probes = vec![probe(0, 100, 0), probe(1000, 100, 0), probe(2000, 100, 10_000_000)];
         assert_eq!(ClockEstimate::new(&s, None).bound_ns, Some(50_000.0));
-        // The median is 10 ms from the best probe's.
+        // The median is 10 ms away from the best probe's offset.
         s.classic = true;
         let e = ClockEstimate::new(&s, None);
         assert_eq!((e.offset_ns, e.bound_ns), (Some(0), Some(10_050_000.0)));

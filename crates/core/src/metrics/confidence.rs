@@ -2,41 +2,41 @@
 
 use serde::{Deserialize, Serialize};
 
-/// How precisely the sample determines the mean and the percentiles of delay.
+/// Precision with which the sample determines the mean and the percentiles of delay.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct Inference {
-    /// Student-t interval of the mean, 90 %, in ns.
+    /// 90 % Student-t interval of the mean, in ns.
     pub mean_ci90: Option<[f64; 2]>,
-    /// The same with 95 %.
+    /// 95 % Student-t interval of the mean, in ns.
     pub mean_ci95: Option<[f64; 2]>,
-    /// The same with 99 %.
+    /// 99 % Student-t interval of the mean, in ns.
     pub mean_ci99: Option<[f64; 2]>,
     /// Lag-1 autocorrelation in send order.
     pub acf1_send_order: Option<f64>,
-    /// Whether it is insignificant, so that the t interval is valid.
+    /// True if that autocorrelation is insignificant, which makes the t interval valid.
     pub t_valid: Option<bool>,
-    /// n(1 − ρ)/(1 + ρ): independent samples that would give the mean the same precision.
+    /// n(1 − ρ)/(1 + ρ): number of independent samples that would give the mean the same precision.
     pub effective_n: Option<f64>,
-    /// Interval of the mean from 20 batches, 95 %.
+    /// 95 % interval of the mean from 20 batches, in ns.
     pub batch20_ci95: Option<[f64; 2]>,
-    /// The same from the number of batches that their correlation allows: 20, 10 or 5.
+    /// Interval of the mean from as many batches as their correlation allows: 20, 10 or 5.
     pub batch: Option<BatchMeans>,
     /// [l, u, coverage]: order statistics that enclose the median with ≥ 95 %; l = 0 or u = n + 1 is
     /// unbounded.
     pub median_ci95_ranks: Option<RankInterval>,
-    /// The same for the 99th percentile.
+    /// Order statistics that enclose the 99th percentile.
     pub p99_ci95_ranks: Option<RankInterval>,
-    /// The same for the 99.9th percentile.
+    /// Order statistics that enclose the 99.9th percentile.
     pub p999_ci95_ranks: Option<RankInterval>,
-    /// The values at these order statistics, in ns; `None` = unbounded.
+    /// Values of the order statistics that enclose the median, in ns; `None` = unbounded.
     pub median_ci95: Option<[Option<i64>; 2]>,
-    /// See above.
+    /// Values of the order statistics that enclose the 99th percentile, in ns; `None` = unbounded.
     pub p99_ci95: Option<[Option<i64>; 2]>,
-    /// See above.
+    /// Values of the order statistics that enclose the 99.9th percentile, in ns; `None` = unbounded.
     pub p999_ci95: Option<[Option<i64>; 2]>,
-    /// Moving-block bootstrap, on request.
+    /// Intervals from a moving-block bootstrap, if requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bootstrap: Option<Bootstrap>,
 }
@@ -53,28 +53,28 @@ pub struct RankInterval(pub u64, pub u64, pub f64);
 pub struct BatchMeans {
     /// Number of batches.
     pub k: usize,
-    /// Interval of the mean, 95 %, in ns.
+    /// 95 % interval of the mean, in ns.
     pub ci95: [f64; 2],
-    /// Whether the batch means are uncorrelated, so that the interval is valid.
+    /// True if the batch means are uncorrelated, which makes the interval valid.
     pub independent: bool,
 }
 
-/// 95 % percentile intervals from moving blocks, in ns.
+/// 95 % percentile intervals from a moving-block bootstrap, in ns.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct Bootstrap {
-    /// Seed of the generator: the same seed gives the same interval.
+    /// Seed of the random generator; the same seed gives the same intervals.
     pub seed: u64,
     /// Number of resamples.
     pub resamples: u32,
     /// Packets per block.
     pub block: usize,
-    /// Mean.
+    /// Interval of the mean.
     pub mean: [f64; 2],
-    /// Median.
+    /// Interval of the median.
     pub median: [f64; 2],
-    /// 99th percentile.
+    /// Interval of the 99th percentile.
     pub p99: [f64; 2],
 }
 
@@ -83,8 +83,8 @@ use super::series::Series;
 use super::stat;
 use crate::distribution::sample::Sample;
 
-/// Confidence of the delay statistics. `series` gives the packets in send order, `sample` their delays in
-/// ascending order, `moments` their moments.
+/// Computes the confidence intervals of the delay statistics. `series` gives the packets in send order,
+/// `sample` their delays in ascending order, `moments` their moments.
 pub fn inference(series: &Series<'_>, sample: &Sample, moments: &Moments) -> Inference {
     let n = moments.n();
     let acf1 = lag1(series, moments);
@@ -117,7 +117,7 @@ pub fn inference(series: &Series<'_>, sample: &Sample, moments: &Moments) -> Inf
     }
 }
 
-/// From the moments alone: the t intervals, whose validity stays unknown.
+/// Computes the t intervals from the moments alone; their validity remains unknown.
 pub fn of_mean(moments: &Moments) -> Inference {
     Inference {
         mean_ci90: mean_interval(moments, 0.95),
@@ -127,7 +127,7 @@ pub fn of_mean(moments: &Moments) -> Inference {
     }
 }
 
-/// The same of a sample of which only mean, standard deviation and size are known; nothing below two values.
+/// Computes the t intervals from mean, standard deviation and size; all fields are `None` below two values.
 pub fn of_mean_and_deviation(mean: f64, stddev: f64, n: u64) -> Inference {
     let interval = |p| (n > 1).then(|| t_interval(mean, stddev, n, p));
     Inference {
@@ -142,19 +142,19 @@ fn mean_interval(moments: &Moments, p: f64) -> Option<[f64; 2]> {
     Some(t_interval(moments.mean()?, moments.stddev()?, moments.n(), p))
 }
 
-/// mean ± t·s/√n; `p` = (1 + confidence)/2.
+/// Returns mean ± t·s/√n with `p` = (1 + confidence)/2.
 fn t_interval(mean: f64, stddev: f64, n: u64, p: f64) -> [f64; 2] {
     let half = if stddev == 0.0 { 0.0 } else { stat::t_quantile(p, n - 1) * stddev / (n as f64).sqrt() };
     [mean - half, mean + half]
 }
 
-/// Lag-1 autocorrelation in send order over neighbouring accepted packets; `None` below three packets or
-/// without variation.
+/// Returns the lag-1 autocorrelation in send order of neighbouring accepted packets; `None` below three
+/// packets or without variation.
 fn lag1(series: &Series<'_>, moments: &Moments) -> Option<f64> {
     if series.len() < 3 {
         return None;
     }
-    // From the first delay, so that the mean is taken out of small numbers.
+    // Subtracting the first delay keeps the numbers small and the mean precise.
     let origin = series.get(0).delay;
     let mean = moments.mean_above(origin)?;
     let (mut products, mut squares, mut previous) = (0.0, 0.0, None);
@@ -176,15 +176,15 @@ fn plain_lag1(x: &[f64]) -> Option<f64> {
     (squares > 0.0).then(|| products / squares)
 }
 
-/// Means of k equal consecutive batches in send order, the remainder dropped; `None` below two packets
-/// a batch.
+/// Returns the means of k equal consecutive batches in send order, without the remainder; `None` below two
+/// packets per batch.
 fn batch_means(series: &Series<'_>, moments: &Moments, k: usize) -> Option<Vec<f64>> {
     let size = series.len() / k;
     if size < 2 {
         return None;
     }
     let (origin, most) = (moments.min()?, moments.max()?);
-    // Nearly always the sum of so many fits 64 bits.
+    // Nearly always the sum of a batch fits 64 bits.
     let fits = most.checked_sub(origin).and_then(|span| span.checked_mul(size as i64)).is_some();
     let mean = |i: usize| {
         let batch = series.range(i * size..(i + 1) * size);
@@ -254,12 +254,12 @@ mod tests {
 
     #[test]
     fn correlation_of_neighbours() {
-        // Deviations −4/3, −1/3, 5/3: products −1/9 of squares 42/9.
+        // Deviations −4/3, −1/3, 5/3: the products sum to −1/9, the squares to 42/9.
         let small = of(&[1, 2, 4]);
         assert!(near(small.acf1_send_order, -1.0 / 42.0), "{small:?}");
         assert!(near(small.effective_n, 3.0 * 43.0 / 41.0));
         assert_eq!(small.t_valid, Some(true));
-        // The size of the delays does not matter.
+        // The magnitude of the delays does not matter.
         let far = 1_700_000_000_000_000_000;
         assert!(near(of(&[far + 1, far + 2, far + 4]).acf1_send_order, -1.0 / 42.0));
         assert_eq!([&[1, 2][..], &[5; 9]].map(|d| of(d).acf1_send_order), [None; 2]);
@@ -272,14 +272,14 @@ mod tests {
 
     #[test]
     fn intervals_from_batches() {
-        // Twenty batches of two, the last five packets dropped: means 0.5, 2.5 … 38.5.
+        // Twenty batches of two, without the last five packets: means 0.5, 2.5 … 38.5.
         let ramp: Vec<i64> = (0..45).collect();
         let [low, high] = of(&ramp).batch20_ci95.unwrap();
         assert!(
             (low - (19.5 - 5.537_621)).abs() < 1e-5 && (high - (19.5 + 5.537_621)).abs() < 1e-5,
             "{low} {high}"
         );
-        // The means of a ramp depend on each other, until there are five.
+        // The batch means of a ramp are correlated until there are only five.
         let batch = of(&ramp).batch.unwrap();
         assert_eq!((batch.k, batch.independent), (5, true));
         // 4, 13, 22, 31, 40: mean 22, deviation 14.230249, t 2.776445.
@@ -305,7 +305,7 @@ mod tests {
         let RankInterval(low, high, coverage) = found.median_ci95_ranks.unwrap();
         assert!((39..=41).contains(&low) && (60..=62).contains(&high) && (0.95..0.97).contains(&coverage));
         assert_eq!(found.median_ci95, Some([Some(10 * low as i64), Some(10 * high as i64)]));
-        // Of 100 packets the 99.9th percentile has no upper end.
+        // With 100 packets, the 99.9th percentile has no upper limit.
         assert_eq!(found.p999_ci95.map(|i| i[1]), found.p999_ci95_ranks.map(|_| None));
     }
 }

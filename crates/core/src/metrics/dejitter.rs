@@ -2,59 +2,62 @@
 
 use serde::{Deserialize, Serialize};
 
-/// What a play-out buffer would lose on this path, and the resulting voice quality.
+/// Loss that a play-out buffer would cause on this path, and the resulting voice quality.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct Dejitter {
-    /// The codec assumed.
+    /// Assumed codec.
     pub codec: String,
-    /// Per buffer size.
+    /// One point per buffer size.
     pub curve: Vec<DejitterPoint>,
     /// The smallest buffer of the curve with the best MOS, in ms.
     pub best_buffer_ms: Option<f64>,
-    /// The smallest of the curve with at most 1 % total loss, in ms; `None` if the network alone loses more.
+    /// The smallest buffer of the curve with at most 1 % total loss, in ms; `None` if no buffer of the curve
+    /// achieves that.
     pub smallest_buffer_for_1pct_loss_ms: Option<f64>,
-    /// The smallest possible with at most 1 % of packets late, in ns.
+    /// The smallest possible buffer with at most 1 % of packets late, in ns.
     pub buffer_for_1pct_late_ns: Option<i64>,
-    /// Share of packets that an adaptive buffer would lose (Ramjee's algorithm 1).
+    /// Number of packets that would be lost with an adaptive buffer (Ramjee's algorithm 1), including network
+    /// loss.
     pub adaptive_total_loss: Option<u64>,
-    /// Its mean play-out offset above the minimum delay, in ns.
+    /// Mean play-out offset of the adaptive buffer above the minimum delay, in ns.
     pub adaptive_mean_buffer_ns: Option<f64>,
-    /// Share of packets that a fixed buffer with the same mean delay would lose.
+    /// Number of packets that would be lost with a fixed buffer of the same mean delay, including network
+    /// loss.
     pub fixed_same_delay_total_loss: Option<u64>,
-    /// The mouth-to-ear delay rests on measured, uncorrected clocks, or on RTT/2.
+    /// Source of the delay to which the buffer is added.
     pub delay_basis: DelayBasis,
-    /// The codec's impairment figures were declared by the user.
+    /// True if the user declared the codec's impairment figures.
     pub user_declared_codec: bool,
 }
 
-/// The source of the absolute delay in the E-model.
+/// Source of the absolute delay in the E-model.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum DelayBasis {
-    /// Raw one-way delay: correct only if the clocks agree.
+    /// Raw one-way delay, which is correct only if the clocks agree.
     #[default]
     Raw,
-    /// One-way delay corrected by the clock estimate.
+    /// One-way delay, corrected by the clock estimate.
     Corrected,
-    /// Half the control channel's round trip.
+    /// Half of the control channel's round trip.
     HalfRtt,
 }
 
-/// The figures for one buffer size.
+/// Figures for one buffer size.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct DejitterPoint {
     /// Buffer size, in ms.
     pub buffer_ms: f64,
-    /// Packets that arrived too late for it.
+    /// Number of packets that arrived too late.
     pub late: u64,
-    /// Late and lost.
+    /// Number of packets late or lost.
     pub total_loss: u64,
-    /// Burst ratio of the packets missing at the decoder.
+    /// Burst ratio of the packets that the decoder misses.
     pub burst_ratio: Option<f64>,
     /// Mouth-to-ear delay, in ms.
     pub ta_ms: f64,
@@ -64,14 +67,14 @@ pub struct DejitterPoint {
     /// Mean opinion score.
     #[serde(rename = "MOS")]
     pub mos: f64,
-    /// Bursty loss above 2 %: outside the range for which the model was validated.
+    /// True if loss is bursty and above 2 %, which is outside the range for which the model was validated.
     pub extrapolated: bool,
 }
 
-/// The parameters of a codec that the E-model needs (ITU-T G.113).
+/// Codec parameters for the E-model (ITU-T G.113).
 #[derive(Clone, Debug, PartialEq)]
 pub struct VoiceCodec {
-    /// Its name.
+    /// Name of the codec.
     pub name: String,
     /// Equipment impairment Ie.
     pub ie: f64,
@@ -79,11 +82,11 @@ pub struct VoiceCodec {
     pub bpl: f64,
     /// Packetisation and look-ahead, in ms.
     pub delay_ms: f64,
-    /// Whether the figures were given by the user.
+    /// True if the user gave the figures.
     pub user_declared: bool,
 }
 
-/// Buffer sizes of the curve in every summary, in ms.
+/// Default buffer sizes of the curve, in ms.
 pub const DEFAULT_BUFFERS_MS: [i64; 19] =
     [0, 1, 2, 5, 10, 20, 30, 40, 60, 80, 100, 150, 200, 300, 500, 1000, 2000, 4000, 6000];
 
@@ -97,13 +100,13 @@ const CODECS: [(&str, f64, f64, f64); 5] = [
 ];
 
 impl VoiceCodec {
-    /// A codec with published figures, by name in any case.
+    /// Returns a codec with published figures; the name may be in upper or lower case.
     pub fn named(name: &str) -> Option<VoiceCodec> {
         let (name, ie, bpl, delay_ms) = *CODECS.iter().find(|c| c.0.eq_ignore_ascii_case(name))?;
         Some(VoiceCodec { name: name.to_owned(), ie, bpl, delay_ms, user_declared: false })
     }
 
-    /// The names [`VoiceCodec::named`] knows.
+    /// Iterates over the names that [`VoiceCodec::named`] accepts.
     pub fn names() -> impl Iterator<Item = &'static str> {
         CODECS.iter().map(|c| c.0)
     }
@@ -125,21 +128,21 @@ use crate::distribution::percentile::Percent;
 use crate::distribution::sample::Sample;
 use crate::time::Span;
 
-/// The assumptions about the receiver.
+/// Assumptions about the receiver.
 #[derive(Clone, Copy, Debug)]
 pub struct ReceiverModel<'a> {
-    /// The codec.
+    /// Codec.
     pub codec: &'a VoiceCodec,
-    /// How delay impairs quality.
+    /// Effect of delay on quality.
     pub model: DelayModel,
-    /// Buffers of the curve.
+    /// Buffer sizes of the curve.
     pub buffers: &'a [Span],
     /// Packets per talk spurt, for the adaptive buffer.
     pub spurt: u32,
 }
 
-/// The de-jitter figures of `series`, of `sent` packets; `sample` holds its delays in order. `None` if
-/// nothing arrived.
+/// Computes the de-jitter figures of `series`, which had `sent` packets; `sample` has its sorted delays.
+/// `None` if nothing was received.
 pub fn dejitter(
     series: &Series<'_>,
     sample: &Sample,
@@ -165,8 +168,8 @@ pub fn dejitter(
     })
 }
 
-/// The same from a histogram of the delays, the smallest of which is `min`: late packets to its precision,
-/// their bursts and the adaptive buffer unknown.
+/// Computes the figures from a histogram of delays whose smallest is `min`. Late packets have the precision
+/// of the histogram; burst ratios and the adaptive buffer are unknown.
 pub fn approximate(
     delays: &LogHistogram,
     min: i64,
@@ -185,7 +188,7 @@ pub fn approximate(
 }
 
 impl ReceiverModel<'_> {
-    /// The buffers, ascending.
+    /// Returns the buffers, ascending and without repetitions.
     fn sorted(&self) -> Vec<Span> {
         let mut buffers = self.buffers.to_vec();
         buffers.sort_unstable();
@@ -193,8 +196,9 @@ impl ReceiverModel<'_> {
         buffers
     }
 
-    /// What fixed buffers make of a stream of `sent` packets, `lost` of them in the network; `losses` gives
-    /// the late packets of the k-th buffer and the burst ratio of what the decoder misses.
+    /// Computes the curve of fixed buffers for a stream of `sent` packets, of which the network lost `lost`.
+    /// `losses` returns the number of late packets of the k-th buffer and the burst ratio of what the decoder
+    /// misses.
     fn fixed(
         &self,
         sent: u64,
@@ -244,8 +248,8 @@ impl ReceiverModel<'_> {
     }
 }
 
-/// The delay to reckon with before any buffer, in ns: corrected, or raw where the clocks are one or
-/// trusted, or half the control channel's round trip.
+/// Returns the delay before any buffer, in ns, with its source: corrected if the clock offset is known, else
+/// half of the control channel's round trip, else raw.
 pub fn reference_delay(clock: &ClockEstimate, min: Option<i64>) -> Option<(f64, DelayBasis)> {
     let min = min?;
     Some(match (clock.correction_ns, clock.min_rtt_ns) {
@@ -262,20 +266,20 @@ impl VoiceCodec {
     }
 }
 
-/// Number of packets whose delay exceeds the smallest by more than `buffer`; equality is on time.
+/// Returns the number of packets whose delay exceeds the smallest by more than `buffer`.
 fn late(sample: &Sample, min: i64, buffer: Span) -> u64 {
     (sample.len() - sample.count_at_most(min.saturating_add(buffer.0))) as u64
 }
 
-/// The smallest buffer with at least `part`/`whole` of the packets on time, in ns.
+/// Returns the smallest buffer with at least `part`/`whole` of the packets on time, in ns.
 fn on_time_share(sample: &Sample, min: i64, part: usize, whole: usize) -> Option<i64> {
     let on_time = (sample.len() as u128 * part as u128).div_ceil(whole as u128) as usize;
     Some(sample.at(on_time.max(1) - 1)?.saturating_sub(min))
 }
 
-/// Runs of missing packets (lost or late) for each buffer, ascending, in one pass. A packet is missing for
-/// the `misses` smallest buffers, all of them if lost; it begins a run for each buffer that its
-/// predecessor was there for.
+/// Returns the number of runs of missing packets (lost or late) for each buffer, ascending, in one pass. A
+/// late packet is missing for the smallest buffers, a lost one for all. It begins a run for each of these
+/// buffers for which the packet before was present.
 fn run_starts(series: &Series<'_>, sent: u64, min: i64, buffers: &[Span]) -> Vec<u64> {
     let all = buffers.len();
     let mut change = vec![0i64; all + 1];
@@ -286,7 +290,8 @@ fn run_starts(series: &Series<'_>, sent: u64, min: i64, buffers: &[Span]) -> Vec
         }
     };
     let (mut before, mut next) = (0, 0u64);
-    // What packets wait for which just as many buffers are too small as before: nearly all.
+    // Range of waiting times that are too long for exactly as many buffers as the packet before; nearly all
+    // packets are in it.
     let (mut least, mut most) = (i64::MAX, i64::MIN);
     series.iter().for_each(|packet| {
         let seq = u64::from(packet.seq);
@@ -324,18 +329,19 @@ const ALPHA: f64 = 0.998_002;
 
 struct Adaptive {
     late: u64,
-    /// Mean over the packets of the play-out offset in force, above the smallest delay, in ns.
+    /// Mean over all packets of the play-out offset above the smallest delay, in ns.
     mean_offset: Option<f64>,
 }
 
-/// Ramjee et al., algorithm 1: running means of delay and of its deviation; the play-out offset
-/// d + 4v is frozen at each talk-spurt boundary. Delays are taken above the smallest.
+/// Ramjee et al., algorithm 1: running means of delay and of its deviation. The play-out offset d + 4v is
+/// fixed at each talk-spurt boundary. Delays are relative to the smallest.
 fn adaptive(series: &Series<'_>, min: i64, spurt: u32, alpha: f64) -> Adaptive {
     let spurt = u64::from(spurt.max(1));
-    // The estimates begin with the first packet's delay.
+    // The estimates start with the first packet's delay.
     let first = if series.is_empty() { 0.0 } else { series.get(0).delay.saturating_sub(min) as f64 };
     let (mut d, mut v, mut offset, mut late, mut sum) = (first, 0.0, first, 0, 0.0);
-    // The boundary last passed; a run of loss may pass several, at the same estimate.
+    // Number at which the next spurt begins. A run of loss may skip several spurts, which changes nothing in
+    // the estimate.
     let mut spurt_end = 0;
     series.iter().for_each(|packet| {
         let seq = u64::from(packet.seq);
@@ -353,7 +359,7 @@ fn adaptive(series: &Series<'_>, min: i64, spurt: u32, alpha: f64) -> Adaptive {
 }
 
 impl Dejitter {
-    /// Best mean opinion score over the buffer sizes of the curve.
+    /// Returns the best mean opinion score over the buffer sizes of the curve.
     pub fn best_mos(&self) -> Option<f64> {
         self.curve.iter().map(|p| p.mos).max_by(f64::total_cmp)
     }
@@ -409,8 +415,8 @@ mod tests {
     fn adaptive_buffer() {
         let samples = stream();
         let a = adaptive(&Series::new(&samples), 30 * MS, 4, 0.9);
-        // Loss bits 0 1 0 1 0 0 1 0 1 1 1 0, of which packet 6 is the network's; offsets 30, 41.8726 and
-        // 43.0085058 in the three spurts.
+        // Missing packets 0 1 0 1 0 0 1 0 1 1 1 0, of which the network lost packet 6; offsets 30, 41.8726
+        // and 43.0085058 in the three spurts.
         assert_eq!(a.late, 5);
         let sum = 4.0 * 30.0 + 3.0 * 41.8726 + 4.0 * 43.0085058;
         assert!((a.mean_offset.unwrap() / 1e6 - (sum / 11.0 - 30.0)).abs() < 1e-4);
@@ -433,7 +439,7 @@ mod tests {
         let sample = Sample::new(samples.delay.iter().copied());
         let codec = VoiceCodec::named("g.711").unwrap();
         assert_eq!((codec.name.as_str(), codec.bpl, VoiceCodec::named("G.7")), ("G.711", 4.3, None));
-        // Ascending, whatever the order and the repetitions they come in.
+        // The curve is ascending, regardless of order and repetitions of the buffers.
         let buffers = [60, 0, 20, 60].map(Span::millis);
         let receiver = ReceiverModel { codec: &codec, model: DelayModel::Idd, buffers: &buffers, spurt: 4 };
         let d = dejitter(&series, &sample, 12, (30e6, DelayBasis::Corrected), &receiver).unwrap();
@@ -451,7 +457,7 @@ mod tests {
         let same = Span(adaptive.mean_offset.unwrap() as i64);
         assert_eq!(d.fixed_same_delay_total_loss, Some(1 + late(&sample, 30 * MS, same)));
 
-        // From a histogram: the same, but for bursts and the adaptive buffer.
+        // A histogram gives the same, except for bursts and the adaptive buffer.
         let mut delays = LogHistogram::new(crate::distribution::Precision::STREAM);
         samples.delay.iter().for_each(|x| delays.add(*x));
         let a = approximate(&delays, 30 * MS, 12, (30e6, DelayBasis::Corrected), &receiver);
@@ -496,11 +502,11 @@ mod tests {
             run_starts(&Series::new(&samples), sent, 0, &[Span(5), Span(20)])
         };
         assert_eq!(of(&[0, 0, 0], 3), [0, 0]);
-        // Lost at the start, in the middle, and at the end.
+        // Losses at the start, in the middle, and at the end.
         assert_eq!(of(&[-1, 0, 0], 3), [1, 1]);
         assert_eq!(of(&[0, -1, 0], 3), [1, 1]);
         assert_eq!(of(&[0, 0], 4), [1, 1]);
-        // Late for the small one beside what is lost for both.
+        // Late for the small buffer next to a packet lost for both.
         assert_eq!(of(&[0, 10, -1, 0], 4), [1, 1]);
         assert_eq!(of(&[0, 5, 6, 20, 21, 0], 6), [1, 1]);
         assert_eq!(of(&[30, 0, 10], 3), [2, 1]);

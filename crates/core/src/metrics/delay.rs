@@ -1,15 +1,16 @@
-//! Delay and its excess over the smallest, PDV (metrics §2–5), as figures; and delay with lost packets counted.
+//! Metrics of delay, of its excess over the smallest (PDV; metrics §2–5), and of delay including lost
+//! packets.
 
 use crate::distribution::percentile::{Method, Percent, Percentiles, rank};
 use crate::distribution::sample::Sample;
 use serde::{Deserialize, Serialize};
 
-/// A delay that may be that of a lost packet; serialised as a number or `"inf"`.
+/// The delay of a packet that may be lost; serialised as a number or `"inf"`.
 #[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
 pub enum Delay {
-    /// In ns.
+    /// Delay in ns.
     Finite(f64),
-    /// A lost packet: infinitely late.
+    /// The packet was lost: its delay is infinite.
     Infinite,
 }
 
@@ -30,7 +31,7 @@ impl schemars::JsonSchema for Delay {
 
     fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
         schemars::json_schema!({
-            "description": "A delay in ns; \"inf\" is that of a packet that never came.",
+            "description": "Delay in ns; \"inf\" for a lost packet.",
             "anyOf": [{ "type": "number" }, { "const": "inf" }],
         })
     }
@@ -47,27 +48,27 @@ impl<'de> Deserialize<'de> for Delay {
         match Written::deserialize(d)? {
             Written::Number(ns) => Ok(Delay::Finite(ns)),
             Written::Word(word) if word == "inf" => Ok(Delay::Infinite),
-            Written::Word(_) => Err(serde::de::Error::custom("a delay is a number or \"inf\"")),
+            Written::Word(_) => Err(serde::de::Error::custom("expected a number or \"inf\"")),
         }
     }
 }
 
-/// Order statistics over all packets sent, lost ones infinitely late (RFC 7679 §5.1–5.2). Mean and deviation
-/// do not exist here.
+/// Order statistics over all packets sent; lost ones have infinite delay (RFC 7679 §5.1–5.2). Mean and
+/// deviation are undefined.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct Unconditional {
-    /// Packets sent.
+    /// Number of packets sent.
     pub n: u64,
     /// Median.
     pub median: Option<Delay>,
-    /// By the empirical distribution.
+    /// Percentiles of the empirical distribution.
     pub percentiles: Percentiles<Delay>,
 }
 
 impl Unconditional {
-    /// Of `sample` and `lost` packets besides.
+    /// Computes the statistics of `sample` and of `lost` further packets.
     pub fn new(sample: &Sample, lost: u64, percents: &[Percent]) -> Unconditional {
         let n = sample.len() + lost as usize;
         let at = |k: usize| sample.at(k).map_or(Delay::Infinite, |x| Delay::Finite(x as f64));

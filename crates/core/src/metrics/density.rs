@@ -6,10 +6,10 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 
-/// The threshold both bounded algorithms use.
+/// Threshold of both bounded algorithms.
 pub const THRESHOLD: u32 = 128;
 
-/// Counts by displacement: small ones in an array, large ones in a map.
+/// Number of packets per displacement: small displacements in an array, large ones in a map.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Displacements {
     near: Vec<u64>,
@@ -49,13 +49,13 @@ impl Displacements {
     }
 }
 
-/// Numbers by size. Nearly all that are added are the largest, and the smallest is taken.
+/// An ascending queue of numbers. Nearly every number added is the largest, and only the smallest is removed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "Vec<u32>")]
 struct SortedQueue(VecDeque<u32>);
 
 impl From<Vec<u32>> for SortedQueue {
-    /// From numbers in any order.
+    /// Creates a queue of numbers in any order.
     fn from(mut numbers: Vec<u32>) -> SortedQueue {
         numbers.sort_unstable();
         SortedQueue(numbers.into())
@@ -81,16 +81,17 @@ impl SortedQueue {
     fn push(&mut self, number: u32) {
         match self.0.back() {
             Some(largest) if *largest > number => {
-                let place = self.0.partition_point(|n| *n < number);
-                self.0.insert(place, number);
+                let at = self.0.partition_point(|n| *n < number);
+                self.0.insert(at, number);
             }
             _ => self.0.push_back(number),
         }
     }
 }
 
-/// The complete density: the k-th accepted arrival gets the k-th smallest accepted number as its receive
-/// index, which skips losses and duplicates; the displacement is index − number, positive for late.
+/// Returns the complete density. The k-th accepted arrival gets the k-th smallest accepted number as its
+/// receive index, which skips losses and duplicates. The displacement is index − number, positive for late
+/// packets.
 pub fn complete_density(series: &Series<'_>) -> BTreeMap<i64, u64> {
     let mut found = Displacements::new();
     let mut in_place = series.len() as u64;
@@ -107,24 +108,25 @@ pub fn complete_density(series: &Series<'_>) -> BTreeMap<i64, u64> {
     found.finish()
 }
 
-/// The RFC's bounded "stay-back" algorithm (§7.1): a receive index whose number is neither among the next
-/// DT + 1 arrivals nor held is taken for lost; displacements beyond DT are discarded. O(log DT) a packet.
+/// The bounded "stay-back" algorithm of RFC 5236 (§7.1). A receive index counts as lost if its number is
+/// neither among the next DT + 1 arrivals nor stored; displacements beyond DT are discarded. O(log DT) per
+/// packet.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct StayBack {
     threshold: u32,
     index: u64,
     window: VecDeque<u32>,
-    /// Numbers of the window and of early packets already taken from it that no receive index has met.
+    /// Numbers in the window, and of early packets already taken from it, without a matching receive index.
     unmet: SortedQueue,
-    /// Numbers to remove when they are the smallest of `unmet`.
+    /// Numbers to remove once they are the smallest of `unmet`.
     discarded: SortedQueue,
     found: Displacements,
-    /// Whether it is not known what an arrival displaced.
+    /// True if the displacements are not known, because joined parts do not fit together.
     unknown: bool,
 }
 
 impl StayBack {
-    /// With threshold DT, expecting `first` first.
+    /// Creates a density with threshold DT, starting at number `first`.
     pub fn new(threshold: u32, first: u32) -> StayBack {
         StayBack {
             threshold,
@@ -137,8 +139,8 @@ impl StayBack {
         }
     }
 
-    /// The density with DT = 128 of arrivals whose complete density is `complete`. Where no displacement
-    /// exceeds DT the two are equal: every index is met within the window.
+    /// Returns the density with DT = 128 of arrivals whose complete density is `complete`. If no displacement
+    /// exceeds DT both are equal, because every index is matched within the window.
     pub fn of(
         complete: &BTreeMap<i64, u64>,
         arrivals: impl Iterator<Item = Range<u32>>,
@@ -153,8 +155,8 @@ impl StayBack {
         stay_back.finish()
     }
 
-    /// Adds the packets that `whole` has had since it was `lead`. Where that did not expect the same as this one, as after
-    /// a displacement beyond DT, the density is no longer known.
+    /// Adds the packets that `whole` received after the state `lead`. If `lead` was not waiting for the same
+    /// numbers as this one, for example after a displacement beyond DT, the density becomes unknown.
     pub(crate) fn join(&mut self, whole: StayBack, lead: &StayBack) {
         self.found.join(&whole.found, &lead.found);
         let found = core::mem::replace(&mut self.found, Displacements::new());
@@ -163,19 +165,20 @@ impl StayBack {
         *self = StayBack { found, unknown, ..whole };
     }
 
-    /// The numbers that no receive index has met, ascending.
+    /// Returns the numbers without a matching receive index, ascending.
     fn awaited(&self) -> Vec<u32> {
         let awaited = |number: &u32| self.discarded.0.binary_search(number).is_err();
         self.unmet.0.iter().copied().filter(awaited).collect()
     }
 
-    /// Whether it can be that of `n` packets with the threshold DT, as far as computing relies on it.
+    /// Returns true if this can be the density of `n` packets with the threshold DT, as far as computations
+    /// rely on it.
     pub(crate) fn is_possible(&self, n: u64, threshold: u32) -> bool {
         let index = self.index <= 1 << 33 && self.threshold == threshold;
         index && self.window.len() <= threshold as usize && self.found.is_possible(n)
     }
 
-    /// The next arrivals, with consecutive numbers; each number once.
+    /// Adds the next arrivals, which have consecutive numbers. Each number may be added only once.
     pub fn push_run(&mut self, mut run: Range<u32>) {
         while !run.is_empty() {
             let taken = self.take_in_place(run.clone());
@@ -186,8 +189,8 @@ impl StayBack {
         }
     }
 
-    /// Takes the first of `run` at once, so many as there are arrivals at the begin of the window that are in their places:
-    /// each is the smallest number that no receive index has met. How many.
+    /// Fast path for arrivals in order: while the first arrival in the window is the smallest unmatched
+    /// number, shifts arrivals from `run` into the window. Returns how many.
     fn take_in_place(&mut self, run: Range<u32>) -> u32 {
         let Some(first) = self.window.front().copied() else { return 0 };
         let full = self.window.len() == self.threshold as usize && self.discarded.is_empty();
@@ -213,10 +216,10 @@ impl StayBack {
         taken
     }
 
-    /// The next arrival; each number once.
+    /// Adds the next arrival. Each number may be added only once.
     #[inline]
     pub fn push(&mut self, seq: u32) {
-        // While the first window fills, nothing is too old yet (RFC 5236 §7.1).
+        // While the first window fills, no number is too old yet (RFC 5236 §7.1).
         if u64::from(seq) < self.index {
             return;
         }
@@ -248,7 +251,7 @@ impl StayBack {
         }
     }
 
-    /// Takes the arrivals still in the window and gives the density; empty if it is not known.
+    /// Processes the arrivals still in the window and returns the density; empty if it is unknown.
     pub fn finish(mut self) -> BTreeMap<i64, u64> {
         if self.unknown {
             return BTreeMap::new();
@@ -274,7 +277,7 @@ pub(super) mod tests {
         arrivals.iter().copied().filter(|s| accepted.insert(*s)).collect()
     }
 
-    /// The complete density of arrivals with different numbers.
+    /// Returns the complete density of arrivals with different numbers.
     fn complete(arrivals: &[u32]) -> BTreeMap<i64, u64> {
         let mut samples = Samples::default();
         arrivals.iter().for_each(|&seq| samples.push(AcceptedPacket { seq, sent: 0, delay: 0 }));
@@ -341,7 +344,7 @@ pub(super) mod tests {
         })
     }
 
-    /// Long runs in order, with a loss or a packet overtaken between them.
+    /// Long runs in order, with a lost or reordered packet between them.
     pub fn long_stream() -> impl Strategy<Value = Vec<u32>> {
         prop::collection::vec((1u32..90, 0u32..4, 1usize..6), 1..12).prop_map(|parts| {
             let (mut arrivals, mut next) = (Vec::new(), 0);
@@ -356,7 +359,7 @@ pub(super) mod tests {
         })
     }
 
-    /// RFC 5236 §7.1, literally.
+    /// RFC 5236 §7.1, implemented literally.
     fn literal(arrivals: &[u32], threshold: u32) -> BTreeMap<i64, u64> {
         let mut rest = arrivals.iter().copied();
         let mut window: Vec<u32> = rest.by_ref().take(threshold as usize + 1).collect();
@@ -409,7 +412,7 @@ pub(super) mod tests {
 
     #[test]
     fn the_bounded_density_is_the_complete_one_within_its_threshold() {
-        // One packet overtakes so many.
+        // One packet arrives after this number of later ones.
         let of = |overtaken: u32| {
             let arrivals: Vec<u32> = (1..=overtaken).chain([0]).chain(overtaken + 1..400).collect();
             let complete = complete(&arrivals);
@@ -435,7 +438,7 @@ pub(super) mod tests {
         );
     }
 
-    /// 400 numbers in order but for pairs that changed places, and some that were overtaken by two or three.
+    /// 400 numbers in order, except for swapped pairs and some packets that arrive after three or four later ones.
     pub fn disturbed() -> Vec<u32> {
         let mut arrivals: Vec<u32> = (0..400).collect();
         for (from, to) in
@@ -456,7 +459,7 @@ pub(super) mod tests {
         };
         let density = stay_back(&arrivals).finish();
         assert_eq!(density.values().sum::<u64>(), 400);
-        // Both saw those from `begin` to `end`.
+        // Both parts contain the arrivals from `begin` to `end`.
         for (begin, end) in [(0, 10), (20, 40), (64, 90), (100, 130), (160, 190), (210, 240), (300, 320)] {
             let (mut mine, lead) = (stay_back(&arrivals[..end]), stay_back(&arrivals[begin..end]));
             mine.join(stay_back(&arrivals[begin..]), &lead);
@@ -464,14 +467,14 @@ pub(super) mod tests {
         }
     }
 
-    /// Two parts of a stream that are joined.
+    /// Two parts of a stream to join.
     pub struct Joined {
         pub mine: &'static [u32],
-        /// Of the later part, what it shares with the first.
+        /// Arrivals of the later part that the first part also has.
         pub lead: &'static [u32],
-        /// Whether what either found is unknown.
+        /// True for each part that is unknown.
         pub unknown: [bool; 2],
-        /// Whether what both found is.
+        /// True if the result is unknown.
         pub is_unknown: bool,
     }
 
@@ -480,7 +483,7 @@ pub(super) mod tests {
     }
 
     pub const JOINED: [Joined; 5] = [
-        // 0 is waited for.
+        // The first part still waits for 0.
         Joined { mine: &[0, 1, 2, 3, 4], ..joined(&[3, 4], [false; 2], true) },
         joined(&[2, 3, 4, 5, 6], [false; 2], false),
         joined(&[2, 3, 4, 6, 7], [false; 2], true),
@@ -523,7 +526,7 @@ pub(super) mod tests {
     fn a_state_has_nothing_beyond_its_packets() {
         let mut valid = StayBack::new(2, 0);
         (0..9).for_each(|seq| valid.push(seq));
-        // Two are still in the window.
+        // Two arrivals are still in the window.
         assert!(valid.is_possible(7, 2) && !valid.is_possible(6, 2) && !valid.is_possible(7, 3));
         let stays = |change: fn(&mut StayBack)| {
             let mut changed = valid.clone();
@@ -552,7 +555,7 @@ pub(super) mod tests {
 
     #[test]
     fn far_too_late_and_far_too_early_are_not_counted() {
-        // 0 is overtaken by 200, and 600 arrives 399 too early.
+        // 0 arrives after 200 later packets, and 600 arrives 399 positions early.
         let arrivals: Vec<u32> = (1..=200).chain([0, 600]).chain(201..600).chain(601..700).collect();
         let complete = complete(&arrivals);
         assert_eq!((complete.get(&-399), complete.get(&200)), (Some(&1), Some(&1)));

@@ -8,13 +8,13 @@ use std::collections::BTreeMap;
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct Duplicates {
-    /// Arrivals over distinct packets, − 1.
+    /// Arrivals divided by distinct packets, minus 1.
     pub duplication_fraction: Option<f64>,
-    /// Packets that came more than once over distinct packets.
+    /// Packets that arrived more than once, divided by distinct packets.
     pub replicated_rate: Option<f64>,
-    /// Length of a run of consecutive sequence numbers each duplicated → how many runs.
+    /// Length of a run of consecutive duplicated sequence numbers → number of runs.
     pub run_length_hist: BTreeMap<u64, u64>,
-    /// Copies of a packet → how many packets.
+    /// Copies of a packet → number of packets.
     pub arrival_count_hist: BTreeMap<u64, u64>,
     /// Time from the first copy to each later one, in ns.
     pub time_to_duplicate: Option<TimeToDuplicate>,
@@ -25,11 +25,11 @@ pub struct Duplicates {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct TimeToDuplicate {
-    /// Smallest.
+    /// Smallest time.
     pub min: i64,
-    /// Median.
+    /// Median time.
     pub median: f64,
-    /// Largest.
+    /// Largest time.
     pub max: i64,
 }
 
@@ -37,47 +37,47 @@ use super::seqset::SeqSet;
 use super::series::Series;
 use crate::distribution::sample::Sample;
 
-/// The further copies met so far: sequence number and arrival time of each, in arrival order.
+/// Further copies so far, as sequence number and arrival time, in arrival order.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Copies(Vec<(u32, Option<i64>)>);
 
 impl Copies {
-    /// A further copy of `seq`, arrived at `arrived` if known.
+    /// Adds a further copy of `seq`, with its arrival time if known.
     pub fn push(&mut self, seq: u32, arrived: Option<i64>) {
         self.0.push((seq, arrived));
     }
 
-    /// All of them, in arrival order.
+    /// Iterates over all copies in arrival order.
     pub fn iter(&self) -> impl Iterator<Item = (u32, Option<i64>)> + '_ {
         self.0.iter().copied()
     }
 
-    /// The same by number, and of one number by arrival, whatever the order in which they were met.
+    /// Returns the copies sorted by number, then by arrival time.
     pub(crate) fn sorted(&self) -> Copies {
         let mut sorted = self.clone();
         sorted.0.sort_unstable();
         sorted
     }
 
-    /// Number of them.
+    /// Returns the number of copies.
     pub fn len(&self) -> u64 {
         self.0.len() as u64
     }
 
-    /// Whether there are none.
+    /// Returns true if there are no copies.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The copies of each duplicated number, ascending by number.
+    /// Returns the number of copies of each duplicated packet, ascending by number.
     pub fn by_number(&self) -> Vec<(u32, u64)> {
         let mut numbers: Vec<u32> = self.0.iter().map(|c| c.0).collect();
         numbers.sort_unstable();
         numbers.chunk_by(|a, b| a == b).map(|same| (same[0], same.len() as u64)).collect()
     }
 
-    /// The figures for `accepted` distinct packets; with `first`, times to duplicate too.
+    /// Returns the figures for `accepted` distinct packets; with `first`, including times to duplicate.
     pub fn figures(&self, accepted: u64, first: Option<(&Series<'_>, &SeqSet)>) -> Duplicates {
         let duplicated = self.by_number();
         let mut hist = BTreeMap::new();
@@ -171,7 +171,7 @@ mod tests {
         copies.push(3, Some(415));
         copies.push(0, Some(111));
         copies.push(3, None);
-        // The number of what was never accepted has no first copy.
+        // A packet that was never accepted has no first copy.
         copies.push(2, Some(999));
         assert!(!copies.is_empty());
         let found = copies.figures(3, Some((&series, &accepted))).time_to_duplicate;

@@ -1,19 +1,19 @@
 //! The E-model: transmission rating R and mean opinion score (metrics §18; ITU-T G.107, narrow band).
 
-/// How the delay impairment is computed.
+/// Method of computing the delay impairment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DelayModel {
     /// Absolute delay only, perfect echo control.
     #[default]
     Idd,
-    /// With talker and listener echo at the default TELR 65 dB and WEPL 110 dB (and R₀ 93.36).
+    /// Talker and listener echo at the default TELR of 65 dB and WEPL of 110 dB (with R₀ = 93.36).
     Full,
-    /// Cole and Rosenbluth's fit: good to about 300 ms, never on long-delay links.
+    /// Approximation of Cole and Rosenbluth, good to about 300 ms; not for long-delay links.
     Cole,
 }
 
 impl DelayModel {
-    /// The impairment Id of `ta` ms from mouth to ear.
+    /// Returns the impairment Id for a delay of `ta` ms from mouth to ear.
     pub fn impairment(self, ta: f64) -> f64 {
         let ta = ta.max(0.0);
         match self {
@@ -23,7 +23,7 @@ impl DelayModel {
         }
     }
 
-    /// The rating before any impairment except this one.
+    /// Returns the rating before impairments by delay and codec.
     pub fn base(self) -> f64 {
         if self == DelayModel::Full { 93.36 } else { 93.2 }
     }
@@ -40,7 +40,7 @@ fn idd(ta: f64) -> f64 {
 
 const RO: f64 = 94.77;
 
-/// Talker echo.
+/// Talker echo impairment.
 fn idte(t: f64) -> f64 {
     if t < 1.0 {
         return 0.0;
@@ -50,19 +50,19 @@ fn idte(t: f64) -> f64 {
     ((RO - re) / 2.0 + ((RO - re).powi(2) / 4.0 + 100.0).sqrt() - 1.0) * (1.0 - (-t).exp())
 }
 
-/// Listener echo.
+/// Listener echo impairment.
 fn idle(t: f64) -> f64 {
     let rle = 10.5 * (110.0 + 7.0) * (2.0 * t + 1.0).powf(-0.25);
     (RO - rle) / 2.0 + ((RO - rle).powi(2) / 4.0 + 169.0).sqrt()
 }
 
-/// The effective equipment impairment of a codec (Ie, Bpl) at `loss` (0…1) with burst ratio `burst`.
+/// Returns the effective equipment impairment of a codec (Ie, Bpl) at `loss` (0…1) with burst ratio `burst`.
 pub fn equipment(ie: f64, bpl: f64, loss: f64, burst: f64) -> f64 {
     let percent = 100.0 * loss;
     if percent > 0.0 { ie + (95.0 - ie) * percent / (percent / burst.max(1.0) + bpl) } else { ie }
 }
 
-/// The mean opinion score of rating `r`.
+/// Returns the mean opinion score of rating `r`.
 pub fn mos(r: f64) -> f64 {
     if r <= 0.0 {
         1.0
@@ -79,7 +79,7 @@ mod tests {
 
     #[test]
     fn ratings() {
-        // metrics §18, V25: Ie, Bpl, Ta in ms, loss in percent, burst ratio, R, MOS.
+        // metrics §18, V25. Columns: Ie, Bpl, Ta in ms, loss in percent, burst ratio, R, MOS.
         for (ie, bpl, ta, loss, burst, r, score) in [
             (0.0, 4.3, 0.0, 0.0, 1.0, 93.2, 4.409286),
             (0.0, 4.3, 150.0, 0.0, 1.0, 93.036469, 4.406098),
@@ -121,7 +121,8 @@ mod tests {
 
     #[test]
     fn echo_at_short_delays() {
-        // G.107 written down in Python: below 1 ms there is no talker echo, just above its other terms show.
+        // Reference values from an independent Python implementation of G.107. Below 1 ms there is no talker
+        // echo; just above, its other terms show.
         for (ta, id) in [
             (0.999, 0.201_419_422_824_528_74),
             (1.0, 0.092_531_432_681_042_94),

@@ -4,13 +4,14 @@ use super::loss::{GilbertElliott, GilbertFit};
 use super::seqset::SeqRun;
 
 const ITERATIONS: usize = 200;
-/// Number of packets fitted, from the start of the stream; the time is linear in it.
+/// Maximum number of packets fitted, from the start of the stream; computing time is linear in it.
 const MAX_FITTED_PACKETS: u64 = 1 << 18;
-/// Reported only if Akaike's criterion improves by more.
+/// Minimum improvement of Akaike's criterion for which the model is reported.
 const MIN_IMPROVEMENT: f64 = 2.0;
 
-/// The model of the first `n` packets (at most 262 144), of which those in `runs` were lost, from the deterministic start of metrics §10;
-/// `None` where a parameter leaves its interval or the simple model explains the losses as well.
+/// Fits the model to the first `n` packets (at most 262 144), of which those in `runs` were lost, from the
+/// fixed start values of metrics §10. `None` if a parameter leaves its interval or the simple model explains
+/// the losses as well.
 pub fn fit(runs: impl Iterator<Item = SeqRun>, n: u64, simple: &GilbertFit) -> Option<GilbertElliott> {
     let n = n.min(MAX_FITTED_PACKETS);
     let mut lost = vec![false; n as usize];
@@ -53,7 +54,8 @@ struct ChainParameters {
 }
 
 impl ChainParameters {
-    /// One step of Baum and Welch with scaled probabilities, and the log-likelihood of the model before it.
+    /// Does one Baum–Welch step with scaled probabilities. Returns the new parameters and the log-likelihood
+    /// of the old ones.
     fn step(&self, lost: &[bool]) -> Option<(ChainParameters, f64)> {
         let ChainParameters { p, r, h, k } = *self;
         let emit = |lost: bool| if lost { [1.0 - k, 1.0 - h] } else { [k, h] };
@@ -69,7 +71,7 @@ impl ChainParameters {
             forward.push((here, scale));
             state = [here[0] * (1.0 - p) + here[1] * r, here[0] * p + here[1] * (1.0 - r)];
         }
-        // Expected transitions, stays, and losses by state.
+        // Expected numbers of transitions, stays and losses by state.
         let (mut moves, mut stays, mut present, mut losses) = ([0.0; 2], [0.0; 2], [0.0; 2], [0.0; 2]);
         let mut backward = [1.0; 2];
         for (i, &l) in lost.iter().enumerate().rev() {
@@ -98,12 +100,12 @@ impl ChainParameters {
             h: 1.0 - losses[1] / present[1],
             k: 1.0 - losses[0] / present[0],
         };
-        // A loss that the model rules out, or a state that nothing leaves or stays in, makes them undefined.
+        // Undefined if the model rules out a loss that occurred, or if no packet leaves or stays in a state.
         [next.p, next.r, next.h, next.k].iter().all(|x| x.is_finite()).then_some((next, likelihood))
     }
 }
 
-/// The likelihood of the two-state chain whose bad state always loses.
+/// Returns the log-likelihood of the two-state chain whose bad state always loses.
 fn simple_likelihood(lost: &[bool]) -> f64 {
     let mut pairs = [[0.0f64; 2]; 2];
     for w in lost.windows(2) {
@@ -122,7 +124,7 @@ mod tests {
     use super::super::seqset::{SeqSet, absent};
     use super::*;
 
-    /// Which of `n` packets of the chain (p, r, h, k) arrive.
+    /// Returns which of `n` packets of the chain (p, r, h, k) are received.
     fn arrived(n: u32, [p, r, h, k]: [f64; 4]) -> SeqSet {
         let mut state = 2024u64;
         let mut uniform = || {
@@ -153,7 +155,8 @@ mod tests {
 
     #[test]
     fn agrees_with_another_program() {
-        // The textbook's forward-backward algorithm, written down in Python without any of this code.
+        // Reference values from an independent Python implementation of the textbook forward-backward
+        // algorithm.
         let f = fitted(&arrived(600, [0.05, 0.2, 0.4, 0.97]), 600).unwrap();
         let expected = [
             (f.p, 0.060_067_806_400_591_76),
@@ -185,15 +188,15 @@ mod tests {
         for (found, expected) in expected {
             assert!((found / expected - 1.0).abs() < 1e-9, "{found} {expected}");
         }
-        // A model in which a loss cannot be.
+        // A model in which losses are impossible.
         assert!(ChainParameters { p, r, h: 1.0, k: 1.0 }.step(&lost).is_none());
     }
 
     #[test]
     fn the_simple_model_is_kept_where_it_explains_as_much() {
-        // The bad state always loses, the good one never.
+        // The bad state always loses, the good one never does.
         assert_eq!(fitted(&arrived(3000, [0.05, 0.3, 0.0, 1.0]), 3000), None);
-        // States that nothing leaves or enters.
+        // States that no packet stays in, or that are never left.
         let mut every_other = SeqSet::default();
         (0..100).step_by(2).for_each(|seq| _ = every_other.insert(seq));
         assert_eq!(fitted(&every_other, 100), None);
@@ -210,7 +213,7 @@ mod tests {
 
     #[test]
     fn two_more_parameters_must_earn_their_place() {
-        // Akaike's criterion says 0.36 better, by the same Python: not enough.
+        // Akaike's criterion improves by 0.36 according to the same Python program: not enough.
         let accepted = arrived(300, [0.05, 0.2, 0.4, 0.97]);
         assert_eq!(fitted(&accepted, 300), None);
     }
@@ -234,10 +237,11 @@ mod tests {
 
     #[test]
     fn the_likelihood_of_the_simple_model_by_hand() {
-        // Received, lost, received, received: ¾ for the first, ½ each after a packet received, 1 after the loss.
+        // Received, lost, received, received: ¾ for the first, ½ each after a received packet, 1 after the
+        // loss.
         let found = simple_likelihood(&[false, true, false, false]);
         assert!((found - f64::ln(0.75 * 0.25)).abs() < 1e-12, "{found}");
-        // Lost, lost, received: ⅔, then ½ each.
+        // Lost, lost, received: ⅔ for the first, then ½ each.
         let found = simple_likelihood(&[true, true, false]);
         assert!((found - f64::ln(2.0 / 3.0 * 0.25)).abs() < 1e-12, "{found}");
     }

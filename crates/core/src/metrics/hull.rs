@@ -1,23 +1,23 @@
-//! The lower convex hull of (time, delay): the line through the packets that met no queue.
+//! The lower convex hull of (time, delay): a line through the packets that waited in no queue.
 
 use crate::distribution::{extremes, lowest};
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
 
-/// A point: time and delay, both in ns from some origin.
+/// A point: time and delay, both in ns from an arbitrary origin.
 pub type HullPoint = (i64, i64);
 
-/// Points, of which most follow each other in time.
+/// Points that are mostly in order of time.
 pub trait PointSequence {
-    /// How many.
+    /// Returns the number of points.
     fn count(&self) -> usize;
-    /// The k-th.
+    /// Returns the k-th point.
     fn at(&self, k: usize) -> HullPoint;
-    /// The lowest delay of those at `range`; the largest number without points.
+    /// Returns the lowest delay of the points in `range`; `i64::MAX` without points.
     fn lowest(&self, range: Range<usize>) -> i64;
-    /// The earliest and the latest time of those at `range`; None without points.
+    /// Returns the earliest and the latest time of the points in `range`; `None` without points.
     fn times(&self, range: Range<usize>) -> Option<[i64; 2]>;
-    /// Takes those at `range` one after another.
+    /// Folds over the points in `range`.
     fn fold<B>(&self, range: Range<usize>, start: B, next: impl FnMut(B, HullPoint) -> B) -> B;
 }
 
@@ -46,7 +46,7 @@ impl PointSequence for [HullPoint] {
     }
 }
 
-/// Points with their delays upside down.
+/// Points with negated delays.
 struct Mirrored<'a>(&'a [HullPoint]);
 
 impl PointSequence for Mirrored<'_> {
@@ -78,16 +78,17 @@ fn mirrored((t, d): HullPoint) -> HullPoint {
     (t, d.saturating_neg())
 }
 
-/// The lower hull of points given by ascending time. Memory: the hull's own vertices, a few dozen on real
+/// The lower hull of points in order of time. It stores only the vertices of the hull, a few dozen on real
 /// paths.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hull(Vec<HullPoint>);
 
-/// Of fewer points all are looked at.
+/// Minimum number of points that are sifted; fewer points are all examined.
 const MIN_SIFTED_POINTS: usize = 1024;
 
 impl Hull {
-    /// The next point; its time must not precede the last one's. Of equal times the lowest delay stays.
+    /// Adds a point, whose time must not be before that of the last one. Of points at the same time the
+    /// lowest counts.
     #[inline]
     pub fn push(&mut self, point: HullPoint) {
         if let Some(&last) = self.0.last()
@@ -106,7 +107,7 @@ impl Hull {
         self.0.push(point);
     }
 
-    /// Adds those of `points` at `range`, of any times: fast where most of them follow each other.
+    /// Adds the points in `range`, in any order; fast if most of them are in order of time.
     pub fn add(&mut self, points: &(impl PointSequence + ?Sized), range: Range<usize>) {
         let mut some = Vec::new();
         if range.len() < MIN_SIFTED_POINTS {
@@ -122,18 +123,18 @@ impl Hull {
         some.into_iter().for_each(|point| self.push(point));
     }
 
-    /// Adds `points` to this hull, and upside down to `upper`, that of points upside down.
+    /// Adds `points` to this hull, and their mirror images to `upper`, which is the hull of negated delays.
     pub fn add_to_both(&mut self, upper: &mut Hull, points: &[HullPoint]) {
         self.add(points, 0..points.len());
         upper.add(&Mirrored(points), 0..points.len());
     }
 
-    /// Whether its vertices can be those of a hull, as far as computing relies on it.
+    /// Returns true if these can be the vertices of a hull, as far as computations rely on it.
     pub(crate) fn is_possible(&self) -> bool {
         self.0.is_sorted_by(|a, b| a.0 < b.0)
     }
 
-    /// The vertices, by ascending time.
+    /// Returns the vertices, ascending by time.
     pub fn vertices(&self) -> &[HullPoint] {
         &self.0
     }
@@ -143,8 +144,9 @@ impl Hull {
         next.0.iter().for_each(|&p| self.push(p));
     }
 
-    /// The edge whose span contains the mean time `sum/n` (half open; the last edge closed): the line
-    /// below all points with the least summed distance, the linear programme of Moon, Skelly and Towsley.
+    /// Returns the edge whose span contains the mean time `sum/n` (half open; the last edge closed). It is
+    /// the line below all points with the smallest sum of distances: the linear programme of Moon, Skelly and
+    /// Towsley.
     pub fn edge(&self, sum: i128, n: u64) -> Option<[HullPoint; 2]> {
         let beyond = |t: i64| i128::from(t).saturating_mul(n.into()) > sum;
         let last = self.0.len().checked_sub(1).filter(|last| *last > 0)?;
@@ -153,8 +155,8 @@ impl Hull {
     }
 }
 
-/// Hands out those of `points` at `range` that can be vertices of their hull, and few others: chunks of them that lie
-/// above a rough hull, of the lowest points of large groups, have no vertex.
+/// Calls `each` for the points in `range` that can be vertices of their hull, and few others. A rough hull is
+/// built from the lowest points of large groups; chunks that lie above it contain no vertex.
 fn candidates(points: &(impl PointSequence + ?Sized), range: Range<usize>, mut each: impl FnMut(HullPoint)) {
     const CHUNK: usize = 32;
     let Some(last) = range.clone().next_back() else { return };
@@ -195,7 +197,7 @@ fn candidates(points: &(impl PointSequence + ?Sized), range: Range<usize>, mut e
     }
 }
 
-/// Whether a → b → c turns left, strictly: b is a vertex of the lower hull.
+/// Returns true if a → b → c turns left, strictly: then b is a vertex of the lower hull.
 #[inline]
 fn turns_left(a: HullPoint, b: HullPoint, c: HullPoint) -> bool {
     let steps = (b.0.checked_sub(a.0), b.1.checked_sub(a.1), c.0.checked_sub(a.0), c.1.checked_sub(a.1));
@@ -263,10 +265,10 @@ mod tests {
     fn points_on_a_line_are_no_vertices() {
         assert_eq!(hull(&[(0, 0), (1, 1), (2, 2), (3, 0)]).vertices(), [(0, 0), (3, 0)]);
         assert_eq!(hull(&[(0, 0), (1, 1), (2, 2)]).vertices(), [(0, 0), (2, 2)]);
-        // Differences that do not fit 64 bits.
+        // Differences that do not fit into 64 bits.
         let far = [(i64::MIN, i64::MIN), (0, 0), (i64::MAX, i64::MAX)];
         assert_eq!(hull(&far).vertices(), [far[0], far[2]]);
-        // One that does not is enough: of b's delay, of c's time.
+        // A single difference that does not fit is enough: b's delay, or c's time.
         assert!(!turns_left((0, i64::MIN), (1, 0), (2, -1)));
         assert!(!turns_left((i64::MIN, 0), (-1, 10), (0, 5)));
     }
@@ -287,7 +289,7 @@ mod tests {
                     (t, d + delay.pow(2))
                 })
                 .collect();
-            // Those of equal times by delay, as everywhere.
+            // Points at the same time are sorted by delay, as everywhere.
             let mut points = points;
             points.sort_unstable();
             for range in [0..points.len(), points.len() / 3..points.len(), 0..points.len() / 7] {
@@ -295,7 +297,7 @@ mod tests {
                 thinned.add(&points[..], range.clone());
                 prop_assert_eq!(&thinned, &hull(&points[range]));
             }
-            // The same overtaken here and there, in two parts.
+            // The same points with some reordering, in two parts.
             let mut late = points.clone();
             (0..points.len().saturating_sub(5)).step_by(apart).for_each(|k| late[k..k + 4].rotate_left(1));
             let (mut lower, mut upper) = (Hull::default(), Hull::default());

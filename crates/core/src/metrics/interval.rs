@@ -1,4 +1,4 @@
-//! The figures of successive windows of the stream.
+//! Figures of successive windows of the stream.
 
 use super::duplicate::Copies;
 use super::moments::Moments;
@@ -10,14 +10,14 @@ use crate::distribution::sample::Sample;
 use crate::summary::{Interval, Summary};
 use crate::time::Span;
 
-/// Most windows listed in a summary.
+/// Maximum number of windows in a summary.
 pub const MAX_WINDOWS: u64 = 100_000;
 
-/// The windows of `length` of the packets of `session` below `end`, of which those of `came` arrived, with their counts.
-/// A packet belongs to the window in which it was
-/// due at the mean rate, arrived or not, so that the windows' counts add up to the whole. Without a `period`,
-/// as of somebody else's traffic, it belongs to that in which it was sent, and a lost one to that of the packet
-/// before it. Empty where there would be more than [`MAX_WINDOWS`].
+/// Returns windows of `length` with their counts, for the packets of `session` below `end`; `came` are those
+/// received. A packet belongs to the window in which it was due at the mean rate, whether received or not, so
+/// the counts of all windows add up to those of the test. Without a `period`, as in captured traffic, it
+/// belongs to the window in which it was sent, and a lost packet to that of the packet before it. Empty if
+/// there would be more than [`MAX_WINDOWS`].
 pub fn windows(
     series: &Series<'_>,
     came: &SeqSet,
@@ -36,7 +36,7 @@ pub fn windows(
     let first_seq = |w: u64| bounds.get(w as usize).copied().unwrap_or(end);
     let length = length as u128;
     let copies = copies.by_number();
-    let reordered = overtaken(series);
+    let reordered = reordered_numbers(series);
     let lost = without(absent(came.runs(), end), session.unrecorded_in(0, end));
     let mut losses = lost.peekable();
     let (mut arrived, mut next) = (came.runs(), None);
@@ -60,7 +60,7 @@ pub fn windows(
             let low = copies.partition_point(|c| u64::from(c.0) < from);
             let duplicate = copies[low..].iter().take_while(|c| within(c.0)).map(|c| c.1).sum();
             let low = reordered.partition_point(|s| u64::from(*s) < from);
-            let overtaken = reordered[low..].iter().take_while(|s| within(**s)).count() as u64;
+            let late = reordered[low..].iter().take_while(|s| within(**s)).count() as u64;
             let unrecorded: u64 = session.unrecorded_in(from, to).map(|run| run.len).sum();
             let sent = (to - from).saturating_sub(unrecorded);
             Interval {
@@ -73,14 +73,14 @@ pub fn windows(
                 loss_runs,
                 longest_loss: longest,
                 duplicate,
-                out_of_sequence: overtaken,
+                out_of_sequence: late,
                 ..Interval::default()
             }
         })
         .collect()
 }
 
-/// The first sequence number of each window, by due times.
+/// Returns the first sequence number of each window by due times.
 fn due(period: i64, length: i64, sent: u64) -> Vec<u64> {
     let (period, length) = (period as u128, length as u128);
     let windows = (u128::from(sent) * period).div_ceil(length).min(u128::from(MAX_WINDOWS) + 1) as u64;
@@ -91,7 +91,7 @@ fn due(period: i64, length: i64, sent: u64) -> Vec<u64> {
     (0..windows).map(first).collect()
 }
 
-/// The same by send times, from the first packet on.
+/// Returns the first sequence number of each window by send times, counted from the first packet.
 fn sent_in(series: &Series<'_>, length: i64, sent: u64) -> Vec<u64> {
     let mut bounds = Vec::new();
     let mut origin = None;
@@ -101,14 +101,14 @@ fn sent_in(series: &Series<'_>, length: i64, sent: u64) -> Vec<u64> {
             return Vec::new();
         }
         while (bounds.len() as i64) <= window {
-            // Whatever was lost before the first packet belongs to the first window.
+            // Packets lost before the first one received belong to the first window.
             bounds.push(if bounds.is_empty() { 0 } else { u64::from(p.seq).min(sent) });
         }
     }
     bounds
 }
 
-/// Gives `window`, of the packets of `series` with numbers below `end`, its delay figures.
+/// Sets the delay figures of `window`, whose packets end before number `end`.
 pub fn add_delays(window: &mut Interval, end: u64, series: &Series<'_>) {
     let part = series.position_of(window.first_seq)..series.position_of(end);
     let values = series.range(part.clone()).map(|p| p.delay);
@@ -133,7 +133,7 @@ pub fn add_delays(window: &mut Interval, end: u64, series: &Series<'_>) {
         .map(|(high, low)| high.saturating_sub(low));
 }
 
-/// Gives `window` the delay figures of the summary of its packets.
+/// Copies the delay figures of `window` from the summary of its packets.
 pub fn take_delays(window: &mut Interval, of: &Summary) {
     let (latency, pdv, ipdv) = (&of.latency, &of.pdv, &of.ipdv);
     (window.min, window.mean, window.max) = (latency.min, latency.mean, latency.max);
@@ -144,8 +144,8 @@ pub fn take_delays(window: &mut Interval, of: &Summary) {
     (window.ipdv_mean_abs, window.ipdv_stddev, window.ipdv_iqr) = (ipdv.mean_abs, ipdv.stddev, ipdv.iqr);
 }
 
-/// The sequence numbers of overtaken packets, ascending.
-fn overtaken(series: &Series<'_>) -> Vec<u32> {
+/// Returns the sequence numbers of reordered packets, ascending.
+fn reordered_numbers(series: &Series<'_>) -> Vec<u32> {
     if series.in_order() {
         return Vec::new();
     }
@@ -220,8 +220,8 @@ mod tests {
 
     #[test]
     fn every_figure_of_a_window() {
-        // Ten packets, one every 20 ms, in windows of 50 ms: due 0–2, 3–4, 5–7, 8–9. 3 and 4 are lost, and 6; 8 is
-        // overtaken; 1 came three times.
+        // Ten packets, one every 20 ms, in windows of 50 ms: 0–2, 3–4, 5–7 and 8–9 are due in them. 3, 4 and
+        // 6 are lost, 8 is reordered, 1 arrives three times.
         let (mut samples, mut accepted, mut copies) =
             (Samples::default(), SeqSet::default(), Copies::default());
         for (seq, delay) in [(0, 40), (1, 10), (2, 25), (5, 7), (7, 8), (9, 3), (8, 9)] {
@@ -265,7 +265,7 @@ mod tests {
         );
         assert_eq!((first.stddev, first.pdv_p50, first.pdv_p99), (Some(15.0), Some(15), Some(30)));
         assert_eq!((first.pdv_p999, first.pdv_max), (Some(30), Some(30)));
-        // Steps −30 and 15.
+        // The steps are −30 and 15.
         assert_eq!((first.ipdv_mean_abs, first.ipdv_iqr), (Some(22.5), Some(45)));
         assert!((first.ipdv_stddev.unwrap() - 45.0 / 2f64.sqrt()).abs() < 1e-9);
         assert_eq!((second.min, second.mean, second.ipdv_mean_abs, second.pdv_p50), (None, None, None, None));
@@ -282,7 +282,7 @@ mod tests {
     #[test]
     fn without_a_period_windows_are_of_the_times_of_sending() {
         let (mut samples, mut accepted) = (Samples::default(), SeqSet::default());
-        // Two in the first second, a lost one, none in the second, one in the third.
+        // Two packets in the first second, one lost, none in the second, one in the third.
         for (seq, sent) in [(0, 5_000_000_000), (1, 5_999_999_999), (3, 7_000_000_000)] {
             samples.push(AcceptedPacket { seq, sent, delay: 7 });
             accepted.insert(seq);

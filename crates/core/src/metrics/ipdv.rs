@@ -2,22 +2,23 @@
 
 use serde::{Deserialize, Serialize};
 
-/// `D_i − D_{i−1}` where both packets were accepted, in ns.
+/// Differences `D_i − D_{i−1}` of packets that were both accepted, in ns.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct Ipdv {
-    /// Pairs with both packets accepted.
+    /// Number of pairs with both packets accepted.
     pub defined: u64,
-    /// The other pairs; together there are N − 1.
+    /// Number of other pairs; together there are N − 1 pairs.
     pub undefined: u64,
-    /// = `defined`.
+    /// Number of values, equal to `defined`.
     pub n: u64,
-    /// Smallest.
+    /// Smallest difference.
     pub min: Option<i64>,
-    /// Equals (last − first)/(n − 1) without loss, and therefore does not measure variation.
+    /// Mean difference. Without loss it equals (last − first)/(n − 1), and therefore does not measure
+    /// variation.
     pub mean: Option<f64>,
-    /// Largest.
+    /// Largest difference.
     pub max: Option<i64>,
     /// Standard deviation with n − 1; includes the tails.
     pub stddev: Option<f64>,
@@ -29,9 +30,9 @@ pub struct Ipdv {
     pub p25: Option<i64>,
     /// Upper quartile.
     pub p75: Option<i64>,
-    /// p75 − p25: the interquartile range.
+    /// Interquartile range, p75 − p25.
     pub iqr: Option<i64>,
-    /// The same with interpolated quartiles.
+    /// Interquartile range from interpolated quartiles.
     pub iqr_linear: Option<f64>,
     /// Mean of the absolute values (MPPDV).
     pub mean_abs: Option<f64>,
@@ -39,7 +40,7 @@ pub struct Ipdv {
     pub p0_1: Option<i64>,
     /// 99.9th percentile.
     pub p99_9: Option<i64>,
-    /// Whether the quartiles are equal although the deviation is not zero: the clock is too coarse.
+    /// True if the quartiles are equal although the deviation is not zero: the clock is too coarse.
     pub quantised: bool,
 }
 
@@ -51,10 +52,10 @@ use crate::distribution::sample::Sample;
 use crate::distribution::{LogHistogram, OrderStatistics, Precision};
 use std::ops::Range;
 
-/// IPDV of `series`, a stream of `n` packets sent.
+/// Computes the IPDV of `series`, a stream of which `n` packets were sent.
 pub fn ipdv(series: &Series<'_>, n: u64) -> Ipdv {
     let mut steps = Vec::with_capacity(series.len());
-    // Before the first packet stands one that no number follows.
+    // A number that no other number follows, as the predecessor of the first packet.
     let mut before = AcceptedPacket { seq: u32::MAX, sent: 0, delay: 0 };
     series.iter().for_each(|packet| {
         if before.seq.wrapping_add(1) == packet.seq && before.seq < u32::MAX {
@@ -68,11 +69,12 @@ pub fn ipdv(series: &Series<'_>, n: u64) -> Ipdv {
     sums.figures(n.saturating_sub(1), order.median(), |p| order.edf(p), |p| order.linear(p))
 }
 
-/// The percentiles that are reported.
+/// Percentiles that are reported.
 const PERCENTS: [Percent; 5] =
     [Percent(100), Percent(25_000), Percent(50_000), Percent(75_000), Percent(99_900)];
 
-/// The difference of delay of each two consecutive packets that were both accepted, in ns, in send order.
+/// Returns the differences in delay between consecutive packets that were both accepted, in ns, in send
+/// order.
 pub fn steps(samples: &Samples) -> Vec<i64> {
     let step = |before: AcceptedPacket, after: AcceptedPacket| {
         (before.seq.checked_add(1) == Some(after.seq)).then(|| after.delay.saturating_sub(before.delay))
@@ -85,17 +87,17 @@ pub fn steps(samples: &Samples) -> Vec<i64> {
     packets.windows(2).filter_map(|pair| step(pair[0], pair[1])).collect()
 }
 
-/// Figures of `steps` out of `possible` ones, and the steps sorted.
+/// Computes the figures from `steps`, and sorts them; `possible` is the number of pairs.
 pub fn of_steps(steps: Vec<i64>, possible: u64) -> (Ipdv, Sample) {
     let sums = StepSums::of(&steps);
     let sample = Sample::new(steps.into_iter());
     (sums.figures(possible, sample.median(), |p| sample.edf(p), |p| sample.linear(p)), sample)
 }
 
-/// What adds up over steps.
+/// Sums over steps.
 struct StepSums {
     moments: Moments,
-    /// Of the absolute values.
+    /// Sum of the absolute values.
     magnitude: u128,
 }
 
@@ -106,7 +108,7 @@ impl StepSums {
         StepSums { moments, magnitude: steps.iter().map(|x| u128::from(x.unsigned_abs())).sum() }
     }
 
-    /// The figures of these steps out of `possible` ones, with their percentiles.
+    /// Returns the figures, given the percentiles; `possible` is the number of pairs.
     fn figures(
         &self,
         possible: u64,
@@ -141,11 +143,11 @@ impl StepSums {
     }
 }
 
-/// The same in one pass and constant memory: exact but for the percentiles, as long as no packet is
-/// overtaken by more than 4095.
+/// IPDV in one pass and constant memory. It is exact except for percentiles, as long as no packet is
+/// reordered by more than 4095 packets.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct StreamingIpdv {
-    /// Delays by sequence number, modulo the length.
+    /// Recent delays, indexed by sequence number modulo the length.
     #[serde(with = "by_number")]
     recent: Vec<Option<(u32, i64)>>,
     moments: Moments,
@@ -153,10 +155,10 @@ pub struct StreamingIpdv {
     steps: LogHistogram,
 }
 
-/// Delays kept of the packets before.
+/// Number of recent delays that are stored.
 const DELAY_WINDOW: usize = 4096;
 
-/// The delays kept, by sequence number.
+/// Serialises the recent delays by sequence number.
 mod by_number {
     use super::DELAY_WINDOW;
     use serde::{Deserialize, Deserializer, Serializer};
@@ -187,7 +189,7 @@ impl Default for StreamingIpdv {
 }
 
 impl StreamingIpdv {
-    /// Whether it can be that of `n` packets, as far as computing relies on it.
+    /// Returns true if this can be the state after `n` packets, as far as computations rely on it.
     pub(crate) fn is_possible(&self, n: u64) -> bool {
         let steps = self.moments.n();
         let magnitude = self.magnitude <= u128::from(steps) << 64;
@@ -198,7 +200,7 @@ impl StreamingIpdv {
             && self.steps.origin() == Some(0)
     }
 
-    /// Adds the packets that `whole` has had since it was `lead`.
+    /// Adds the packets that `whole` received after the state `lead`.
     pub(crate) fn join(&mut self, whole: StreamingIpdv, lead: &StreamingIpdv) {
         self.moments.join(whole.moments, &lead.moments);
         self.magnitude += whole.magnitude.saturating_sub(lead.magnitude);
@@ -210,20 +212,20 @@ impl StreamingIpdv {
         }
     }
 
-    /// The delay of packet `seq`, if it is kept.
+    /// Returns the delay of packet `seq` if it is still stored.
     #[inline]
     fn delay_of(&self, seq: u32) -> Option<i64> {
         self.recent[seq as usize % DELAY_WINDOW].filter(|recent| recent.0 == seq).map(|recent| recent.1)
     }
 
-    /// The next accepted packets, by runs of consecutive numbers.
+    /// Adds the next accepted packets, as runs of consecutive numbers.
     pub fn push_all(&mut self, runs: &[Range<u32>], mut delays: &[i64]) {
         let mut steps = Vec::with_capacity(delays.len() + runs.len());
         for run in runs {
             let (mine, later) = delays.split_at(run.len());
             delays = later;
             let (Some(first), Some(last)) = (mine.first(), mine.last()) else { continue };
-            // Packets of which both neighbours are in the run have no others.
+            // Only the first and the last packet of a run can have neighbours outside it.
             let before = run.start.checked_sub(1).and_then(|before| self.delay_of(before));
             let after = self.delay_of(run.end);
             steps.extend(before.map(|before| first.saturating_sub(before)));
@@ -238,7 +240,7 @@ impl StreamingIpdv {
         self.steps.add_all(&steps);
     }
 
-    /// The next accepted packet.
+    /// Adds the next accepted packet.
     pub fn push(&mut self, packet: &AcceptedPacket) {
         let before = packet.seq.checked_sub(1).and_then(|before| self.delay_of(before));
         let after = packet.seq.checked_add(1).and_then(|after| self.delay_of(after));
@@ -252,7 +254,7 @@ impl StreamingIpdv {
         }
     }
 
-    /// The figures for a stream of `n` packets sent.
+    /// Returns the figures for a stream of which `n` packets were sent.
     pub fn figures(&self, n: u64) -> Ipdv {
         let sums = StepSums { moments: self.moments, magnitude: self.magnitude };
         let quantiles = self.steps.quantiles();
@@ -267,7 +269,7 @@ mod tests {
     use super::super::series::Samples;
     use super::*;
 
-    /// Of delays by sequence number, `None` = lost, as statistics and as plain steps.
+    /// Returns statistics and differences for delays by sequence number, where `None` is a lost packet.
     fn of(delays: &[Option<i64>]) -> (Ipdv, Vec<i64>) {
         let mut samples = Samples::default();
         for (seq, delay) in (0..).zip(delays) {
@@ -302,7 +304,7 @@ mod tests {
 
     #[test]
     fn one_pass_gives_the_same() {
-        // Numbers 0…4, one of them lost, one late, then nothing but equal delays.
+        // Numbers 0…4, one of them lost and one late, then only equal delays.
         let rows = [(0, 20), (1, 10), (4, 25), (2, 20), (5, 20), (4100, 7), (4101, 9)];
         let (mut samples, mut accepted, mut streaming) =
             (Samples::default(), SeqSet::default(), StreamingIpdv::default());
@@ -318,7 +320,7 @@ mod tests {
             Ipdv { iqr_linear: None, ..exact.clone() },
             Ipdv { median: exact.median, ..one_pass.clone() }
         );
-        // Steps −10, 10, −5, 2: percentiles of the histogram are exact below its resolution.
+        // Steps −10, 10, −5, 2: the percentiles of the histogram are exact for so few values.
         assert_eq!((one_pass.defined, one_pass.undefined, one_pass.median), (4, 4097, Some(-5.0)));
         assert_eq!((one_pass.mean_abs, one_pass.quantised), (Some(6.75), false));
         let empty = StreamingIpdv::default().figures(5);
@@ -361,7 +363,8 @@ mod tests {
             }
             streaming
         };
-        // Both have 1990 to 1999; the last come after the window of the first has gone round.
+        // Both parts have 1990 to 1999; the last packets arrive after the buffer of the first part has
+        // wrapped.
         let (mut mine, lead) = (of(0..2000), of(1990..2000));
         mine.join(of(1990..4300), &lead);
         let whole = of(0..4300);

@@ -1,4 +1,4 @@
-//! [`StreamFacts`]: what is known of a stream that has ended before any metric is computed.
+//! [`StreamFacts`]: facts about a finished stream that are known before any metric is computed.
 
 use super::clock::ClockEstimate;
 use super::dejitter::ReceiverModel;
@@ -10,13 +10,13 @@ use crate::session::Session;
 use crate::twoway::TwoWayFigures;
 use std::sync::OnceLock;
 
-/// What was counted while packets arrived.
+/// Counts made while packets arrived.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ArrivalCounts {
-    /// Packets sent, and whether more may have been.
+    /// Number of packets sent, and whether more may have been sent.
     pub sent: u64,
     pub tail_unknown: bool,
-    /// The packets are those with numbers below this one, but for the session's unrecorded ones.
+    /// Packets below this number are known, except the session's unrecorded ones.
     pub end: u64,
     pub received: u64,
     pub accepted: u64,
@@ -24,23 +24,24 @@ pub(crate) struct ArrivalCounts {
     pub invalid: u64,
     pub late: u64,
     pub rx_time_regressions: u64,
-    /// Packets that came and have no delay.
+    /// Number of packets received without a delay.
     pub delayless: u64,
 }
 
-/// The kind of delays in a stream.
+/// Kind of delay in a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DelayKind {
     /// One-way delays between two clocks.
     OneWay,
-    /// One way of a round-trip test, by the packets that came back: its other facts are not those of a test.
-    Way,
-    /// Round trips. Both their ends are on this host's clock, so there is no skew; and a round trip is not the delay
-    /// that play-out buffers and service objectives are about.
+    /// One direction of a round-trip test, seen by the packets that returned. Other facts about it are not
+    /// those of a separate test.
+    Direction,
+    /// Round trips. Both times are read from this host's clock, so there is no skew. Play-out buffers and
+    /// service objectives do not apply, because they need one-way delays.
     RoundTrips,
 }
 
-/// What is known of a stream before its metrics are computed.
+/// Facts about a stream that are known before its metrics are computed.
 pub(crate) struct StreamFacts<'a> {
     pub session: &'a Session,
     pub options: &'a Options,
@@ -50,23 +51,24 @@ pub(crate) struct StreamFacts<'a> {
     pub periods: MeanPeriods,
     pub kind: DelayKind,
     pub tally: &'a Tally,
-    /// Of round trips, what the test has beside them: known once its ways are.
+    /// Results of a round-trip test in addition to its round trips; set once its directions have been
+    /// analysed.
     pub two_way: OnceLock<TwoWayFigures>,
 }
 
 impl StreamFacts<'_> {
-    /// The order statistics that were asked for.
+    /// Returns the order statistics to compute.
     pub fn wanted(&self) -> DistributionRequest<'_> {
         DistributionRequest { percents: &self.percents, method: self.options.method, bins: self.options.bins }
     }
 
-    /// The receiver that plays packets out.
+    /// Returns the model of the receiver that plays packets out.
     pub fn receiver(&self) -> ReceiverModel<'_> {
         let Options { codec, delay_model, buffers, spurt, .. } = self.options;
         ReceiverModel { codec, model: *delay_model, buffers, spurt: *spurt }
     }
 
-    /// Whether delays are between two clocks.
+    /// Returns true if delays are measured between two clocks.
     pub fn has_two_clocks(&self) -> bool {
         self.kind != DelayKind::RoundTrips
     }

@@ -1,35 +1,35 @@
-//! The time packets spent in the queue of the sending host's own interface (metrics §22).
+//! Time that packets spent in the queue of the sending host's interface (metrics §22).
 
 use crate::distribution::{LogHistogram, Percent, Precision};
 use crate::record::PacketRecord;
 use crate::time::StampSource;
 use serde::{Deserialize, Serialize};
 
-/// Time from entering the queue of the sending host's interface to leaving it, of the packets received, in ns. It comes
-/// before the sent stamp, so the path's delay does not include it: an application lives through both.
+/// Time that received packets spent in the queue of the sending host's interface, in ns. It precedes the sent
+/// stamp, so the path's delay does not include it, but applications experience both.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct LocalQueue {
-    /// Packets whose time in the queue is known.
+    /// Number of packets with a known time in the queue.
     pub n: u64,
-    /// Of those, packets whose entry the kernel did not stamp: their time since the program's own clock reading is an
-    /// upper bound, and counts here.
+    /// Number of those whose entry the kernel did not stamp; their time since the program's own clock reading
+    /// is an upper bound and is used instead.
     pub bounded: u64,
-    /// Shortest.
+    /// Shortest time.
     pub min: i64,
-    /// Median.
+    /// Median time.
     pub median: f64,
     /// 99th percentile.
     pub p99: i64,
-    /// Longest.
+    /// Longest time.
     pub max: i64,
-    /// Mean.
+    /// Mean time.
     pub mean: f64,
 }
 
-/// Times in the local queue while packets arrive, in constant memory: percentiles are exact up to 1024 packets, and at
-/// most 1/1024 too high beyond.
+/// Times in the local queue, collected in constant memory while packets arrive. Percentiles are exact up to
+/// 1024 packets, and at most 1/1024 too high beyond.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct LocalQueueTimes {
     times: LogHistogram,
@@ -44,7 +44,7 @@ impl Default for LocalQueueTimes {
 }
 
 impl LocalQueueTimes {
-    /// Adds the time of `record`, if it is known.
+    /// Adds the time of `record` if it is known.
     #[inline]
     pub(crate) fn push(&mut self, record: &PacketRecord) {
         let Some((time, source)) = record.local_queue() else { return };
@@ -60,14 +60,14 @@ impl LocalQueueTimes {
         self.bounded += next.bounded;
     }
 
-    /// Whether these can be the times of `rows` rows.
+    /// Returns true if these can be the times of `rows` rows.
     pub(crate) fn is_possible(&self, rows: u64) -> bool {
         let n = self.times.len();
         let alike = self.times.is_as_precise_as(&LocalQueueTimes::default().times);
         n <= rows && self.bounded <= n && alike && self.times.is_possible(n)
     }
 
-    /// The statistics; `None` without packets.
+    /// Returns the statistics; `None` without packets.
     pub(crate) fn figures(&self) -> Option<LocalQueue> {
         let n = self.times.len();
         let quantiles = self.times.quantiles();

@@ -1,4 +1,4 @@
-//! Loss and how it clusters (metrics §10; RFC 2680, 3357, 7680).
+//! Loss and its clustering (metrics §10; RFC 2680, 3357, 7680).
 
 use super::burst_gap::BurstGap;
 use serde::{Deserialize, Serialize};
@@ -11,38 +11,38 @@ use std::collections::BTreeMap;
 pub struct Loss {
     /// Lost packets divided by packets sent.
     pub ratio: Option<f64>,
-    /// Length of a run of losses → how many runs.
+    /// Length of a run of losses → number of runs.
     pub run_length_hist: BTreeMap<u64, u64>,
     /// Number of runs.
     pub periods: u64,
     /// The first ten runs: [first sequence number, length].
     pub first_runs: Vec<[u64; 2]>,
-    /// Distance from the previous loss → losses, distances 1…20 (RFC 3357).
+    /// Distance from the previous loss → number of losses, for distances 1…20 (RFC 3357).
     pub loss_distance_hist_small: BTreeMap<u64, u64>,
     /// Losses at most 99 packets after the previous one, divided by losses (RFC 3357 §6.1).
     pub noticeable_rate_99: Option<f64>,
-    /// Lengths between runs: first of a run − last of the run before → how often (RFC 3357 §6.4).
+    /// Distance from the last loss of a run to the first of the next → number of occurrences (RFC 3357 §6.4).
     pub inter_loss_period_hist: BTreeMap<u64, u64>,
-    /// The two-state model whose bad state always loses, and the pair counts behind it.
+    /// The two-state model whose bad state always loses, with its pair counts.
     pub gilbert: GilbertFit,
-    /// Gilbert's model of 1960, if it fits.
+    /// Gilbert's model of 1960; `None` if it does not fit.
     pub gilbert1960: Option<Gilbert1960>,
-    /// The four-parameter model, if requested and better by AIC.
+    /// The four-parameter model, if it was requested and is better by Akaike's criterion.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gilbert_elliott: Option<GilbertElliott>,
     /// RFC 3611 bursts and gaps with Gmin 16.
     pub burst_gap_gmin16: BurstGap,
-    /// Wilson interval of the ratio, 95 %, assuming independent losses.
+    /// 95 % Wilson interval of the ratio, assuming independent losses.
     pub wilson95: Option<[f64; 2]>,
-    /// The same, widened for the correlation of neighbouring losses.
+    /// 95 % Wilson interval, widened for the correlation of neighbouring losses.
     pub wilson95_correlated: Option<[f64; 2]>,
     /// Correlation of the loss of neighbouring packets.
     pub lag1: Option<f64>,
-    /// If nothing was lost: the ratio is below this with 95 % confidence (3/N).
+    /// Upper limit of the ratio with 95 % confidence if nothing was lost: 3/N.
     pub rule_of_three: Option<f64>,
     /// Wald–Wolfowitz runs test.
     pub runs_test: Option<RunsTest>,
-    /// The conclusion of the runs test.
+    /// Conclusion from the runs test.
     pub pattern: Option<LossPattern>,
 }
 
@@ -51,29 +51,30 @@ pub struct Loss {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct GilbertFit {
-    /// Received after received.
+    /// Received, then received.
     pub n00: u64,
-    /// Lost after received.
+    /// Received, then lost.
     pub n01: u64,
-    /// Received after lost.
+    /// Lost, then received.
     pub n10: u64,
-    /// Lost after lost.
+    /// Lost, then lost.
     pub n11: u64,
-    /// P(lost | received before).
+    /// P(lost | previous received).
     pub p: Option<f64>,
-    /// P(received | lost before).
+    /// P(received | previous lost).
     pub q: Option<f64>,
-    /// Conditional loss probability P(lost | lost before) = 1 − q.
+    /// Conditional loss probability P(lost | previous lost) = 1 − q.
     pub clp: Option<f64>,
     /// Unconditional loss probability.
     pub ulp: Option<f64>,
     /// Mean run length of losses.
     pub mean_burst: Option<f64>,
-    /// Mean run length divided by that of random loss with the same ratio; 1 = random, above = bursty.
+    /// Mean run length divided by that of random loss with the same ratio; 1 is random, larger values are
+    /// bursty.
     pub burst_ratio: Option<f64>,
 }
 
-/// Gilbert 1960: good state never loses, bad state receives with probability h.
+/// Gilbert's model of 1960: the good state never loses, the bad state receives with probability h.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
@@ -86,7 +87,7 @@ pub struct Gilbert1960 {
     pub h: f64,
 }
 
-/// Gilbert–Elliott by expectation-maximisation.
+/// The Gilbert–Elliott model, fitted by expectation-maximisation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
@@ -103,24 +104,25 @@ pub struct GilbertElliott {
     pub log_likelihood: f64,
     /// Akaike's criterion of this model.
     pub aic: f64,
-    /// The same criterion for the simple Gilbert model on the same data.
+    /// Akaike's criterion of the simple Gilbert model on the same data.
     pub aic_simple: f64,
 }
 
-/// Number of runs (of losses and of receptions) against what independence would give.
+/// Wald–Wolfowitz test: number of runs (of losses and of receptions) compared with that of independent
+/// losses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct RunsTest {
-    /// Runs of either kind.
+    /// Number of runs of both kinds.
     pub runs: u64,
-    /// Expected under independence.
+    /// Expected number if losses are independent.
     pub mu: f64,
     /// Standard score; below −1.96 bursty, above 1.96 anti-clustered.
     pub z: Option<f64>,
 }
 
-/// How losses are distributed.
+/// Distribution of losses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
@@ -131,7 +133,7 @@ pub enum LossPattern {
     Random,
     /// Clustered.
     Bursty,
-    /// More evenly spread than chance.
+    /// More evenly spread than random losses.
     AntiClustered,
 }
 
@@ -144,13 +146,12 @@ pub const DELTA: u64 = 99;
 const SMALL_DISTANCE: u64 = 20;
 const FIRST_RUNS: usize = 10;
 
-/// Collects the runs of loss as they come, ascending, in constant memory (but for the histograms of
-/// lengths met).
+/// Collects runs of loss, in ascending order, in constant memory except for histograms of lengths.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct LossScan {
     lost: u64,
     runs: u64,
-    /// Whether packet 0 was lost.
+    /// True if packet 0 was lost.
     from_start: bool,
     last: Option<SeqRun>,
     lengths: BTreeMap<u64, u64>,
@@ -158,7 +159,7 @@ pub struct LossScan {
     between: BTreeMap<u64, u64>,
     first_runs: Vec<[u64; 2]>,
     noticeable: u64,
-    /// Number of lost-lost-lost and of lost-received-lost triples.
+    /// Numbers of lost-lost-lost and of lost-received-lost triples.
     triples: (u64, u64),
     segmenter: Segmenter,
 }
@@ -182,12 +183,13 @@ impl Default for LossScan {
 }
 
 impl LossScan {
-    /// Length of the longest run so far; 0 without one.
+    /// Returns the length of the longest run so far; 0 if there is none.
     pub(crate) fn longest(&self) -> u64 {
         self.lengths.last_key_value().map_or(0, |(len, _)| *len)
     }
 
-    /// Whether it can be that of losses below the number `next`, as far as computing relies on it.
+    /// Returns true if this can be the state after losses below the number `next`, as far as computations
+    /// rely on it.
     pub(crate) fn is_possible(&self, next: u64) -> bool {
         let within = |run: [u64; 2]| run[1] > 0 && run[0].checked_add(run[1]).is_some_and(|end| end <= next);
         let last = match self.last {
@@ -206,7 +208,7 @@ impl LossScan {
             && self.segmenter.is_possible(next)
     }
 
-    /// The next run of loss.
+    /// Adds the next run of loss.
     pub fn push(&mut self, run: SeqRun) {
         self.lost += run.len;
         self.runs += 1;
@@ -232,7 +234,7 @@ impl LossScan {
         self.last = Some(run);
     }
 
-    /// Takes out a run that turned out to be none. Distances from it to others remain, and so does its part in bursts.
+    /// Removes a run that is not a loss after all. Its effect on distances and bursts is not corrected.
     pub(crate) fn remove(&mut self, run: SeqRun) {
         let Some(runs) = self.lengths.get_mut(&run.len) else { return };
         *runs -= 1;
@@ -245,8 +247,8 @@ impl LossScan {
         self.first_runs.retain(|first| first[0] != run.start);
     }
 
-    /// The figures of the packets below `end`, sent every `period` ns. Of `unrecorded` of them nothing is known: they
-    /// are no packets here, and what came before and after them are neighbours.
+    /// Returns the figures of the packets below `end`, sent every `period` ns. `unrecorded` of them are
+    /// ignored because their fate is unknown; the packets before and after them count as neighbours.
     pub fn finish(self, end: u64, unrecorded: u64, period: Option<f64>) -> Loss {
         let n = end.saturating_sub(unrecorded).max(self.lost);
         let to_end = self.last.is_some_and(|run| run.start + run.len >= end);
@@ -276,7 +278,7 @@ impl LossScan {
     }
 }
 
-/// The figures of a loss sequence given as its runs, for `n` packets sent every `period` ns.
+/// Returns the figures for runs of loss among `n` packets sent every `period` ns.
 pub fn loss(runs: impl Iterator<Item = SeqRun>, n: u64, period: Option<f64>) -> Loss {
     let mut scan = LossScan::default();
     runs.for_each(|run| scan.push(run));
@@ -310,12 +312,13 @@ impl GilbertFit {
     }
 }
 
-/// Mean loss run over that of random loss at the same ratio; `None` for no loss and for nothing else.
+/// Returns the mean length of loss runs divided by that of random loss at the same ratio; `None` if no packet
+/// or every packet is lost.
 pub fn burst_ratio(lost: u64, runs: u64, n: u64) -> Option<f64> {
     (lost < n && runs > 0).then(|| lost as f64 / runs as f64 * (1.0 - lost as f64 / n as f64))
 }
 
-/// Correlation of the loss of neighbours: Σ(l_i − l̄)(l_{i+1} − l̄) / Σ(l_i − l̄)².
+/// Returns the correlation of loss between neighbours: Σ(l_i − l̄)(l_{i+1} − l̄) / Σ(l_i − l̄)².
 fn lag1(g: &GilbertFit, n: u64, lost: u64, from_start: bool, to_end: bool) -> Option<f64> {
     if n < 3 || lost == 0 || lost >= n {
         return None;
@@ -326,7 +329,7 @@ fn lag1(g: &GilbertFit, n: u64, lost: u64, from_start: bool, to_end: bool) -> Op
     Some(products / (lost as f64 * (1.0 - mean)))
 }
 
-/// Wilson's interval widened for correlated losses: the half-width times √((1 + ρ)/(1 − ρ)).
+/// Returns Wilson's interval widened for correlated losses: the half-width times √((1 + ρ)/(1 − ρ)).
 fn widened(lost: u64, n: u64, rho: f64) -> Option<[f64; 2]> {
     let (centre, half) = stat::wilson_parts(lost, n)?;
     let rho = rho.clamp(0.0, 1.0);
@@ -338,7 +341,8 @@ fn widened(lost: u64, n: u64, rho: f64) -> Option<[f64; 2]> {
     Some([low, if lost == n { 1.0 } else { (centre + half).min(1.0) }])
 }
 
-/// The three-parameter fit; `None` where a parameter leaves its interval or on fewer than 30 losses.
+/// Fits the three-parameter model; `None` if a parameter leaves its interval or there are fewer than 30
+/// losses.
 fn gilbert1960(g: &GilbertFit, n: u64, lost: u64, (lll, lrl): (u64, u64)) -> Option<Gilbert1960> {
     if lost < 30 || lost >= n {
         return None;
@@ -377,7 +381,7 @@ fn pattern(test: Option<RunsTest>, n: u64, lost: u64) -> Option<LossPattern> {
 }
 
 impl Loss {
-    /// Packets of the longest run of losses; 0 without losses.
+    /// Returns the length of the longest run of losses; 0 without losses.
     pub fn longest(&self) -> u64 {
         self.run_length_hist.keys().next_back().copied().unwrap_or(0)
     }
@@ -407,7 +411,7 @@ mod tests {
     fn rfc_3357_section_5_4_3() {
         let l = of(&pattern_of("rxrrxrxrxx"));
         assert_eq!((l.periods, &l.first_runs[..]), (4, &[[1, 1], [4, 1], [6, 1], [8, 2]][..]));
-        // Distances 0 3 2 2 1; lengths between runs 0 3 2 2 (§6.4, §6.5).
+        // Distances 0 3 2 2 1; distances between runs 0 3 2 2 (§6.4, §6.5).
         assert_eq!(l.loss_distance_hist_small, BTreeMap::from([(1, 1), (2, 2), (3, 1)]));
         assert_eq!(l.inter_loss_period_hist, BTreeMap::from([(0, 1), (2, 2), (3, 1)]));
         // metrics §10, V8.
@@ -457,7 +461,7 @@ mod tests {
         let [low, high] = stat::wilson95(20, 100).unwrap();
         assert_eq!(widened(20, 100, 0.0), Some([low, high]));
         assert_eq!(widened(20, 100, -0.5), Some([low, high]), "never narrower");
-        // (1 + 0.6)/(1 − 0.6) = 4: twice as wide.
+        // (1 + 0.6)/(1 − 0.6) = 4: the interval is twice as wide.
         let [wide_low, wide_high] = widened(20, 100, 0.6).unwrap();
         let (centre, half) = ((low + high) / 2.0, (high - low) / 2.0);
         assert!((wide_low - (centre - 2.0 * half)).abs() < 1e-12, "{wide_low}");
@@ -471,7 +475,7 @@ mod tests {
 
     #[test]
     fn gilberts_model_of_1960_from_its_three_probabilities() {
-        // a = P(loss) and b = P(loss after a loss), as given; c from the triples.
+        // a = P(loss) and b = P(loss after a loss) are given; c follows from the triples.
         let fitted = |a, b, triples| {
             let g = GilbertFit { ulp: Some(a), clp: Some(b), ..GilbertFit::default() };
             gilbert1960(&g, 1000, 30, triples)
@@ -516,7 +520,7 @@ mod tests {
 
     #[test]
     fn gilbert_1960_is_recovered() {
-        // metrics §10, V30, with its MINSTD generator.
+        // metrics §10, V30, with the MINSTD generator defined there.
         let mut state = 2024u64;
         let mut uniform = || {
             state = state * 48_271 % 2_147_483_647;
@@ -617,7 +621,7 @@ mod tests {
         let found = |changes: &[fn(&mut LossScan)]| changes.iter().map(with).collect::<Vec<_>>();
         assert_eq!(found(possible), [true; 5]);
         assert_eq!(found(impossible), [false; 18]);
-        // More lost than there are packets, though the lengths of the runs say the same.
+        // More packets lost than there are in total, with the same run lengths.
         let mut more = valid.clone();
         (more.lost, more.lengths) = (31, BTreeMap::from([(31, 1)]));
         assert!(more.is_possible(31) && !more.is_possible(30));

@@ -4,12 +4,12 @@ use super::classify::AcceptedPacket;
 use super::one_pass::OnePass;
 use serde::{Deserialize, Serialize};
 
-/// Deviations from a running mean (gain 1/16, over the packets before), positive and negative apart, in
+/// Deviations from a running mean of earlier packets (gain 1/16), positive and negative ones separately, in
 /// arrival order. It follows ramps that the RTP estimate misses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Mapdv2 {
     n: u64,
-    /// Delays are relative to the first one, so that an offset costs no precision.
+    /// Delays are relative to the first one, so that a clock offset costs no precision.
     origin: i64,
     mean: f64,
     previous: f64,
@@ -18,7 +18,8 @@ pub struct Mapdv2 {
 }
 
 impl Mapdv2 {
-    /// Adds the packets that `whole` has had since it was `lead`, by when the first packets no longer mattered.
+    /// Adds the packets that `whole` received after the state `lead`, by which time the first packets no
+    /// longer had an effect.
     pub(crate) fn join(&mut self, whole: Mapdv2, lead: &Mapdv2) {
         let Some(n) = whole.n.checked_sub(lead.n).filter(|n| *n > 0) else { return };
         if self.n == 0 {
@@ -38,7 +39,7 @@ impl Mapdv2 {
         };
     }
 
-    /// Whether it can have come to this after `n` packets.
+    /// Returns true if this can be the state after `n` packets.
     pub(crate) fn is_possible(&self, n: u64) -> bool {
         let finite = [self.mean, self.previous, self.above.1, self.below.1].iter().all(|x| x.is_finite());
         self.n == n && finite && self.above.0 <= n && self.below.0 <= n
@@ -46,7 +47,7 @@ impl Mapdv2 {
 }
 
 impl Mapdv2 {
-    /// The next accepted packets, by their delays.
+    /// Adds the next accepted packets by their delays.
     pub fn push_all(&mut self, delays: &[i64]) {
         let Some((first, mut rest)) = delays.split_first() else { return };
         if self.n == 0 {
@@ -55,7 +56,7 @@ impl Mapdv2 {
             rest = delays;
         }
         self.n += delays.len() as u64;
-        // In a copy, which the compiler keeps in registers.
+        // A local copy, which the compiler keeps in registers.
         let mut so_far = *self;
         rest.iter().for_each(|delay| so_far.deviate(*delay));
         *self = so_far;
@@ -68,7 +69,8 @@ impl Mapdv2 {
             Some(d) => d as f64,
             None => delay as f64 - self.origin as f64,
         };
-        // To the side it is not on a deviation adds nothing: which side that is cannot be foreseen.
+        // Adds to both sides, one of the terms being zero: a branch on the sign would be mispredicted half of
+        // the time.
         let deviation = self.previous - self.mean;
         self.above = (self.above.0 + u64::from(deviation > 0.0), self.above.1 + deviation.max(0.0));
         self.below = (self.below.0 + u64::from(deviation < 0.0), self.below.1 + (-deviation).max(0.0));
@@ -83,8 +85,8 @@ impl OnePass for Mapdv2 {
         self.push_all(&[packet.delay]);
     }
 
-    /// Mean positive plus mean negative deviation, in ns; an empty side contributes 0, `None` below two
-    /// packets.
+    /// Returns the mean positive plus the mean negative deviation, in ns. A side without values contributes
+    /// 0; `None` below two packets.
     fn output(&self) -> Option<f64> {
         let mean = |(n, sum): (u64, f64)| if n > 0 { sum / n as f64 } else { 0.0 };
         (self.n > 1).then(|| mean(self.above) + mean(self.below))
@@ -114,7 +116,7 @@ mod tests {
         assert_eq!(mapdv2(&[]), None);
         assert_eq!(mapdv2(&[5]), None);
         assert_eq!(mapdv2(&[5, 5, 5]), Some(0.0));
-        // A packet on the mean is on neither side of it.
+        // A packet whose delay is the mean is on neither side.
         assert_eq!((mapdv2(&[5, 5, 9]), mapdv2(&[5, 5, 1])), (Some(4.0), Some(4.0)));
         assert_eq!(mapdv2(&[i64::MIN, i64::MAX]), Some(2f64.powi(64)));
     }
@@ -127,7 +129,7 @@ mod tests {
 
     #[test]
     fn later_packets_are_added_to_those_before() {
-        // Whatever comes before so many equal delays no longer matters.
+        // After this many equal delays, earlier packets no longer have an effect.
         let settled = |first: &[i64]| [first, &[70; 800]].concat();
         let (a, lead, later) = (settled(&[30, 90, 20]), settled(&[110, 40]), [90, 40, 120, 70, 10, 65]);
         let near = |a: f64, b: f64| assert!((a - b).abs() < 1e-9, "{a} {b}");
@@ -136,10 +138,10 @@ mod tests {
         let whole = of(&[&a[..], &later].concat());
         assert_eq!((mine.n, mine.above.0, mine.below.0), (whole.n, whole.above.0, whole.below.0));
         near(mine.output().unwrap(), whole.output().unwrap());
-        // So it goes on.
+        // Later packets count on both.
         mine.push(&AcceptedPacket { seq: 0, sent: 0, delay: 300 });
         near(mine.output().unwrap(), of(&[&a[..], &later, &[300]].concat()).output().unwrap());
-        // Nothing before, and nothing later.
+        // Joining with an empty state before or after.
         let mut first = Mapdv2::default();
         first.join(of(&[50, 60, 20]), &Mapdv2::default());
         assert_eq!(first, of(&[50, 60, 20]));

@@ -1,5 +1,5 @@
-//! [`Metric`]: what a file of the folder `listed` implements; [`MetricEntry`]: its line of the list
-//! [`METRICS`](super::METRICS); [`States`]: all metrics of the list while packets arrive.
+//! [`Metric`]: the trait that files in the folder `listed` implement. [`MetricEntry`]: a line in the list
+//! [`METRICS`](super::METRICS). [`States`]: the states of all listed metrics while packets arrive.
 
 use super::all_packets::AllPackets;
 use super::known::DelayKind;
@@ -16,41 +16,43 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// A metric: the numbers it reports, what it keeps of the packets while they arrive, and what becomes of that.
+/// A metric: the scalars it reports, its state while packets arrive, and its result.
 ///
-/// What it keeps is bounded, and stored with the state of an analysis. It can be anything when it is read back: where its
-/// arithmetic relies on more than its types say, [`Metric::is_possible`] asks.
+/// The state is bounded, and stored with the state of an analysis. Stored data may be damaged or forged, so
+/// [`Metric::is_possible`] checks everything that computations rely on and the types do not guarantee.
 pub(crate) trait Metric:
     Clone + fmt::Debug + Send + Sync + Serialize + DeserializeOwned + 'static
 {
-    /// The numbers it reports, in the order of tables.
+    /// Scalars that the metric reports, in the order of tables.
     const SCALARS: &'static [Scalar];
 
-    /// The type of its result.
+    /// Type of the result.
     type Found: Send + 'static;
 
-    /// The metric before the first packet of a test.
+    /// Creates the metric before the first packet of a test.
     fn begin(test: &Session) -> Self;
 
-    /// Adds the next accepted packets, in order of arrival. A metric that only reads what is known of every stream keeps nothing.
+    /// Adds the next accepted packets, in order of arrival. The default is for metrics that only read facts
+    /// known about every stream.
     fn push(&mut self, _packets: &AcceptedPackets<'_>) {}
 
-    /// Adds the packets that `later` has had since it was `lead`. Both began in the middle of the test; `lead` has had no more
-    /// than its first rows there, and this one has had those too.
+    /// Adds the packets that `later` received after the state `lead`. Both began in the middle of the test.
+    /// `lead` has at most its first rows there, and this metric has received those, too.
     fn join(&mut self, _later: Self, _lead: &Self) {}
 
-    /// Begins to remember what [`Metric::join`] needs of the packets that come now, if that is more than it keeps anyway.
+    /// Begins to store additional data about subsequent packets that [`Metric::join`] needs, if any.
     fn mark(&mut self) {}
 
-    /// Whether it can have come to this after `n` packets, as far as computing relies on it.
+    /// Returns true if this can be the state after `n` packets, as far as computations rely on it.
     fn is_possible(&self, _n: u64) -> bool {
         true
     }
 
-    /// The result of a stream that has ended, all of whose packets were pushed.
+    /// Returns the result of a stream that has ended, all of whose packets were pushed.
     fn found(&self, stream: &EndedStream<'_>) -> Self::Found;
 
-    /// The same with all packets at hand, which by default are pushed. Threads compute several metrics at once.
+    /// Returns the result if all packets are in memory; by default, it pushes them. Threads compute several
+    /// metrics at once.
     fn found_of_all(stream: &EndedStream<'_>, all: &AllPackets<'_>) -> Self::Found {
         let (mut metric, samples) = (Self::begin(stream.known.session), all.samples);
         (0..samples.len()).step_by(PACKETS_PER_PUSH).for_each(|from| {
@@ -59,13 +61,13 @@ pub(crate) trait Metric:
         metric.found(stream)
     }
 
-    /// The values of its numbers, in their order, where the summary has no fields for them.
+    /// Returns the values of the scalars, in order, for metrics without fields in the summary.
     fn values(_found: &Self::Found) -> Vec<Option<f64>> {
         Vec::new()
     }
 
-    /// Writes the result into the summary's fields, where those of the metrics before it in the list are by now. By default
-    /// its [`Metric::values`].
+    /// Writes the result into the summary, which already has the results of the metrics before it in the
+    /// list. By default it writes [`Metric::values`].
     fn write(found: Self::Found, _stream: &EndedStream<'_>, to: &mut Summary) {
         for (scalar, value) in Self::SCALARS.iter().zip(Self::values(&found)) {
             to.figures.insert(scalar.key.to_owned(), value.filter(|value| value.is_finite()));
@@ -73,7 +75,7 @@ pub(crate) trait Metric:
     }
 }
 
-/// Packets pushed at once where all are at hand: as many as stay in a processor's cache.
+/// Number of packets pushed at once if all are in memory: as many as fit a processor's cache.
 const PACKETS_PER_PUSH: usize = 4096;
 
 /// Accepted packets in order of arrival: three columns of equal length.
@@ -88,7 +90,7 @@ pub(crate) struct AcceptedPackets<'a> {
 }
 
 impl AcceptedPackets<'_> {
-    /// Those of `samples` at `range`.
+    /// Returns the part `range` of `samples`.
     pub fn of(samples: &Samples, range: Range<usize>) -> AcceptedPackets<'_> {
         AcceptedPackets {
             seq: &samples.seq[range.clone()],
@@ -98,31 +100,31 @@ impl AcceptedPackets<'_> {
         }
     }
 
-    /// The numbers by runs of consecutive ones.
+    /// Returns the numbers as runs of consecutive ones.
     pub fn runs(&self) -> &[Range<u32>] {
         self.runs.get_or_init(|| runs(self.seq).collect())
     }
 
-    /// When the k-th of them arrived, ns since 1970.
+    /// Returns the arrival time of the k-th packet, ns since 1970.
     pub fn arrived(&self, k: usize) -> i64 {
         self.sent[k].wrapping_add(self.delay[k])
     }
 }
 
-/// A result that is still to be written.
+/// Writes a computed result into the summary.
 pub(crate) type Write = Box<dyn FnOnce(&EndedStream<'_>, &mut Summary) + Send>;
 
-/// A line of the list.
+/// A line in the list of metrics.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct MetricEntry {
-    /// The numbers that the metric reports.
+    /// Scalars that the metric reports.
     pub scalars: &'static [Scalar],
     begin: fn(&Session) -> Box<dyn MetricState>,
     found_of_all: fn(&EndedStream<'_>, &AllPackets<'_>) -> Write,
 }
 
 impl MetricEntry {
-    /// The line of `M`.
+    /// Creates the line for `M`.
     pub const fn of<M: Metric>() -> MetricEntry {
         MetricEntry {
             scalars: M::SCALARS,
@@ -134,23 +136,23 @@ impl MetricEntry {
         }
     }
 
-    /// The key of its first number.
+    /// Returns the key of its first scalar, by which its state is stored.
     fn name(&self) -> &'static str {
         self.scalars.first().map_or("", |scalar| scalar.key)
     }
 
-    /// Whether the metric is one of streams of this kind.
+    /// Returns true if the metric applies to streams of this kind.
     pub fn is_of(&self, kind: DelayKind) -> bool {
-        kind != DelayKind::Way || self.scalars.iter().any(|scalar| scalar.applies.ways)
+        kind != DelayKind::Direction || self.scalars.iter().any(|scalar| scalar.applies.directions)
     }
 
-    /// The result of a stream with all its packets at hand.
+    /// Computes the result of a stream with all packets in memory.
     pub fn found_of_all(&self, stream: &EndedStream<'_>, all: &AllPackets<'_>) -> Write {
         (self.found_of_all)(stream, all)
     }
 }
 
-/// A [`Metric`] of any type.
+/// A [`Metric`] of any type, for use as a trait object.
 trait MetricState: fmt::Debug + Send + Sync {
     fn push(&mut self, packets: &AcceptedPackets<'_>);
     fn join(&mut self, later: Box<dyn MetricState>, lead: &dyn MetricState);
@@ -216,16 +218,16 @@ impl Clone for Box<dyn MetricState> {
     }
 }
 
-/// The metrics of the list while packets arrive.
+/// States of the listed metrics while packets arrive.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct States {
     running: Vec<(MetricEntry, Box<dyn MetricState>)>,
-    /// As they were read back: by the key of each one's first number.
+    /// States as read back, by the key of each metric's first scalar.
     stored: BTreeMap<String, StateBytes>,
 }
 
 impl States {
-    /// Those of `list` before the first packet of a test.
+    /// Creates the states of `list` before the first packet of a test.
     pub fn new(list: &[MetricEntry], test: &Session) -> States {
         let running = list.iter().map(|entry| (*entry, (entry.begin)(test))).collect();
         States { running, stored: BTreeMap::new() }
@@ -236,12 +238,12 @@ impl States {
         self.running.iter_mut().for_each(|(_, state)| state.push(packets));
     }
 
-    /// See [`Metric::mark`].
+    /// Calls [`Metric::mark`] on all metrics.
     pub fn mark(&mut self) {
         self.running.iter_mut().for_each(|(_, state)| state.mark());
     }
 
-    /// See [`Metric::join`]. All three are of one list.
+    /// Calls [`Metric::join`] on all metrics. All three have the same list.
     pub fn join(&mut self, later: States, lead: &States) {
         for (((_, mine), (_, later)), (_, lead)) in
             self.running.iter_mut().zip(later.running).zip(&lead.running)
@@ -250,14 +252,15 @@ impl States {
         }
     }
 
-    /// Writes what they found of `stream` to `to`; of one way of a round-trip test, those that are of ways.
+    /// Writes the results for `stream` to `to`; for one direction of a round-trip test, only those that apply
+    /// to directions.
     pub fn write(&self, stream: &EndedStream<'_>, to: &mut Summary) {
         let these = self.running.iter().filter(|(entry, _)| entry.is_of(stream.known.kind));
         these.for_each(|(_, state)| state.found(stream)(stream, to));
     }
 
-    /// Takes over what `read` has stored, after a check that these metrics can have come to it after `n` packets; whether
-    /// all of them have.
+    /// Takes over the stored states in `read` and returns true if all exist and are possible after `n`
+    /// packets.
     pub fn restore(&mut self, read: &States, n: u64) -> bool {
         self.running.iter_mut().all(|(entry, state)| {
             let bytes = read.stored.get(entry.name());
@@ -334,7 +337,8 @@ mod tests {
     use std::borrow::Cow;
     use std::sync::OnceLock;
 
-    /// The last delay, and how many packets had a smaller one than the packet before.
+    /// Test metric: the last delay, and the number of packets whose delay was smaller than that of the packet
+    /// before.
     #[derive(Clone, Debug, Default, Serialize, Deserialize)]
     struct Falls {
         last: Option<i64>,
@@ -375,7 +379,7 @@ mod tests {
 
     const LIST: &[MetricEntry] = &[MetricEntry::of::<Falls>()];
 
-    /// States of the packets at `range`, which were stored on the way.
+    /// Returns the states after the packets in `range`, storing and restoring them midway.
     fn of(samples: &Samples, range: Range<usize>, session: &Session) -> States {
         let mut states = States::new(LIST, session);
         for k in range {
@@ -422,11 +426,11 @@ mod tests {
             summary.figures
         };
         assert_eq!(figures(&of(&samples, 0..5000, &session)), at_hand.figures);
-        // Of two parts, the first rows of the later one are taken again behind the earlier one.
+        // When two parts are joined, the first rows of the later part are pushed again to the earlier one.
         let mut joined = of(&samples, 0..2900, &session);
         joined.join(of(&samples, 2000..5000, &session), &of(&samples, 2000..2900, &session));
         assert_eq!(figures(&joined), at_hand.figures);
-        // One that was not stored is missing, and none can be read from anything.
+        // A state that was not stored is missing, and other bytes are rejected.
         let none = States { running: Vec::new(), stored: BTreeMap::new() };
         assert!(!States::new(LIST, &session).restore(&none, 0));
         let wrong = BTreeMap::from([("last".to_owned(), StateBytes(vec![0xc1]))]);

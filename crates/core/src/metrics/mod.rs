@@ -1,9 +1,10 @@
 //! The metrics.
 //!
-//! Each file has the formulas of one, with its definition and clause. The files of the folder `listed` make them metrics: each
-//! implements `Metric`, and `METRICS` lists it; summaries, tables, columns, thresholds, roll-ups and help
-//! follow, with all packets at hand and in bounded memory. Order statistics are look-ups in a
-//! [`crate::distribution::Sample`]; what is about send order takes [`series::Series`].
+//! Each file has the formulas of one metric, with its definition and the clause that defines it. The files of
+//! the folder `listed` implement `Metric` for them, and `METRICS` lists these implementations. Summaries,
+//! tables, columns, thresholds, roll-ups and help follow from the list, both in exact analyses and in
+//! constant memory. Order statistics are read from a [`crate::distribution::Sample`], and metrics of the send
+//! order take a [`series::Series`].
 
 pub(crate) mod all_packets;
 pub mod bands;

@@ -1,11 +1,12 @@
-//! Exact sums: moments of one variable and co-moments of two, without the cancellation that a clock
-//! offset of seconds causes in one-pass floating point (metrics §0).
+//! Exact sums: moments of one variable and co-moments of two. One-pass floating point would cancel digits if
+//! clocks differ by seconds (metrics §0).
 
 use super::classify::AcceptedPacket;
 use super::one_pass::{Merge, OnePass};
 use serde::{Deserialize, Serialize};
 
-/// A sum of integers, exact while it fits 128 bits and to double precision beyond (absurd stamps only).
+/// A sum of integers, exact while it fits 128 bits, and with double precision beyond, which only absurd
+/// stamps reach.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ExactSum {
     exact: i128,
@@ -49,7 +50,7 @@ impl ExactSum {
         self.plus(ExactSum { exact: other.exact.saturating_neg(), spilt: -other.spilt })
     }
 
-    /// Whether it can be the sum of `n` differences of times, which 128 bits hold.
+    /// Returns true if this can be the sum of `n` differences of times, which 128 bits hold.
     fn is_possible(self, n: u64) -> bool {
         self.spilt == 0.0 && self.exact.unsigned_abs() <= u128::from(n) << 65
     }
@@ -58,15 +59,15 @@ impl ExactSum {
         (self.spilt == 0.0).then_some(self.exact)
     }
 
-    /// The sum as a double.
+    /// Returns the sum as a double.
     pub fn value(self) -> f64 {
         self.exact as f64 + self.spilt
     }
 }
 
-/// Values whose sums are worked out at once.
+/// Number of values that are summed at a time.
 const CHUNK: usize = 512;
-/// The sum of so many differences below this fits 64 bits, that of their products 128.
+/// Limit below which a chunk of differences sums within 64 bits, and a chunk of their products within 128.
 const MAX_EXACT_DIFFERENCE: i64 = 1 << 53;
 
 #[inline]
@@ -74,8 +75,8 @@ fn product(a: i64, b: i64) -> i128 {
     i128::from(a) * i128::from(b)
 }
 
-/// Σ(x − x̄)(y − ȳ) of n pairs from Σx, Σy, Σxy. Exact up to the last rounding: the integer parts of the
-/// means are taken out in wrapping integers, whose end result fits.
+/// Returns Σ(x − x̄)(y − ȳ) of n pairs from Σx, Σy, Σxy, exact up to the last rounding. The integer parts of
+/// the means are subtracted in wrapping integers, whose final result fits.
 fn centred(n: u64, x: ExactSum, y: ExactSum, xy: ExactSum) -> f64 {
     let (Some(sx), Some(sy), Some(sxy)) = (x.exact(), y.exact(), xy.exact()) else {
         return xy.value() - x.value() / n as f64 * y.value();
@@ -90,11 +91,11 @@ fn centred(n: u64, x: ExactSum, y: ExactSum, xy: ExactSum) -> f64 {
     whole as f64 - rx as f64 * (ry as f64 / n as f64)
 }
 
-/// Count, extremes, sum and sum of squares of integers, mergeable.
+/// Count, extremes, sum and sum of squares of integers; mergeable.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Moments {
     n: u64,
-    /// The first value; the sums are of differences from it.
+    /// The first value; the sums are over differences from it.
     origin: i64,
     min: i64,
     max: i64,
@@ -147,8 +148,8 @@ impl Moments {
         }
     }
 
-    /// Adds `n` values, with the sums of their differences from `origin`, which is that of these moments, and of the squares
-    /// of these.
+    /// Adds `n` values, given the sums of their differences from `origin` and of the squares of these.
+    /// `origin` must be that of these moments.
     fn add_chunk(&mut self, n: u64, origin: i64, [min, max]: [i64; 2], (sum, squares): (i128, i128)) {
         if self.n == 0 {
             *self = Moments { origin, min, max, ..*self };
@@ -160,33 +161,33 @@ impl Moments {
         self.squares.add(squares);
     }
 
-    /// Whether these can be the moments of `n` values, as far as computing relies on it.
+    /// Returns true if these can be the moments of `n` values, as far as computations rely on it.
     pub(crate) fn is_possible(&self, n: u64) -> bool {
         let sums = self.sum.is_possible(n) && self.squares.spilt.is_finite();
         self.n == n && self.min <= self.max && sums
     }
 
-    /// Values added.
+    /// Returns the number of values.
     pub fn n(&self) -> u64 {
         self.n
     }
 
-    /// Smallest.
+    /// Returns the smallest value.
     pub fn min(&self) -> Option<i64> {
         (self.n > 0).then_some(self.min)
     }
 
-    /// Largest.
+    /// Returns the largest value.
     pub fn max(&self) -> Option<i64> {
         (self.n > 0).then_some(self.max)
     }
 
-    /// Mean.
+    /// Returns the mean.
     pub fn mean(&self) -> Option<f64> {
         self.mean_above(0)
     }
 
-    /// Mean of x − `base`.
+    /// Returns the mean of x − `base`.
     pub fn mean_above(&self, base: i64) -> Option<f64> {
         if self.n == 0 {
             return None;
@@ -200,19 +201,19 @@ impl Moments {
         centred(self.n, self.sum, self.sum, self.squares).max(0.0)
     }
 
-    /// Standard deviation with n − 1; `None` below two values.
+    /// Returns the standard deviation with n − 1; `None` below two values.
     pub fn stddev(&self) -> Option<f64> {
         (self.n > 1).then(|| (self.sum_of_squares() / (self.n - 1) as f64).sqrt())
     }
 
-    /// Standard deviation with n.
+    /// Returns the standard deviation with n.
     pub fn stddev_pop(&self) -> Option<f64> {
         (self.n > 0).then(|| (self.sum_of_squares() / self.n as f64).sqrt())
     }
 
-    /// Adds the values that `whole` has had since it was `lead`.
+    /// Adds the values that `whole` received after the state `lead`.
     pub(crate) fn join(&mut self, whole: Moments, lead: &Moments) {
-        // Both count from the same origin, the first value.
+        // Both have the same origin, the first value.
         self.merge(Moments {
             n: whole.n.saturating_sub(lead.n),
             sum: whole.sum.minus(lead.sum),
@@ -221,7 +222,7 @@ impl Moments {
         });
     }
 
-    /// Adds all of `other`'s values.
+    /// Adds all values of `other`.
     pub fn merge(&mut self, other: Moments) {
         if self.n == 0 {
             *self = other;
@@ -230,7 +231,7 @@ impl Moments {
         if other.n == 0 {
             return;
         }
-        // Σ(x + s)² = Σx² + 2sΣx + ns² moves the other's sums to this origin.
+        // Σ(x + s)² = Σx² + 2sΣx + ns² converts the other's sums to this origin.
         let shift = i128::from(other.origin) - i128::from(self.origin);
         let n = i128::from(other.n);
         self.n += other.n;
@@ -275,7 +276,7 @@ impl Merge for Moments {
     }
 }
 
-/// Sums over (send time, delay), from which both regressions follow: arrival = send + delay.
+/// Sums over (send time, delay), from which both regressions follow because arrival = send + delay.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct CoMoments {
     n: u64,
@@ -288,32 +289,32 @@ pub struct CoMoments {
     dd: ExactSum,
 }
 
-/// The smallest and the largest send time and delay of some packets, in ns.
+/// Smallest and largest send time and delay of a group of packets, in ns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extremes {
-    /// Of the send times.
+    /// Smallest and largest send time.
     pub sent: [i64; 2],
-    /// Of the delays.
+    /// Smallest and largest delay.
     pub delay: [i64; 2],
 }
 
 impl Extremes {
-    /// Of no packets.
+    /// Extremes of an empty group.
     const NONE: Extremes = Extremes { sent: [i64::MAX, i64::MIN], delay: [i64::MAX, i64::MIN] };
 
-    /// The same with those of other packets.
+    /// Returns the extremes of both groups.
     #[inline]
     fn with(self, other: &Extremes) -> Extremes {
         let of = |a: [i64; 2], b: [i64; 2]| [a[0].min(b[0]), a[1].max(b[1])];
         Extremes { sent: of(self.sent, other.sent), delay: of(self.delay, other.delay) }
     }
 
-    /// Those of two groups of packets.
+    /// Returns the extremes of two groups that may be empty.
     pub fn of_both(a: Option<Extremes>, b: Option<Extremes>) -> Option<Extremes> {
         a.map_or(b, |a| Some(b.map_or(a, |b| a.with(&b))))
     }
 
-    /// What these differences from `origin` stand for; None where one is not near it.
+    /// Converts differences from `origin` to values; `None` if one of them is not near it.
     fn from(self, origin: (i64, i64)) -> Option<Extremes> {
         let of = |from: i64, [low, high]: [i64; 2]| {
             let near = -MAX_EXACT_DIFFERENCE < low && high < MAX_EXACT_DIFFERENCE;
@@ -323,31 +324,31 @@ impl Extremes {
     }
 }
 
-/// Least squares as sums: slope and Pearson's r, and the means the line runs through.
+/// A least-squares line with Pearson's r; it runs through the means.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct FittedLine {
     /// Slope.
     pub m: f64,
-    /// Pearson's; `None` if y does not vary.
+    /// Pearson's r; `None` if y does not vary.
     pub r: Option<f64>,
     /// Mean of x.
     pub mean_x: f64,
-    /// What y is counted from, so that an offset costs no digit.
+    /// Origin of y, so that a clock offset costs no precision.
     pub origin_y: i64,
-    /// Mean of y above that.
+    /// Mean of y above its origin.
     pub mean_y: f64,
     /// Σ(x − x̄)².
     pub sxx: f64,
 }
 
 impl CoMoments {
-    /// Whether these can be the sums of `n` packets, as far as computing relies on it.
+    /// Returns true if these can be the sums of `n` packets, as far as computations rely on it.
     pub(crate) fn is_possible(&self, n: u64) -> bool {
         let finite = [self.tt, self.td, self.dd].iter().all(|sum| sum.spilt.is_finite());
         self.n == n && self.t.is_possible(n) && self.d.is_possible(n) && finite
     }
 
-    /// Adds the pairs that `whole` has had since it was `lead`.
+    /// Adds the pairs that `whole` received after the state `lead`.
     pub(crate) fn join(&mut self, whole: CoMoments, lead: &CoMoments) {
         self.merge(CoMoments {
             n: whole.n.saturating_sub(lead.n),
@@ -360,7 +361,8 @@ impl CoMoments {
         });
     }
 
-    /// Adds packets in arrival order, by their send times and delays; gives the smallest and the largest of each.
+    /// Adds packets in arrival order by their send times and delays. Returns the smallest and the largest of
+    /// each.
     pub fn add_all(&mut self, sent: &[i64], delay: &[i64]) -> Option<Extremes> {
         let chunks = sent.chunks(CHUNK).zip(delay.chunks(CHUNK));
         chunks.fold(None, |all, (sent, delay)| Extremes::of_both(all, Some(self.add_chunk(sent, delay))))
@@ -398,17 +400,17 @@ impl CoMoments {
         found
     }
 
-    /// The moments of delay, the smallest and the largest of which are known.
+    /// Returns the moments of delay, given its smallest and largest value.
     pub fn of_delay(&self, [min, max]: [i64; 2]) -> Moments {
         Moments { n: self.n, origin: self.origin.1, min, max, sum: self.d, squares: self.dd }
     }
 
-    /// Pairs.
+    /// Returns the number of pairs.
     pub fn n(&self) -> u64 {
         self.n
     }
 
-    /// Delay on send time; x from the earliest send time, in ns.
+    /// Fits delay on send time; x is counted from the earliest send time, in ns.
     pub fn on_send(&self) -> Option<FittedLine> {
         let x0 = (i128::from(self.origin.0) - i128::from(self.earliest)) as f64;
         self.line(
@@ -418,10 +420,11 @@ impl CoMoments {
         )
     }
 
-    /// Delay on arrival time; x from the first arrival, in ns.
+    /// Fits delay on arrival time; x is counted from the first arrival, in ns.
     pub fn on_arrival(&self) -> Option<FittedLine> {
-        // The origin is the first arrival, so x = t + d with both taken from it. Summed up before they become
-        // doubles: where a queue is flushed, arrivals vary far less than either.
+        // The origin is the first arrival, so x = t + d, both relative to it. The sums are added as integers
+        // before they become doubles: if a queue is flushed, arrivals vary far less than send times or
+        // delays.
         let (x, xd) = (self.t.plus(self.d), self.td.plus(self.dd));
         let xx = self.tt.plus(self.td).plus(xd);
         let sxx = centred(self.n.max(1), x, x, xx);
@@ -480,7 +483,7 @@ impl OnePass for CoMoments {
         self.dd.add_product(d, d);
     }
 
-    /// On send time, on arrival time.
+    /// Returns the lines on send time and on arrival time.
     fn output(&self) -> (Option<FittedLine>, Option<FittedLine>) {
         (self.on_send(), self.on_arrival())
     }

@@ -2,12 +2,12 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Y.1541 classes (as quoted by RFC 5976 §2).
+/// Class of ITU-T Y.1541 (as quoted by RFC 5976 §2).
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct Y1541 {
-    /// The most demanding class whose bounds hold; 5 = unspecified, always met.
+    /// The most demanding class whose bounds the test meets; 5 = unspecified, always met.
     pub class: u8,
     /// Mean delay used, in ns.
     pub mean_delay_ns: Option<f64>,
@@ -15,9 +15,9 @@ pub struct Y1541 {
     pub delay_variation_ns: Option<i64>,
     /// Loss ratio.
     pub loss_ratio: Option<f64>,
-    /// Whether there are enough packets to show the class's loss bound.
+    /// True if there are enough packets to show the class's loss bound.
     pub sample_sufficient: bool,
-    /// Whether the delay comes from corrected or synchronised clocks.
+    /// True if the delay comes from corrected or synchronised clocks.
     pub delay_trusted: bool,
 }
 
@@ -33,8 +33,8 @@ const CLASSES: [(u8, f64, Option<i64>, f64); 7] = [
 ];
 
 impl Y1541 {
-    /// The class of a stream of `sent` packets with this mean delay, p99.9 − min and loss ratio; `None`
-    /// where one of them is undefined.
+    /// Returns the class of a stream of `sent` packets with this mean delay, p99.9 − min and loss ratio;
+    /// `None` if one of them is undefined.
     pub fn new(
         mean: Option<f64>,
         variation: Option<i64>,
@@ -52,15 +52,16 @@ impl Y1541 {
             mean_delay_ns: mean,
             delay_variation_ns: variation,
             loss_ratio: loss,
-            // The rule of three: a ratio of 10⁻ᵏ takes 3·10ᵏ packets to show.
+            // Rule of three: showing a ratio of 10⁻ᵏ takes 3·10ᵏ packets.
             sample_sufficient: class.is_none_or(|c| sent as f64 >= 3.0 / c.3),
             delay_trusted,
         })
     }
 }
 
-/// Round trips a minute of request–response times in ms (metrics §19): 60 000 over the mean of the lower
-/// 95 %. Call it RPM only under the responsiveness draft's load. `None` without times.
+/// Returns round trips per minute from request–response times in ms (metrics §19): 60 000 divided by the mean
+/// of the lower 95 %. It may be called RPM only under the load of the responsiveness draft. `None` without
+/// times.
 pub fn responsiveness(mut rtt_ms: Vec<f64>) -> Option<f64> {
     rtt_ms.sort_by(f64::total_cmp);
     let keep = (rtt_ms.len() * 95 / 100).max(1);
@@ -94,7 +95,7 @@ mod tests {
         let mut rtt = vec![20.0; 19];
         rtt.push(400.0);
         assert_eq!(responsiveness(rtt), Some(3000.0));
-        // The lower 95 % of 50 are 47, of 10 they are 9.
+        // The lower 95 % of 50 values are 47 values, of 10 they are 9.
         let all = |n: u32| (1..=n).map(f64::from).collect::<Vec<_>>();
         assert_eq!([50, 10].map(|n| responsiveness(all(n))), [Some(60_000.0 / 24.0), Some(60_000.0 / 5.0)]);
         assert_eq!((responsiveness(vec![20.0]), responsiveness(vec![])), (Some(3000.0), None));

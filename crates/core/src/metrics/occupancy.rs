@@ -4,23 +4,24 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-/// How many packets a buffer holds that puts arrivals in order, after every arrival that is not too late; with one repair of
-/// RFC 5236 §7.2: after a forced advance past missing packets an arrival that was not consumed is stored (metrics §27).
+/// Number of packets that a buffer stores to put arrivals in order, counted after every arrival that is not
+/// too late. It corrects one error in RFC 5236 §7.2: after a forced advance past missing packets, an arrival
+/// that was not consumed is stored (metrics §27).
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(try_from = "StoredOccupancy", into = "StoredOccupancy")]
 pub struct Occupancy {
     threshold: usize,
-    /// The number that the buffer waits for.
+    /// The number for which the buffer waits.
     expected: u64,
-    /// Numbers above that which came.
+    /// Numbers above it that have arrived.
     held: HeldNumbers,
-    /// By packets held, how many arrivals.
+    /// Number of arrivals, indexed by the number of packets stored.
     found: Vec<u64>,
-    /// Whether it is not known what was held.
+    /// True if the occupancy is not known, because joined parts do not fit together.
     unknown: bool,
 }
 
-/// An occupancy as it is stored: what is held by its numbers, ascending.
+/// The serialised form of an occupancy: stored packets by their numbers, ascending.
 #[derive(Serialize, Deserialize)]
 struct StoredOccupancy {
     threshold: usize,
@@ -44,7 +45,7 @@ impl TryFrom<StoredOccupancy> for Occupancy {
     fn try_from(stored: StoredOccupancy) -> Result<Occupancy, &'static str> {
         let StoredOccupancy { threshold, expected, held: numbers, found, unknown } = stored;
         if numbers.iter().any(|number| u64::from(*number) <= expected) {
-            return Err("a packet that a buffer holds and does not wait for");
+            return Err("a buffer stores a packet below the expected one");
         }
         let mut held = HeldNumbers::default();
         numbers.into_iter().for_each(|number| held.push(number, expected));
@@ -52,11 +53,11 @@ impl TryFrom<StoredOccupancy> for Occupancy {
     }
 }
 
-/// The numbers of packets held, all above the one expected: near ones as bits of a ring, others by themselves.
+/// Numbers of the stored packets, all above the expected one: near ones as bits of a ring, others in a set.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct HeldNumbers {
     near: [u64; (HeldNumbers::NEAR / 64) as usize],
-    /// At least [`HeldNumbers::NEAR`] above the one expected.
+    /// Numbers at least [`HeldNumbers::NEAR`] above the expected one.
     far: BTreeSet<u32>,
     len: usize,
 }
@@ -68,8 +69,8 @@ impl HeldNumbers {
         u64::from(number) < expected + Self::NEAR
     }
 
-    /// The word and the bit of a number.
-    fn place(number: u64) -> (usize, u64) {
+    /// Returns the word index and the bit of a number.
+    fn bit_of(number: u64) -> (usize, u64) {
         ((number % Self::NEAR / 64) as usize, 1 << (number % 64))
     }
 
@@ -77,7 +78,7 @@ impl HeldNumbers {
     #[inline]
     fn push(&mut self, number: u32, expected: u64) {
         let new = if Self::is_near(number, expected) {
-            let (word, bit) = Self::place(number.into());
+            let (word, bit) = Self::bit_of(number.into());
             let before = self.near[word];
             self.near[word] |= bit;
             before & bit == 0
@@ -87,15 +88,16 @@ impl HeldNumbers {
         self.len += usize::from(new);
     }
 
-    /// Takes out `expected` and those that follow it, if it is there; gives the first number that is not.
+    /// Removes `expected` and the numbers that follow it without a gap. Returns the first number that is not
+    /// stored.
     #[inline]
     fn pop_from(&mut self, mut expected: u64) -> u64 {
         while self.len > 0 {
             if !self.far.is_empty() {
                 self.bring_near(expected);
             }
-            let ((word, _), shift) = (Self::place(expected), expected % 64);
-            // Those that follow each other within the word.
+            let ((word, _), shift) = (Self::bit_of(expected), expected % 64);
+            // Number of consecutive bits within the word.
             let run = (self.near[word] >> shift).trailing_ones();
             if run == 0 {
                 break;
@@ -107,19 +109,20 @@ impl HeldNumbers {
         expected
     }
 
-    /// Those that have come near, now that `expected` is the one expected.
+    /// Moves numbers into the ring that are near now that `expected` has advanced.
     fn bring_near(&mut self, expected: u64) {
         while let Some(number) = self.far.first().copied().filter(|number| Self::is_near(*number, expected)) {
             self.far.pop_first();
-            let (word, bit) = Self::place(number.into());
+            let (word, bit) = Self::bit_of(number.into());
             self.near[word] |= bit;
         }
     }
 
-    /// The smallest number, all of which are above `expected`.
+    /// Returns the smallest number; all are above `expected`.
     fn smallest(&self, expected: u64) -> Option<u32> {
-        // The ring is read from the place of `expected` on: the bits before it in its word are those of the largest numbers.
-        let (first, bit) = Self::place(expected);
+        // The ring is read from the bit of `expected`; the bits before it in the same word are those of the
+        // largest numbers.
+        let (first, bit) = Self::bit_of(expected);
         let words = self.near.len();
         let word = |k: usize| {
             let bits = self.near[(first + k) % words];
@@ -135,10 +138,10 @@ impl HeldNumbers {
         near.or_else(|| self.far.first().copied())
     }
 
-    /// The numbers, all of which are above `expected`, ascending.
+    /// Returns the numbers, ascending; all are above `expected`.
     fn numbers(&self, expected: u64) -> Vec<u32> {
         let is_held = |number: &u64| {
-            let (word, bit) = Self::place(*number);
+            let (word, bit) = Self::bit_of(*number);
             self.near[word] & bit != 0
         };
         let near = (expected..expected + Self::NEAR).filter(is_held).map(|number| number as u32);
@@ -147,8 +150,8 @@ impl HeldNumbers {
 }
 
 impl Occupancy {
-    /// With threshold BT, expecting `first` first. Fed with ranks among the accepted instead of sequence
-    /// numbers (and `first` 0) it is loss-aware.
+    /// Creates a buffer with threshold BT that waits for `first`. It is loss-aware if it receives ranks among
+    /// the accepted packets instead of sequence numbers (with `first` 0).
     pub fn new(threshold: u32, first: u32) -> Occupancy {
         let threshold = threshold as usize;
         Occupancy {
@@ -160,8 +163,8 @@ impl Occupancy {
         }
     }
 
-    /// Adds the packets that `whole` has had since it was `lead`. Where that did not hold the same as this one, the
-    /// occupancy is no longer known.
+    /// Adds the packets that `whole` received after the state `lead`. If `lead` did not store the same
+    /// packets as this one, the occupancy becomes unknown.
     pub(crate) fn join(&mut self, whole: Occupancy, lead: &Occupancy) {
         let same = self.expected == lead.expected && self.held == lead.held;
         let unknown = self.unknown || whole.unknown || !same;
@@ -172,7 +175,8 @@ impl Occupancy {
         *self = Occupancy { found, unknown, ..whole };
     }
 
-    /// Whether it can be that of `n` packets with the threshold BT, as far as computing relies on it.
+    /// Returns true if this can be the occupancy of `n` packets with the threshold BT, as far as computations
+    /// rely on it.
     pub(crate) fn is_possible(&self, n: u64, threshold: u32) -> bool {
         let (most, threshold) = (1 << 33, threshold as usize);
         let held = self.threshold == threshold && self.held.len <= threshold && self.expected <= most;
@@ -180,7 +184,7 @@ impl Occupancy {
         held && self.found.len() == threshold + 2 && found <= n.into()
     }
 
-    /// The next arrivals, with consecutive numbers; each number once.
+    /// Adds the next arrivals, which have consecutive numbers. Each number may be added only once.
     pub fn push_run(&mut self, mut run: Range<u32>) {
         while !run.is_empty() {
             if self.held.len == 0 && u64::from(run.start) == self.expected {
@@ -191,7 +195,7 @@ impl Occupancy {
             self.push(run.start);
             run.start += 1;
             if !run.is_empty() && u64::from(run.start) > self.expected {
-                // They are held, as many as there is room for.
+                // Store as many as fit.
                 let room = self.threshold.saturating_sub(self.held.len).min(run.len()) as u32;
                 for number in run.start..run.start + room {
                     self.held.push(number, self.expected);
@@ -202,7 +206,7 @@ impl Occupancy {
         }
     }
 
-    /// The next arrival; each number once.
+    /// Adds the next arrival. Each number may be added only once.
     #[inline]
     pub fn push(&mut self, seq: u32) {
         let number = u64::from(seq);
@@ -214,7 +218,7 @@ impl Occupancy {
         } else if self.held.len < self.threshold {
             self.held.push(seq, self.expected);
         } else {
-            // Full: what is missing is taken for lost, up to the smallest number there is.
+            // The buffer is full: missing packets below the smallest stored number count as lost.
             self.held.push(seq, self.expected);
             self.expected = self.held.smallest(self.expected).map_or(number, u64::from);
         }
@@ -222,12 +226,12 @@ impl Occupancy {
         self.found[self.held.len] += 1;
     }
 
-    /// Packets held now.
+    /// Returns the number of packets stored now.
     pub fn held(&self) -> usize {
         self.held.len
     }
 
-    /// Occupancy → arrivals; empty if it is not known.
+    /// Returns occupancy → number of arrivals; empty if it is unknown.
     pub fn histogram(&self) -> BTreeMap<u64, u64> {
         if self.unknown {
             return BTreeMap::new();
@@ -249,7 +253,7 @@ mod tests {
         occupancy
     }
 
-    /// By a sorted list of what is held.
+    /// A literal implementation with a sorted list of stored packets.
     fn literal(arrivals: &[u32], threshold: usize) -> BTreeMap<u64, u64> {
         let (mut expected, mut held, mut found) = (0, Vec::new(), BTreeMap::new());
         for number in arrivals.iter().copied().map(u64::from) {
@@ -270,12 +274,12 @@ mod tests {
         found
     }
 
-    /// Numbers in any order up to some hundreds apart, and some far ahead of all others.
+    /// Numbers in any order, up to a few hundred apart, and some far ahead of all others.
     fn wild_stream() -> impl Strategy<Value = Vec<u32>> {
         prop::collection::vec((0u32..1200, prop::bool::weighted(0.02)), 0..300).prop_map(|numbers| {
-            let place =
+            let rank =
                 |(k, (late, rogue)): (u32, (u32, bool))| if rogue { 5000 + late } else { 2 * k + late };
-            unique(&(0..).zip(numbers).map(place).collect::<Vec<_>>())
+            unique(&(0..).zip(numbers).map(rank).collect::<Vec<_>>())
         })
     }
 
@@ -311,7 +315,7 @@ mod tests {
         let arrivals = disturbed();
         let occupied = of(&arrivals, 4).histogram();
         assert_eq!(occupied.values().sum::<u64>(), 400);
-        // Both saw those from `begin` to `end`.
+        // Both parts contain the arrivals from `begin` to `end`.
         for (begin, end) in [(0, 10), (20, 40), (64, 90), (100, 130), (160, 190), (210, 240), (300, 320)] {
             let (mut mine, lead) = (of(&arrivals[..end], 4), of(&arrivals[begin..end], 4));
             mine.join(of(&arrivals[begin..], 4), &lead);
@@ -350,7 +354,7 @@ mod tests {
         }
         assert!(stays(|o| held(o, &[20, 2000])) && !stays(|o| held(o, &[20, 2000, 22])));
         assert!(!stays(|o| o.found.push(0)) && !stays(|o| _ = o.found.pop()));
-        // What is held came before what is waited for, in nothing that was stored.
+        // A stored packet below the expected number is rejected when reading.
         let stored = serde_json::to_string(&of(&[0, 5], 4)).unwrap();
         assert!(serde_json::from_str::<Occupancy>(&stored).is_ok());
         for made_up in ["[1]", "[5,0]"] {

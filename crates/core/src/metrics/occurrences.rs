@@ -1,10 +1,11 @@
-//! [`Occurrences`]: how often each number came, where most are small.
+//! [`Occurrences`]: counts of numbers, most of which are small.
 
 use super::one_pass::join_counts;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// How often each number came: of small ones in an array as long as the largest of them, of large ones in a map.
+/// Number of occurrences of each number: small numbers in an array as long as the largest of them, large ones
+/// in a map.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(from = "BTreeMap<u64, u64>", into = "BTreeMap<u64, u64>")]
 pub(super) struct Occurrences {
@@ -31,7 +32,7 @@ impl Occurrences {
     /// Numbers below this are small.
     const NEAR: u64 = 1024;
 
-    /// Counts `number` once more.
+    /// Counts one more occurrence of `number`.
     #[inline]
     pub fn add(&mut self, number: u64) {
         match usize::try_from(number).ok().and_then(|number| self.near.get_mut(number)) {
@@ -40,7 +41,7 @@ impl Occurrences {
         }
     }
 
-    /// How often `number` came.
+    /// Returns the count of `number`.
     fn of(&mut self, number: u64) -> &mut u64 {
         if number >= Self::NEAR {
             return self.far.entry(number).or_default();
@@ -52,17 +53,17 @@ impl Occurrences {
         &mut self.near[number]
     }
 
-    /// How often all of them came together.
+    /// Returns the sum of all counts.
     pub fn total(&self) -> u128 {
         self.near.iter().chain(self.far.values()).map(|times| u128::from(*times)).sum()
     }
 
-    /// By number, of those that came.
+    /// Returns the counts by number, without zeros.
     pub fn to_map(&self) -> BTreeMap<u64, u64> {
         self.clone().into()
     }
 
-    /// Adds what `whole` counted after it was `lead`.
+    /// Adds the counts that `whole` made after the state `lead`.
     pub fn join(&mut self, whole: &Occurrences, lead: &Occurrences) {
         let mut all = self.to_map();
         join_counts(&mut all, &whole.to_map(), &lead.to_map());
@@ -85,7 +86,7 @@ mod tests {
         assert_eq!(stored, serde_json::to_string(&all).unwrap());
         let read: Occurrences = serde_json::from_str(&stored).unwrap();
         assert_eq!(read.to_map(), all);
-        // What was counted after the first five.
+        // The counts made after the first five.
         let (mut mine, mut lead) = (Occurrences::from(BTreeMap::from([(1024, 7)])), Occurrences::default());
         numbers[..5].iter().for_each(|number| lead.add(*number));
         mine.join(&counts, &lead);

@@ -3,24 +3,24 @@
 use super::classify::AcceptedPacket;
 use std::collections::BTreeMap;
 
-/// A figure of accepted packets in arrival order, in one pass and constant memory.
+/// A figure of accepted packets in arrival order, computed in one pass and constant memory.
 pub trait OnePass: Default {
-    /// The type of the result.
+    /// Type of the result.
     type Output;
-    /// The next accepted packet.
+    /// Adds the next accepted packet.
     fn push(&mut self, packet: &AcceptedPacket);
-    /// The figure for the packets so far.
+    /// Returns the figure for the packets so far.
     fn output(&self) -> Self::Output;
 }
 
-/// A [`OnePass`] whose adjacent halves merge to exactly the whole: pushing a stream into one, or its first
-/// part into one, the rest into another and merging them, gives equal outputs.
+/// A [`OnePass`] that merges exactly: pushing a stream into one instance gives the same output as pushing its
+/// parts into two and merging these.
 pub trait Merge: OnePass {
     /// Adds the part of the stream that follows.
     fn merge(&mut self, next: Self);
 }
 
-/// Adds to `counts` what `whole` counted after it was `lead`.
+/// Adds to `counts` what `whole` counted after the state `lead`.
 pub(crate) fn join_counts<K: Copy + Ord>(
     counts: &mut BTreeMap<K, u64>,
     whole: &BTreeMap<K, u64>,

@@ -3,34 +3,36 @@
 use crate::session::Session;
 use serde::{Deserialize, Serialize};
 
-/// A mean period and the rates that follow from it.
+/// A mean period and the resulting rates.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct MeanRate {
     /// Mean time between packets, in ns.
     pub period_ns: f64,
-    /// Packets a second.
+    /// Packets per second.
     pub rate_pps: f64,
     /// Payload bits per second; `None` if the payload is unknown.
     pub throughput_bps: Option<f64>,
 }
 
-/// The requested, the transmitted and the received rate.
+/// Requested, transmitted and received rate.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct MeanPeriods {
-    /// As requested; `None` if a log's header has no valid period.
+    /// Requested rate; `None` if a log's header has no valid period.
     pub target: Option<MeanRate>,
-    /// Between the lowest and the highest accepted sequence number, by send times: loss does not bias it.
+    /// Transmitted rate, between the lowest and the highest accepted sequence number by send times. Loss does
+    /// not bias it.
     pub tx: Option<MeanRate>,
-    /// Between first and last arrival, over the packets accepted: loss lengthens it.
+    /// Received rate, between the first and the last arrival by the number of accepted packets. Loss lowers
+    /// it.
     pub rx: Option<MeanRate>,
 }
 
 impl MeanRate {
-    /// The rate of packets of `payload` bytes every `period_ns`.
+    /// Returns the rate of packets of `payload` bytes every `period_ns`.
     pub fn new(period_ns: f64, payload: Option<u16>) -> MeanRate {
         let rate_pps = 1e9 / period_ns;
         MeanRate { period_ns, rate_pps, throughput_bps: payload.map(|l| f64::from(l) * 8.0 * rate_pps) }
@@ -38,7 +40,7 @@ impl MeanRate {
 }
 
 impl MeanPeriods {
-    /// The requested rate, before anything was sent.
+    /// Returns the requested rate, before anything was sent.
     pub fn target_only(session: &Session) -> MeanPeriods {
         let target = session.period().map(|p| MeanRate::new(p.0 as f64, session.payload()));
         MeanPeriods { target, tx: None, rx: None }
@@ -53,7 +55,7 @@ use super::series::Series;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct PacketExtent {
     n: u64,
-    /// (sequence number, send time) of the lowest and the highest number.
+    /// Sequence number and send time of the lowest and the highest number.
     lowest: Option<(u32, i64)>,
     highest: Option<(u32, i64)>,
     first_arrival: i64,
@@ -61,7 +63,7 @@ pub struct PacketExtent {
 }
 
 impl PacketExtent {
-    /// For a complete stream, from its first and last packet.
+    /// Returns the extent of a complete stream.
     pub fn of(series: &Series<'_>) -> PacketExtent {
         let Some(last) = series.len().checked_sub(1) else { return PacketExtent::default() };
         let number_and_time = |k: usize| Some((series.get(k).seq, series.get(k).sent));
@@ -75,7 +77,8 @@ impl PacketExtent {
         }
     }
 
-    /// The next accepted packets: so many with consecutive numbers, the first and the last of them.
+    /// Adds the next accepted packets: `length` packets with consecutive numbers, given by the first and the
+    /// last of them.
     pub(crate) fn push_run(&mut self, length: usize, first: &AcceptedPacket, last: &AcceptedPacket) {
         self.push(first);
         if length > 1 {
@@ -84,7 +87,7 @@ impl PacketExtent {
         }
     }
 
-    /// Whether it can be that of `n` packets numbered below `packets`.
+    /// Returns true if this can be the extent of `n` packets numbered below `packets`.
     pub(crate) fn is_possible(&self, n: u64, packets: u32) -> bool {
         let numbers = match (self.lowest, self.highest) {
             (Some((low, _)), Some((high, _))) => n > 0 && low <= high && high < packets,
@@ -93,7 +96,7 @@ impl PacketExtent {
         self.n == n && numbers
     }
 
-    /// Adds the packets that `whole` has had since it was `lead`.
+    /// Adds the packets that `whole` received after the state `lead`.
     pub(crate) fn join(&mut self, whole: PacketExtent, lead: &PacketExtent) {
         let n = whole.n.saturating_sub(lead.n);
         if n > 0 {
@@ -103,8 +106,8 @@ impl PacketExtent {
         }
     }
 
-    /// Mean transmit and receive period, in ns; `None` where fewer than two packets (or numbers) exist or
-    /// the times do not advance.
+    /// Returns the mean transmit and receive period, in ns; `None` if there are fewer than two packets or
+    /// numbers, or if the times do not advance.
     pub fn periods(&self) -> (Option<f64>, Option<f64>) {
         let over = |time: i128, steps: u64| (steps > 0 && time > 0).then(|| time as f64 / steps as f64);
         let tx = match (self.lowest, self.highest) {
@@ -158,12 +161,12 @@ impl Merge for PacketExtent {
 }
 
 impl MeanPeriods {
-    /// Time between packets, in ns: as requested, or as sent if nothing was requested.
+    /// Returns the time between packets, in ns: as requested, or as sent if nothing was requested.
     pub fn mean(&self) -> Option<f64> {
         self.target.or(self.tx).map(|rate| rate.period_ns)
     }
 
-    /// The requested, the transmitted and the received rate.
+    /// Computes the requested, transmitted and received rate.
     pub fn new(session: &Session, extent: &PacketExtent) -> MeanPeriods {
         let (tx, rx) = extent.periods();
         let rate = |period| MeanRate::new(period, session.payload());
@@ -204,7 +207,7 @@ mod tests {
         };
         let rows = [(2, 40, 5), (0, 0, 60), (1, 20, 45), (4, 84, 3), (4, 99, 9), (0, 7, 101)];
         let whole = of(&rows);
-        // Sent from 0 to 84 over 4 numbers, arrived from 45 to 108 over 6 packets.
+        // Sent from 0 to 84 over 4 numbers, received from 45 to 108 over 6 packets.
         assert_eq!(whole.output(), (Some(21.0), Some(12.6)));
         for cut in 0..=rows.len() {
             let mut halves = of(&rows[..cut]);
@@ -273,7 +276,7 @@ mod tests {
             extent.push(&packet);
         }
         assert_eq!(PacketExtent::of(&Series::new(&samples)), extent);
-        // 50 from number 3 to number 5, and as much from the first arrival to the third.
+        // 50 from number 3 to number 5, and the same from the first arrival to the third.
         assert_eq!(extent.periods(), (Some(25.0), Some(25.0)));
     }
 

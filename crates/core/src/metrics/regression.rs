@@ -1,8 +1,8 @@
-//! Regression of the burstiness plot and what its slope means (metrics §14).
+//! Regression of the burstiness plot, and the cause of its slope (metrics §14).
 
 use serde::{Deserialize, Serialize};
 
-/// Least squares of delay on time.
+/// Least-squares line of delay on time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
@@ -11,55 +11,55 @@ pub struct Regression {
     pub m: f64,
     /// Delay at x = 0, in ns.
     pub b: f64,
-    /// Pearson's; `None` if all delays are equal.
+    /// Pearson's r; `None` if all delays are equal.
     pub r: Option<f64>,
 }
 
-/// The cause of a slope.
+/// Cause of a slope.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum TrendVerdict {
-    /// No trend worth interpreting.
+    /// No significant trend.
     #[default]
     None,
     /// The clocks run at different rates.
     Skew,
-    /// More is sent than the path delivers: a queue is filling.
+    /// The sender sends more than the path delivers: a queue is filling.
     Overload,
     /// A queue is emptying, or TCP's window is opening.
     Draining,
-    /// The evidence contradicts itself.
+    /// The evidence is contradictory.
     Undecided,
 }
 
-/// The verdict with its evidence.
+/// Cause of a slope with its evidence.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct Trend {
-    /// The cause of the slope.
+    /// Cause of the slope.
     pub verdict: TrendVerdict,
-    /// The slope judged (on send time).
+    /// Slope of delay on send time, which is judged.
     pub m_send: f64,
-    /// 95 % interval of the slope by batches.
+    /// 95 % interval of the slope, computed from batches.
     pub m_send_ci95: Option<[f64; 2]>,
-    /// Pearson's r on send time.
+    /// Pearson's r of delay on send time.
     pub r: Option<f64>,
-    /// Receive period divided by transmit period, − 1.
+    /// Receive period divided by transmit period, minus 1.
     pub period_excess: Option<f64>,
-    /// m_arrival/(1 − m_arrival): what the period excess is if the slope is a filling queue.
+    /// m_arrival/(1 − m_arrival): the expected period excess if a filling queue causes the slope.
     pub expected_excess: Option<f64>,
-    /// Hull slope of the first and second half.
+    /// Slope of the lower hull in the first and in the second half.
     pub hull_halves: Option<[f64; 2]>,
     /// Mean residual above the hull in each quarter, in ns.
     pub residual_quarters: Option<[f64; 4]>,
-    /// Change of the delay that θ alone explains, and of the minimum control RTT, from the probes before to
-    /// those after, in ns.
+    /// Change of the delay that the clock offset alone explains, from the probes before the stream to those
+    /// after it, in ns.
     pub offset_change_ns: Option<f64>,
-    /// See above, for the minimum control RTT.
+    /// Change of the minimum control RTT, from the probes before the stream to those after it, in ns.
     pub rtt_change_ns: Option<f64>,
-    /// The reasoning, as a sentence.
+    /// Reasons for the verdict, as a sentence.
     pub because: String,
 }
 
@@ -90,7 +90,8 @@ mod tests {
 
     #[test]
     fn a_flushed_queue_costs_no_digit() {
-        // Sent over a second, all delivered within 50 us: arrivals vary by less than a ten-thousandth of the delays.
+        // Sent over a second and all delivered within 50 µs: arrivals vary by less than a ten-thousandth of
+        // the delays.
         let rows = (0..50).rev().map(|k| (k * 20_000_000, 980_000_000 + (50 - k) * 1000 - k * 20_000_000));
         let line = of(rows).1.unwrap();
         assert_eq!((line.m, line.b), (20_001.0, 1000.0));

@@ -3,41 +3,41 @@
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Reordering figures over accepted packets in arrival order.
+/// Reordering figures of accepted packets in arrival order.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct Reordering {
-    /// False for TCP, which hides reordering and loss from its user: the zeros then have no meaning.
+    /// False for TCP, which hides reordering and loss from applications; then the zeros have no meaning.
     pub observable: bool,
-    /// Packets overtaken (RFC 4737 §3).
+    /// Number of reordered packets, which arrived after a packet sent later (RFC 4737 §3).
     pub reordered: u64,
-    /// Overtaken packets divided by accepted packets.
+    /// Reordered packets divided by accepted packets.
     pub ratio: Option<f64>,
-    /// Arrivals between a reordered packet and the earliest it was overtaken by → packets (§4.2).
+    /// Arrivals since the first later-sent packet → number of reordered packets (§4.2).
     pub extent_hist: BTreeMap<u64, u64>,
-    /// n → packets whose n preceding arrivals were all later ones (§5). Every n up to 1000, then only
-    /// those at which the count falls.
+    /// n → number of packets whose n preceding arrivals were all sent later (§5). Lists every n up to 1000,
+    /// then only those at which the count falls.
     pub n_reordered: BTreeMap<u64, u64>,
     /// Largest late time (§4.3), in ns.
     pub max_late_time_ns: Option<i64>,
     /// Largest byte offset (§4.4).
     pub max_byte_offset: Option<u64>,
-    /// Completed reordering-free runs (§4.6).
+    /// Completed runs without reordering (§4.6).
     pub free_runs: u64,
-    /// Packets in order.
+    /// Number of packets in order.
     pub in_order: u64,
     /// Sum of the squares of run lengths.
     pub sum_sq_runs: u64,
     /// Arrivals between successive discontinuities (§4.5); at most the first 10 000.
     pub gaps: Vec<u64>,
-    /// Reorder density (RFC 5236), complete: displacement → packets; positive is late.
+    /// Complete reorder density (RFC 5236): displacement → number of packets; positive is late.
     pub rd_fd: BTreeMap<i64, u64>,
-    /// The same by the RFC's bounded algorithm with threshold 128.
+    /// Reorder density by the RFC's bounded algorithm with threshold 128.
     pub rd_fd_dt128: BTreeMap<i64, u64>,
-    /// Reorder-buffer occupancy → arrivals, threshold 128. A lost packet fills the buffer.
+    /// Reorder-buffer occupancy with threshold 128 → number of arrivals. A lost packet fills the buffer.
     pub rbd_fb_bt128: BTreeMap<u64, u64>,
-    /// The same with lost packets skipped: use it to size a buffer.
+    /// Reorder-buffer occupancy with lost packets skipped; use this to size a buffer.
     pub rbd_fb_loss_aware: BTreeMap<u64, u64>,
     /// Figures derived from the densities.
     pub density: Option<ReorderDensity>,
@@ -48,9 +48,9 @@ pub struct Reordering {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct ReorderDensity {
-    /// Packets with positive displacement, percent.
+    /// Packets with positive displacement, in percent.
     pub percent_late: f64,
-    /// Packets with negative displacement, percent.
+    /// Packets with negative displacement, in percent.
     pub percent_early: f64,
     /// Mean of |displacement|.
     pub mean_displacement: f64,
@@ -58,9 +58,9 @@ pub struct ReorderDensity {
     pub mean_late_displacement: Option<f64>,
     /// −Σ RD ln RD.
     pub entropy: f64,
-    /// Mean of the loss-aware occupancy.
+    /// Mean loss-aware occupancy.
     pub mean_occupancy: f64,
-    /// Share of packets that are three or more positions late: a TCP sender would take them for lost.
+    /// Share of packets that are three or more positions late. A TCP sender would count them as lost.
     pub three_or_more_late: f64,
 }
 
@@ -74,19 +74,20 @@ use super::stat::CountTree;
 use std::ops::Range;
 
 const MAX_LISTED: usize = 10_000;
-/// Below this every n of the n-reordering histogram is listed.
+/// Up to this n, the n-reordering histogram lists every n.
 const MAX_SINGLE_N: u64 = 1000;
 
-/// RFC 4737 in one pass. Memory: a few words a *discontinuity*, since consecutive numbers that arrive
-/// consecutively are kept as one stretch; O(log) a packet whatever the order.
+/// RFC 4737 in one pass. Consecutive numbers that arrive consecutively are stored as one stretch, so memory
+/// is a few words per *discontinuity*. Time is O(log n) per packet in any order.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct ReorderCounter {
     arrivals: u64,
     expected: Option<u64>,
-    /// Running maxima of the sequence number: where each stretch of them began. The earliest larger
-    /// arrival of a late packet always begins a stretch, or its own number would lie inside it.
+    /// Stretches in which the sequence number reached a new maximum. The earliest larger arrival before a
+    /// late packet is always the start of a stretch, because otherwise the late packet's own number would be
+    /// inside it.
     maxima: Vec<ArrivalRun>,
-    /// Arrivals with no smaller one after them: the preceding smaller arrival of any packet is on top.
+    /// Arrivals without a smaller one after them. The last smaller arrival before any new packet is on top.
     ascent: Vec<ArrivalRun>,
     reordered: u64,
     extents: Occurrences,
@@ -95,13 +96,14 @@ pub struct ReorderCounter {
     free_run: u64,
     free_runs: u64,
     sum_sq: u64,
-    /// Stretches kept before the oldest half is forgotten; no limit if 0.
+    /// Maximum number of stretches; beyond it the older half is forgotten. No limit if 0.
     limit: usize,
-    /// Arrivals up to here are no longer in `ascent`.
+    /// Arrivals before this index are no longer in `ascent`.
     forgotten: u64,
-    /// Where discontinuities no longer in `maxima` were: the first of all.
+    /// Indices of the first discontinuities that are no longer in `maxima`.
     positions: Vec<u64>,
-    /// Whether [`ReorderCounter::mark`] was called, and the run of packets in order that was the first to end after that.
+    /// True after [`ReorderCounter::mark`]. `marked_run` is the length of the first run of packets in order
+    /// that ended after it.
     marked: bool,
     marked_run: Option<u64>,
 }
@@ -120,11 +122,11 @@ impl ArrivalRun {
         self.seq + self.len == seq && self.index + self.len == index
     }
 
-    /// Takes out the arrivals before `begin`; whether any are left.
+    /// Removes the arrivals before `begin`. Returns true if any are left.
     fn is_from(&mut self, begin: u64) -> bool {
         let out = begin.saturating_sub(self.index).min(self.len);
         (self.seq, self.index, self.len) = (self.seq + out, self.index + out, self.len - out);
-        // The one that overtook was the first.
+        // Only the first arrival of a stretch can be the first one sent after a late packet.
         self.overtook &= out == 0;
         self.len > 0
     }
@@ -137,7 +139,7 @@ fn extend(stretches: &mut Vec<ArrivalRun>, seq: u64, index: u64, len: u64, arriv
     }
 }
 
-/// Whether these can be stretches of `n` arrivals: ascending in number and in place.
+/// Returns true if these can be stretches of `n` arrivals: ascending by number and by index.
 fn are_possible(stretches: &[ArrivalRun], n: u64) -> bool {
     let ends = |s: &ArrivalRun| Some((s.seq.checked_add(s.len)?, s.index.checked_add(s.len)?));
     let within =
@@ -146,8 +148,8 @@ fn are_possible(stretches: &[ArrivalRun], n: u64) -> bool {
         && stretches.is_sorted_by(|a, b| a.seq + a.len <= b.seq && a.index + a.len <= b.index)
 }
 
-/// Where the first stretch begins that is not below `seq`: looked for from the end, which is where it nearly
-/// always is.
+/// Returns the index of the first stretch that begins at `seq` or above. Searches from the end, where it
+/// nearly always is.
 fn first_from(stretches: &[ArrivalRun], seq: u64) -> usize {
     let mut back = 1;
     while back < stretches.len() && stretches[stretches.len() - back].seq >= seq {
@@ -158,36 +160,36 @@ fn first_from(stretches: &[ArrivalRun], seq: u64) -> usize {
 }
 
 impl ReorderCounter {
-    /// In constant memory: of packets that come after more than `limit` further discontinuities, extents
-    /// and late times are understated.
+    /// Creates a counter in constant memory. For packets that arrive after more than `limit` further
+    /// discontinuities, extents and late times are too small.
     pub fn bounded(limit: usize) -> ReorderCounter {
         ReorderCounter { limit, ..ReorderCounter::default() }
     }
 
-    /// Whether it can have come to this after `n` packets, keeping `limit` discontinuities; as far as computing
-    /// relies on it.
+    /// Returns true if this can be the state after `n` packets with a limit of `limit` discontinuities, as
+    /// far as computations rely on it.
     pub(crate) fn is_possible(&self, n: u64, limit: usize) -> bool {
         let begins = |stretches: &[ArrivalRun]| stretches.first().map_or(n, |s| s.index);
         let kept = [&self.maxima, &self.ascent].iter().all(|s| s.len() <= limit && are_possible(s, n));
-        let places = self.forgotten <= begins(&self.ascent)
+        let positions = self.forgotten <= begins(&self.ascent)
             && self.positions.is_sorted()
             && self.positions.last().is_none_or(|last| *last <= begins(&self.maxima));
-        let overtaken = u128::from(self.reordered);
+        let late = u128::from(self.reordered);
         let counts = self.reordered <= n
             && self.free_run <= n
             && self.free_runs <= n
-            && self.extents.total() <= overtaken
-            && self.n_values.total() <= overtaken;
+            && self.extents.total() <= late
+            && self.n_values.total() <= late;
         let end = self.expected.is_none_or(|next| next <= 1 << 32);
         (self.arrivals, self.limit) == (n, limit)
             && kept
-            && places
+            && positions
             && counts
             && end
             && self.positions.len() <= MAX_LISTED + 1
     }
 
-    /// Keeps to the limit.
+    /// Forgets old stretches beyond the limit.
     fn forget(&mut self) {
         if self.limit == 0 {
             return;
@@ -207,30 +209,30 @@ impl ReorderCounter {
         self.positions.extend(overtook.map(|s| s.index).take(known));
     }
 
-    /// Begins to remember what [`ReorderCounter::join`] needs.
+    /// Begins to record what [`ReorderCounter::join`] needs.
     pub(crate) fn mark(&mut self) {
         self.marked = true;
     }
 
-    /// Adds the packets that `whole` has had since it was `lead`, when it was marked. Their numbers must be above all
-    /// of this one's but those that `lead` has too.
+    /// Adds the packets that `whole` received after the state `lead`, at which it was marked. Their numbers
+    /// must be above all numbers here, except those that `lead` also has.
     pub(crate) fn join(&mut self, mut whole: ReorderCounter, lead: &ReorderCounter) {
         let (before, begin) = (self.arrivals, lead.arrivals);
         let later = whole.arrivals.saturating_sub(begin);
         if later == 0 {
             return;
         }
-        let place = |index: u64| index.saturating_sub(begin) + before;
+        let position = |index: u64| index.saturating_sub(begin) + before;
         self.arrivals += later;
         self.expected = self.expected.max(whole.expected);
         self.max_late = self.max_late.max(whole.max_late);
         self.extents.join(&whole.extents, &lead.extents);
         self.n_values.join(&whole.n_values, &lead.n_values);
 
-        // The run that the packets before and the first of these form together.
+        // Length of the run that packets before and after the boundary form together.
         let together = |run: u64| run.saturating_sub(lead.free_run).saturating_add(self.free_run);
         let square = |run: u64| run.saturating_mul(run);
-        let overtaken = whole.reordered.saturating_sub(lead.reordered).min(later);
+        let late = whole.reordered.saturating_sub(lead.reordered).min(later);
         self.sum_sq = self.sum_sq.saturating_add(whole.sum_sq.saturating_sub(lead.sum_sq));
         if let Some(run) = whole.marked_run {
             self.sum_sq = self.sum_sq.saturating_sub(square(run)).saturating_add(square(together(run)));
@@ -238,11 +240,11 @@ impl ReorderCounter {
         if self.marked {
             self.marked_run = self.marked_run.or(whole.marked_run.map(together));
         }
-        self.free_run = if overtaken > 0 { whole.free_run } else { together(whole.free_run) };
+        self.free_run = if late > 0 { whole.free_run } else { together(whole.free_run) };
         self.free_runs += whole.free_runs.saturating_sub(lead.free_runs).min(later);
-        self.reordered += overtaken;
+        self.reordered += late;
 
-        // Those of the first packets that late ones among these were overtaken by.
+        // Packets of `lead` sent after late ones among the new packets.
         let of_lead = |s: &&ArrivalRun| s.overtook && s.index < begin;
         let known: Vec<u64> = lead.maxima.iter().filter(of_lead).map(|s| s.seq).collect();
         for overtaker in whole.maxima.iter().filter(of_lead).filter(|s| known.binary_search(&s.seq).is_err())
@@ -256,10 +258,10 @@ impl ReorderCounter {
             self.forget_maxima(self.maxima.len());
             let known = (MAX_LISTED + 1).saturating_sub(self.positions.len());
             let positions = whole.positions.iter().filter(|p| **p >= begin);
-            self.positions.extend(positions.map(|p| place(*p)).take(known));
+            self.positions.extend(positions.map(|p| position(*p)).take(known));
         }
         if whole.forgotten > begin {
-            self.forgotten = place(whole.forgotten);
+            self.forgotten = position(whole.forgotten);
             self.ascent.clear();
         }
         whole.maxima.retain_mut(|s| s.is_from(begin));
@@ -270,7 +272,7 @@ impl ReorderCounter {
         }
         for (mine, theirs) in [(&mut self.maxima, whole.maxima), (&mut self.ascent, whole.ascent)] {
             for s in theirs {
-                let s = ArrivalRun { index: place(s.index), ..s };
+                let s = ArrivalRun { index: position(s.index), ..s };
                 match mine.last_mut() {
                     Some(last) if last.is_followed_by(s.seq, s.index) => last.len += s.len,
                     _ => mine.push(s),
@@ -280,14 +282,15 @@ impl ReorderCounter {
         self.forget();
     }
 
-    /// Packets overtaken so far.
+    /// Returns the number of reordered packets so far.
     pub fn reordered(&self) -> u64 {
         self.reordered
     }
 }
 
 impl ReorderCounter {
-    /// The next arrivals, with consecutive numbers; `arrived` gives when the k-th of them did.
+    /// Adds the next arrivals, which have consecutive numbers; `arrived` returns the arrival time of the k-th
+    /// of them.
     pub fn push_run(&mut self, run: Range<u32>, arrived: impl Fn(usize) -> i64) {
         let (first, length) = (u64::from(run.start), run.len() as u64);
         if self.expected.is_none_or(|next| first >= next) {
@@ -299,11 +302,11 @@ impl ReorderCounter {
             extend(&mut self.ascent, first, index, length, arrived(0));
             return self.forget();
         }
-        run.enumerate().for_each(|(k, seq)| self.overtaken(seq.into(), arrived(k)));
+        run.enumerate().for_each(|(k, seq)| self.push_late(seq.into(), arrived(k)));
     }
 
-    /// The next arrival, after one with a higher number.
-    fn overtaken(&mut self, seq: u64, arrived: i64) {
+    /// Adds the next arrival, which follows one with a higher number.
+    fn push_late(&mut self, seq: u64, arrived: i64) {
         let index = self.arrivals;
         self.arrivals += 1;
         self.reordered += 1;
@@ -338,7 +341,7 @@ impl OnePass for ReorderCounter {
         self.push_run(packet.seq..packet.seq + 1, |_| packet.arrived());
     }
 
-    /// All figures of RFC 4737 but the byte offset, and none of RFC 5236.
+    /// Returns all figures of RFC 4737 except the byte offset, and none of RFC 5236.
     fn output(&self) -> Reordering {
         let positions = self.maxima.iter().filter(|s| s.overtook).map(|s| s.index);
         let positions = self.positions.iter().copied().chain(positions);
@@ -359,7 +362,7 @@ impl OnePass for ReorderCounter {
     }
 }
 
-/// From packets by n to packets with at least n.
+/// Converts counts for each n to counts for at least n.
 fn at_least(exact: &BTreeMap<u64, u64>) -> BTreeMap<u64, u64> {
     let mut result = BTreeMap::new();
     let mut count = 0;
@@ -375,13 +378,13 @@ fn at_least(exact: &BTreeMap<u64, u64>) -> BTreeMap<u64, u64> {
     result
 }
 
-/// Everything of metrics §13 for a stream of `payload` bytes a packet.
+/// Computes all figures of metrics §13 for a stream with `payload` bytes per packet.
 pub fn reordering(series: &Series<'_>, payload: u16) -> Reordering {
-    let mut overtaking = ReorderCounter::default();
+    let mut counter = ReorderCounter::default();
     let (mut occupancy, mut at) = (Occupancy::new(THRESHOLD, 0), 0);
     for run in runs(series.numbers()) {
         let length = run.len();
-        overtaking.push_run(run.clone(), |k| series.arrived(at + k));
+        counter.push_run(run.clone(), |k| series.arrived(at + k));
         occupancy.push_run(run);
         at += length;
     }
@@ -395,18 +398,18 @@ pub fn reordering(series: &Series<'_>, payload: u16) -> Reordering {
         rd_fd,
         rbd_fb_loss_aware,
         density,
-        ..overtaking.output()
+        ..counter.output()
     }
 }
 
-/// The occupancy of arrivals numbered without the lost ones: none of those that are in their places.
+/// Returns the occupancy of arrivals numbered without the lost ones; packets in order occupy nothing.
 fn loss_aware_occupancy(series: &Series<'_>) -> BTreeMap<u64, u64> {
     unbounded_occupancy(series).unwrap_or_else(|| {
         let mut occupancy = Occupancy::new(THRESHOLD, 0);
         let mut next = 0;
-        for (stretch, places) in series.displaced() {
+        for (stretch, positions) in series.displaced() {
             occupancy.push_run(next..stretch.start as u32);
-            places.iter().for_each(|place| occupancy.push(*place));
+            positions.iter().for_each(|position| occupancy.push(*position));
             next = stretch.end as u32;
         }
         occupancy.push_run(next..series.len() as u32);
@@ -414,40 +417,42 @@ fn loss_aware_occupancy(series: &Series<'_>) -> BTreeMap<u64, u64> {
     })
 }
 
-/// The same of a buffer without bounds, which holds all arrivals but those sent before the first that is still missing;
-/// `None` if it ever holds more than the bounded one.
+/// Returns the occupancy of an unbounded buffer, which stores all arrivals sent after the first packet that
+/// is still missing. `None` if it ever stores more than the bounded buffer could.
 fn unbounded_occupancy(series: &Series<'_>) -> Option<BTreeMap<u64, u64>> {
     let mut found = [0; THRESHOLD as usize + 1];
     let mut in_place = series.len();
-    for (stretch, places) in series.displaced() {
+    for (stretch, positions) in series.displaced() {
         in_place -= stretch.len();
-        // From the last arrival on: the first missing after each is the first of those that come later.
+        // Backwards from the last arrival: the first packet missing after an arrival is the first one sent of
+        // those that arrive later.
         let mut missing = stretch.end;
-        for (arrived, place) in (stretch.start + 1..stretch.end + 1).zip(places).rev() {
+        for (arrived, position) in (stretch.start + 1..stretch.end + 1).zip(positions).rev() {
             *found.get_mut(arrived.checked_sub(missing)?)? += 1;
-            missing = missing.min(*place as usize);
+            missing = missing.min(*position as usize);
         }
     }
     found[0] += in_place as u64;
     Some((0..).zip(found).filter(|(_, arrivals)| *arrivals > 0).collect())
 }
 
-/// The most arrivals that came before a packet though sent after it. O(n log n).
+/// Returns the largest number of packets that arrived before a packet although they were sent after it. O(n
+/// log n).
 fn largest_inversion(series: &Series<'_>) -> Option<u64> {
     let mut most = None;
-    for (stretch, places) in series.displaced() {
-        let mut arrived = CountTree::new(places.len());
+    for (stretch, positions) in series.displaced() {
+        let mut arrived = CountTree::new(positions.len());
         let mut highest = None;
-        for (index, place) in (0u64..).zip(places) {
-            let place = *place as usize - stretch.start;
-            // So many at most came before it though sent after it.
-            let ahead = highest.map_or(0, |highest: usize| highest.saturating_sub(place) as u64);
+        for (index, position) in (0u64..).zip(positions) {
+            let position = *position as usize - stretch.start;
+            // Upper bound of the packets that arrived before this one although they were sent after it.
+            let ahead = highest.map_or(0, |highest: usize| highest.saturating_sub(position) as u64);
             if ahead > most.unwrap_or(0) {
-                // Those before it in arrival order, less those before it in both.
-                most = most.max(Some(index - arrived.below(place)));
+                // Packets that arrived before it, minus those that were also sent before it.
+                most = most.max(Some(index - arrived.below(position)));
             }
-            highest = highest.max(Some(place));
-            arrived.add(place);
+            highest = highest.max(Some(position));
+            arrived.add(position);
         }
     }
     most

@@ -2,19 +2,19 @@
 
 use serde::{Deserialize, Serialize};
 
-/// The running estimate J with gain 1/16, over consecutive arrivals, in ns.
+/// Running estimate J with gain 1/16 over consecutive arrivals, in ns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct Rfc3550 {
-    /// J after the last packet: it describes about the last 16 packets only.
+    /// J after the last packet, which depends mostly on the last 16 packets.
     #[serde(rename = "final")]
     pub last: f64,
     /// Mean of J over packets 2…n.
     pub mean: f64,
     /// Largest J.
     pub max: f64,
-    /// The integer variant of RFC 3550 A.8.
+    /// J by the integer algorithm of RFC 3550 A.8.
     #[serde(rename = "final_int")]
     pub last_int: i64,
 }
@@ -22,7 +22,7 @@ pub struct Rfc3550 {
 use super::classify::AcceptedPacket;
 use super::one_pass::OnePass;
 
-/// The running estimate.
+/// Running estimate of J.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct JitterEstimator {
     n: u64,
@@ -34,28 +34,29 @@ pub struct JitterEstimator {
 }
 
 impl JitterEstimator {
-    /// Whether it can have come to this after `n` packets.
+    /// Returns true if this can be the state after `n` packets.
     pub(crate) fn is_possible(&self, n: u64) -> bool {
         let finite = [self.jitter, self.sum, self.max].iter().all(|x| x.is_finite());
-        // A.8 settles at 16 times the step, which has 64 bits.
+        // A.8 converges to 16 times the step, which has at most 64 bits.
         self.n == n && finite && self.scaled.unsigned_abs() <= 1 << 69
     }
 
-    /// Adds the packets that `whole` has had since it was `lead`, by when the first packets no longer mattered.
+    /// Adds the packets that `whole` received after the state `lead`, by which time the first packets no
+    /// longer had an effect.
     pub(crate) fn join(&mut self, whole: JitterEstimator, lead: &JitterEstimator) {
         let Some(n) = whole.n.checked_sub(lead.n).filter(|n| *n > 0) else { return };
         let sum = self.sum + (whole.sum - lead.sum);
         *self = JitterEstimator { n: self.n + n, sum, max: self.max.max(whole.max), ..whole };
     }
 
-    /// J after the packets so far, in ns.
+    /// Returns J after the packets so far, in ns.
     pub fn jitter(&self) -> f64 {
         self.jitter
     }
 }
 
 impl JitterEstimator {
-    /// The next accepted packets, by their delays.
+    /// Adds the next accepted packets by their delays.
     pub fn push_all(&mut self, delays: &[i64]) {
         let Some((first, mut rest)) = delays.split_first() else { return };
         if self.n == 0 {
@@ -64,7 +65,7 @@ impl JitterEstimator {
             rest = delays;
         }
         self.n += delays.len() as u64;
-        // In a copy, which the compiler keeps in registers.
+        // A local copy, which the compiler keeps in registers.
         let mut so_far = *self;
         rest.iter().for_each(|delay| so_far.step_to(*delay));
         *self = so_far;
@@ -74,7 +75,7 @@ impl JitterEstimator {
     fn step_to(&mut self, delay: i64) {
         let step = delay.abs_diff(self.previous);
         self.previous = delay;
-        // A signed number becomes a double by one instruction.
+        // Converting a signed integer to a double takes a single instruction.
         let size = i64::try_from(step).map_or(step as f64, |step| step as f64);
         self.jitter += (size - self.jitter) / 16.0;
         self.scaled += i128::from(step) - ((self.scaled + 8) >> 4);
@@ -118,7 +119,7 @@ mod tests {
 
     #[test]
     fn ramp_of_rfc_5481_figure_1() {
-        // metrics §7, V6: in ms, and in integer µs.
+        // metrics §7, V6: in ms and in integer µs.
         let (j, _) = estimates(&[20, 10, 20, 25, 20]);
         assert_eq!(j, [0.0, 0.625, 1.2109375, 1.44775390625, 1.669769287109375]);
         let (_, j) = estimates(&[20_000, 10_000, 20_000, 25_000, 20_000]);
@@ -149,7 +150,7 @@ mod tests {
 
     #[test]
     fn later_packets_are_added_to_those_before() {
-        // Whatever comes before so many equal delays no longer matters.
+        // After this many equal delays, earlier packets no longer have an effect.
         let settled = |first: &[i64]| [first, &[70_000; 900]].concat();
         for (a, lead) in [([30_000, 90_000], [110_000, 40_000]), ([10_000, 990_000], [1_000, 2_000])] {
             let (a, lead, later) = (settled(&a), settled(&lead[..1]), [90_000, 40_000, 700_000]);

@@ -1,4 +1,4 @@
-//! The sender's own error against its schedule (metrics §22).
+//! Error of the sender against its schedule (metrics §22).
 
 use serde::{Deserialize, Serialize};
 
@@ -7,49 +7,50 @@ use serde::{Deserialize, Serialize};
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct ScheduleError {
-    /// The time at which the schedule is taken to have begun, in ns since 1970.
+    /// Assumed start of the schedule, in ns since 1970.
     pub anchor_ns: i64,
-    /// Earliest.
+    /// Error of the earliest packet.
     pub min: i64,
-    /// Median.
+    /// Median error.
     pub median: f64,
     /// 99th percentile.
     pub p99: i64,
-    /// Latest.
+    /// Error of the latest packet.
     pub max: i64,
-    /// Packets more than half a period late.
+    /// Number of packets more than half a period late.
     pub over_half_period: u64,
-    /// The same of the program alone, where packets waited in the queue of this host's interface after it had handed them
-    /// over. None where none did, or where nobody knows.
+    /// Error of the program alone, for packets that waited in the queue of this host's interface after the
+    /// program had handed them over. `None` if no packet waited, or if it is unknown.
     pub handed_over: Option<HandedOver>,
-    /// How far behind its schedule the sender fell for good. None where it kept it, and in constant memory.
+    /// Lag behind the schedule from which the sender did not recover. `None` if there was none, and in
+    /// constant memory.
     pub stretched: Option<Stretched>,
 }
 
-/// A sender that fell further behind its schedule the longer it sent: the stream took longer than it should have.
+/// A sender that fell further and further behind its schedule: the stream took longer than planned.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct Stretched {
-    /// Mean lateness of the last tenth of the packets beyond that of the first, in ns.
+    /// Mean lateness of the last tenth of the packets minus that of the first tenth, in ns.
     pub late: f64,
-    /// Packets a second that the sender really sent.
+    /// Packets per second that the sender sent.
     pub rate: f64,
-    /// Packets a second that it should have sent.
+    /// Packets per second that it should have sent.
     pub asked: f64,
 }
 
-/// When the program handed packets over: send time less the time in the queue of the host's interface − due time −
-/// anchor, in ns.
+/// Error at the time at which the program handed packets over: send time − time in the queue of the host's
+/// interface − due time − anchor, in ns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct HandedOver {
     /// 99th percentile.
     pub p99: i64,
-    /// Latest.
+    /// Error of the latest packet.
     pub max: i64,
-    /// Packets more than half a period late.
+    /// Number of packets more than half a period late.
     pub over_half_period: u64,
 }
 
@@ -59,11 +60,13 @@ use crate::distribution::percentile::Percent;
 use crate::distribution::sample::Sample;
 use crate::distribution::{LogHistogram, OrderStatistics, extremes};
 use crate::schedule::Deadlines;
+use crate::session::Session;
 use crate::spec::{Schedule, TestSpec, UNKNOWN_SEED};
+use crate::twoway::ScheduleShift;
 use std::collections::HashMap;
 
-/// When each packet was due, as offsets from the schedule's start, for sequence numbers asked in ascending
-/// order.
+/// Due times of packets, as offsets from the start of the schedule; query them in ascending order of sequence
+/// numbers.
 #[derive(Clone)]
 pub enum DueTimes {
     /// One packet every so many ns.
@@ -72,12 +75,33 @@ pub enum DueTimes {
     Bursts(i64, i64),
     /// Times drawn by a generator; the next number that it draws, and the last time drawn.
     Drawn(Box<Deadlines>, u64, i64),
+    /// Times of a schedule that was shifted during the test.
+    Shifted(Box<ShiftedTimes>),
+}
+
+/// Due times of a schedule that was shifted during the test.
+#[derive(Clone)]
+pub struct ShiftedTimes {
+    planned: DueTimes,
+    shifts: Vec<ScheduleShift>,
+    next: usize,
+    /// Sum of the shifts before `next`, in ns.
+    by: i64,
 }
 
 impl DueTimes {
-    /// `None` if the schedule is not known, or if drawing it as far as `last` would cost far more than the `received` packets
-    /// are worth.
-    pub fn new(spec: &TestSpec, last: u32, received: usize) -> Option<DueTimes> {
+    /// Creates the due times; `None` if the schedule is not known, or if drawing it as far as `last` would
+    /// take far too long for `received` packets.
+    pub fn new(session: &Session, last: u32, received: usize) -> Option<DueTimes> {
+        let planned = DueTimes::planned(&session.spec, last, received)?;
+        let shifts = session.two_way.as_ref().map_or(&[][..], |facts| &facts.shifts);
+        if shifts.is_empty() {
+            return Some(planned);
+        }
+        Some(DueTimes::Shifted(Box::new(ShiftedTimes { planned, shifts: shifts.to_vec(), next: 0, by: 0 })))
+    }
+
+    fn planned(spec: &TestSpec, last: u32, received: usize) -> Option<DueTimes> {
         let period = spec.period().0;
         Some(match spec.schedule() {
             Schedule::Periodic => DueTimes::Every(period),
@@ -106,33 +130,40 @@ impl DueTimes {
                 }
                 *due
             }
+            DueTimes::Shifted(times) => {
+                while let Some(shift) = times.shifts.get(times.next).filter(|shift| shift.seq <= seq) {
+                    times.by = times.by.saturating_add(shift.by.0);
+                    times.next += 1;
+                }
+                times.planned.at(seq).saturating_add(times.by)
+            }
         }
     }
 }
 
-/// The smallest and the largest send time − due time of the packets of `series`, from an origin of their own, in ns: alone,
-/// as [`SendErrors::new`] finds them.
-pub fn extreme_errors(series: &Series<'_>, spec: &TestSpec) -> Option<[i64; 2]> {
+/// Returns the smallest and the largest send time − due time of the packets of `series`, in ns from an
+/// arbitrary origin: the same values as [`SendErrors::new`] finds.
+pub fn extreme_errors(series: &Series<'_>, session: &Session) -> Option<[i64; 2]> {
     let last = series.len().checked_sub(1)?;
-    match DueTimes::new(spec, series.get(last).seq, series.len())? {
+    match DueTimes::new(session, series.get(last).seq, series.len())? {
         DueTimes::Every(period) => extremes(series.arrivals().map(|p| off_schedule(p, period))),
         due => extremes(offsets(series, due)),
     }
 }
 
-/// Send time − due time of a packet of which one is due every `period`.
+/// Returns send time − due time of a packet in a periodic schedule.
 #[inline]
 fn off_schedule(p: AcceptedPacket, period: i64) -> i64 {
     p.sent.saturating_sub(period.saturating_mul(p.seq.into()))
 }
 
-/// The differences of fewer packets are computed once, as they stay in a processor's cache.
+/// Minimum number of packets for which differences are not cached; fewer fit a processor's cache.
 const MIN_UNCACHED_PACKETS: usize = 4096;
 
-/// Send time − due time of each packet in send order, on one anchor.
+/// Send time − due time of each packet in send order, relative to one anchor.
 pub struct SendErrors {
     due: DueTimes,
-    /// The smallest and the largest, from an origin of their own, as the next three.
+    /// Smallest and largest difference from an arbitrary origin, as are the next three fields.
     extremes: [i64; 2],
     anchor: i64,
     middle: [i64; 2],
@@ -142,12 +173,12 @@ pub struct SendErrors {
 }
 
 impl SendErrors {
-    /// Of `series`, sent by `spec`'s schedule. `None` without packets, or where a Poisson schedule
-    /// cannot be drawn again (a lone packet of an enormous test).
-    pub fn new(series: &Series<'_>, spec: &TestSpec) -> Option<SendErrors> {
+    /// Computes the errors of `series` against the schedule of `session`. `None` without packets, or if a
+    /// Poisson schedule cannot be drawn again (a single packet of an enormous test).
+    pub fn new(series: &Series<'_>, session: &Session) -> Option<SendErrors> {
         let last = series.len().checked_sub(1)?;
-        let due = DueTimes::new(spec, series.get(last).seq, series.len())?;
-        let half_period = spec.period().0 / 2;
+        let due = DueTimes::new(session, series.get(last).seq, series.len())?;
+        let half_period = session.spec.period().0 / 2;
         if let DueTimes::Every(period) = due {
             let offsets = series.arrivals().map(move |p| off_schedule(p, period));
             if series.len() < MIN_UNCACHED_PACKETS {
@@ -160,7 +191,7 @@ impl SendErrors {
         SendErrors::from(offsets.into_iter(), due, half_period)
     }
 
-    /// Of these differences, in any order.
+    /// Computes the errors from differences in any order.
     fn from(
         offsets: impl ExactSizeIterator<Item = i64> + Clone,
         due: DueTimes,
@@ -178,16 +209,16 @@ impl SendErrors {
         Some(SendErrors { due, extremes, anchor, middle, p99, half_period, over_half_period })
     }
 
-    /// The smallest and the largest, from an origin of their own.
+    /// Returns the smallest and the largest difference, from an arbitrary origin.
     pub fn extremes(&self) -> [i64; 2] {
         self.extremes
     }
 
-    /// The statistics.
+    /// Returns the statistics.
     pub fn figures(&self) -> ScheduleError {
         let above = |x: i64| x.saturating_sub(self.anchor);
         let [min, max] = self.extremes.map(above);
-        // In integers up to the halving: the anchor is far beyond what a double resolves.
+        // Integers until the halving: an anchor of ns since 1970 exceeds the resolution of a double.
         let [low, high] = self.middle.map(|x| above(x) as f64);
         ScheduleError {
             anchor_ns: self.anchor,
@@ -201,8 +232,9 @@ impl SendErrors {
         }
     }
 
-    /// Where the sender fell further and further behind: by more than a millisecond, a period, and a thousandth of the
-    /// time, as no clock's drift does. `waits` are times in the host's own queue, by sequence number.
+    /// Returns how far the sender fell behind steadily; `None` unless it is more than a millisecond, a
+    /// period, and a thousandth of the duration, which excludes clock drift. `waits` are times in the host's
+    /// own queue, by sequence number.
     pub fn stretched(
         &self,
         series: &Series<'_>,
@@ -238,7 +270,8 @@ impl SendErrors {
         Some(Stretched { late: total, rate: packets * 1e9 / lasted, asked: packets * 1e9 / planned })
     }
 
-    /// Of the packets of `series` without these times in the host's own queue, by sequence number; None without any.
+    /// Returns the errors without the times `waits` in the host's own queue, given by sequence number; `None`
+    /// if there are none.
     pub fn handed_over(
         &self,
         series: &Series<'_>,
@@ -260,7 +293,8 @@ impl SendErrors {
         })
     }
 
-    /// The error of each packet of `series`, the same as before, in send order, in ns.
+    /// Returns the error of each packet of `series`, the same as in [`SendErrors::new`], in send order, in
+    /// ns.
     pub fn of<'a>(&self, series: &'a Series<'a>) -> impl Iterator<Item = i64> + Clone + 'a {
         let anchor = self.anchor;
         offsets(series, self.due.clone()).map(move |x| x.saturating_sub(anchor))
@@ -268,14 +302,13 @@ impl SendErrors {
 }
 
 impl ScheduleError {
-    /// What the program did: 99th percentile, latest, packets more than half a period late; without their stay in the
-    /// host's own queue.
+    /// Returns the errors of the program alone, without the time in the host's own queue.
     pub fn of_program(&self) -> HandedOver {
         let ScheduleError { p99, max, over_half_period, .. } = *self;
         self.handed_over.unwrap_or(HandedOver { p99, max, over_half_period })
     }
 
-    /// From a histogram of send time − due time, for packets due every `period` ns.
+    /// Computes the statistics from a histogram of send time − due time, for packets due every `period` ns.
     pub fn approximate(offsets: &LogHistogram, period: i64) -> Option<ScheduleError> {
         let quantiles = offsets.quantiles();
         let anchor_ns = quantiles.edf(Percent(1_000))?;
@@ -294,11 +327,11 @@ impl ScheduleError {
     }
 }
 
-/// The sender's lateness is compared between so many parts of a test.
+/// Number of parts of a test in which the sender's lateness is compared.
 const PARTS: usize = 10;
-/// Fewer packets in a part say nothing.
+/// Minimum number of packets in a part.
 const MIN_PACKETS_PER_PART: usize = 10;
-/// A schedule that is left by less is kept, in ns.
+/// Minimum deviation from the schedule that is reported, in ns.
 const MIN_DEVIATION_NS: i64 = 1_000_000;
 
 fn offsets<'a>(series: &'a Series<'a>, mut due: DueTimes) -> impl Iterator<Item = i64> + Clone + 'a {
@@ -311,6 +344,7 @@ mod tests {
     use super::*;
     use crate::spec::{Direction, Transport};
     use crate::time::Span;
+    use crate::twoway::TwoWay;
 
     fn errors(rows: &[(u32, i64)], schedule: Schedule) -> (Option<ScheduleError>, Vec<i64>) {
         let mut samples = Samples::default();
@@ -320,16 +354,35 @@ mod tests {
         let spec =
             TestSpec::new(Direction::Up, Transport::Udp, 1 << 30, 80, Span::millis(20), schedule).unwrap();
         let series = Series::new(&samples);
-        match SendErrors::new(&series, &spec) {
+        let session = Session::new(spec);
+        match SendErrors::new(&series, &session) {
             Some(e) => {
                 let (figures, each) = (e.figures(), e.of(&series).collect::<Vec<_>>());
                 let ends = [figures.min, figures.max].map(|x| figures.anchor_ns + x);
                 assert_eq!(e.extremes(), ends, "before the anchor is taken off");
-                assert_eq!(extreme_errors(&series, &spec), Some(ends));
+                assert_eq!(extreme_errors(&series, &session), Some(ends));
                 (Some(figures), each)
             }
             None => (None, Vec::new()),
         }
+    }
+
+    #[test]
+    fn a_moved_schedule_is_followed() {
+        let mut samples = Samples::default();
+        // Three requests on time, a stall of 400 ms, and three that follow at the same distances.
+        for (seq, sent) in [(0, 0), (1, 20), (2, 40), (3, 460), (4, 480), (5, 500)] {
+            samples.push(AcceptedPacket { seq, sent: sent * 1_000_000, delay: 0 });
+        }
+        let spec = TestSpec::new(Direction::Up, Transport::Udp, 6, 80, Span::millis(20), Schedule::Periodic);
+        let mut session = Session::new(spec.unwrap());
+        let series = Series::new(&samples);
+        assert_eq!(SendErrors::new(&series, &session).unwrap().figures().max, 400_000_000);
+        let shifts = vec![ScheduleShift { seq: 3, by: Span::millis(400) }];
+        session.two_way = Some(Box::new(TwoWay { shifts, ..TwoWay::default() }));
+        let errors = SendErrors::new(&series, &session).unwrap();
+        assert_eq!((errors.figures().max, errors.figures().over_half_period), (0, 0));
+        assert_eq!(extreme_errors(&series, &session), Some([0, 0]));
     }
 
     #[test]
@@ -345,7 +398,8 @@ mod tests {
 
     #[test]
     fn what_waited_in_the_hosts_own_queue_was_not_handed_over_late() {
-        // One every 20 ms; the host kept the last five for 15 ms, and the program was 12 ms late for two of them.
+        // One packet every 20 ms. The host delayed the last five for 15 ms, and the program was 12 ms late
+        // for two of them.
         let late = |k: u32| if k == 97 || k == 99 { 12_000_000 } else { 0 };
         let wait = |k: u32| if k >= 95 { 15_000_000 } else { 0 };
         let mut samples = Samples::default();
@@ -356,7 +410,7 @@ mod tests {
         let spec =
             TestSpec::new(Direction::Up, Transport::Udp, 100, 80, Span::millis(20), Schedule::Periodic);
         let series = Series::new(&samples);
-        let errors = SendErrors::new(&series, &spec.unwrap()).unwrap();
+        let errors = SendErrors::new(&series, &Session::new(spec.unwrap())).unwrap();
         let figures = errors.figures();
         assert_eq!((figures.over_half_period, figures.max), (5, 27_000_000));
         assert_eq!(figures.of_program().over_half_period, 5, "nobody knows of a queue");
@@ -369,7 +423,7 @@ mod tests {
 
     #[test]
     fn a_sender_that_falls_behind_for_good_stretches_the_stream() {
-        // One every 20 ms; what leaves is late by `late` of its number.
+        // One packet every 20 ms; packet k leaves late by `late(k)`.
         let stretched = |n: u32, late: &dyn Fn(i64) -> i64, wait: &dyn Fn(i64) -> i64| {
             let mut samples = Samples::default();
             for seq in 0..n {
@@ -380,9 +434,9 @@ mod tests {
             let spec = TestSpec::new(Direction::Up, Transport::Udp, n.into(), 80, Span::millis(20), schedule);
             let series = Series::new(&samples);
             let waits = (0..n).map(|seq| (seq, wait(seq.into())));
-            SendErrors::new(&series, &spec.unwrap()).unwrap().stretched(&series, waits)
+            SendErrors::new(&series, &Session::new(spec.unwrap())).unwrap().stretched(&series, waits)
         };
-        // 25 ms instead of 20: 40 packets a second.
+        // 25 ms instead of 20: 40 packets per second.
         let found = stretched(1000, &|k| k * 5_000_000, &|_| 0).unwrap();
         assert_eq!((found.rate, found.asked), (40.0, 50.0));
         assert!((found.late - 900.0 * 5e6).abs() < 1.0, "{found:?}");
@@ -394,7 +448,7 @@ mod tests {
             None,
             "the host's own queue is another figure"
         );
-        // A stall of 5 s is caught up with, wherever it is.
+        // The sender catches up after a stall of 5 s, wherever it is.
         for from in [0, 350, 700, 750] {
             let stall = |k: i64| if k < from { 0 } else { ((from + 250 - k) * 20_000_000).max(0) };
             assert_eq!(stretched(1000, &stall, &|_| 0), None, "from {from}");
@@ -410,14 +464,15 @@ mod tests {
         let due: Vec<(u32, i64)> =
             (0..).zip(Deadlines::new(&spec)).map(|(seq, at)| (seq, 5 + at.0)).step_by(3).collect();
         assert!(errors(&due, schedule).1.iter().all(|e| *e == 0));
-        // A lone packet far into an enormous schedule is not worth drawing it.
+        // A single packet far into an enormous schedule is not worth drawing the schedule.
         assert_eq!(errors(&[(1 << 29, 0)], schedule).0, None);
         assert_eq!(errors(&[], Schedule::Periodic).0, None);
     }
 
     #[test]
     fn a_histogram_gives_the_same() {
-        // 200 packets: 2 early ones, whose second is the 1st percentile, and 3 late ones about half a period of 20 ms.
+        // 200 packets: 2 early ones, the second of which is the 1st percentile, and 3 late by about half a
+        // period of 20 ms.
         let offset = |k: i64| match k {
             0 => 1_000_000,
             1 => 1_000_100,

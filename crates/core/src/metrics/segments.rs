@@ -7,17 +7,18 @@ use crate::distribution::percentile::Percent;
 use crate::distribution::sample::Sample;
 use crate::summary::PathSegment;
 
-/// Windows of 5 % of the run.
+/// Number of windows, each 5 % of the run.
 const WINDOWS: usize = 20;
-/// With fewer packets, a window's minimum is not meaningful.
+/// Minimum number of packets per window; with fewer, a window's minimum is not meaningful.
 const MIN_WINDOW_PACKETS: usize = 10;
 
-/// The stretches of `series` between jumps of its minimum, each with its own PDV; empty where there is no
+/// Returns the segments of `series` between jumps of its minimum, each with its own PDV; empty if there is no
 /// jump.
 ///
-/// A jump is a change of the minimum from one window to the next that exceeds 5 times the median absolute
-/// deviation of those changes, the bulk of the variation in the windows about it, and twice the changes before and
-/// after it (a ramp is no jump), and lasts: the windows on either side keep their levels apart.
+/// A jump is a lasting change of the minimum from one window to the next. It must exceed 5 times the median
+/// absolute deviation of such changes, twice the bulk of the variation in both windows, and twice the changes
+/// before and after it, because a ramp is not a jump. It lasts if the windows on either side stay on their
+/// levels.
 pub fn segments(series: &Series<'_>) -> Vec<PathSegment> {
     let n = series.len();
     if n < WINDOWS * MIN_WINDOW_PACKETS {
@@ -36,7 +37,7 @@ pub fn segments(series: &Series<'_>) -> Vec<PathSegment> {
         let beside = beside.map(i64::saturating_abs).into_iter().max().unwrap_or(0);
         let exceeds = |least: i64| jump.saturating_abs() > least.saturating_mul(2);
         let clear = jump.saturating_abs() > spread.saturating_mul(5) && exceeds(beside.max(1_000));
-        // The bulk takes longest to find.
+        // The bulk takes longest to compute, so it is checked last.
         if clear && lasts(&minima, w, jump) && exceeds(bulk(w).max(bulk(w + 1))) {
             cuts.push(change_point(series, edge(w)..edge(w + 2), minima[w], minima[w + 1]));
         }
@@ -55,7 +56,7 @@ pub fn segments(series: &Series<'_>) -> Vec<PathSegment> {
     found
 }
 
-/// The median of the delays of a window.
+/// Returns the median delay of a window.
 fn bulk(series: &Series<'_>, range: core::ops::Range<usize>) -> i64 {
     let n = range.len();
     let delays = series.range(range.clone()).map(|p| p.delay);
@@ -64,7 +65,7 @@ fn bulk(series: &Series<'_>, range: core::ops::Range<usize>) -> i64 {
     order.middle().map_or(extremes[0], |[_, upper]| upper)
 }
 
-/// Whether the two windows before and the two after stay on their sides of the middle of the jump.
+/// Returns true if the two windows before and the two after stay on their sides of the middle of the jump.
 fn lasts(minima: &[i64], w: usize, jump: i64) -> bool {
     let middle = minima[w] / 2 + minima[w + 1] / 2;
     let above = |min: &i64| *min > middle;
@@ -73,8 +74,8 @@ fn lasts(minima: &[i64], w: usize, jump: i64) -> bool {
     before.iter().all(|l| above(l) == (jump < 0)) && after.iter().all(|l| above(l) == (jump > 0))
 }
 
-/// Where in `range` the minimum goes from `old` to `new`: after the last packet still at the lower level,
-/// or at the first packet on it.
+/// Returns the index in `range` at which the minimum changes from `old` to `new`: after the last packet at
+/// the lower level, or at the first packet at that level.
 fn change_point(series: &Series<'_>, range: core::ops::Range<usize>, old: i64, new: i64) -> usize {
     let middle = old / 2 + new / 2;
     let low = |k: &usize| series.get(*k).delay < middle;
@@ -142,7 +143,7 @@ mod tests {
     fn what_is_no_step() {
         assert_eq!(of(noise), []);
         assert_eq!(of(|_| 7), []);
-        // A drift, and a burst of queueing that passes.
+        // A drift, and a temporary burst of queueing.
         assert_eq!(of(|i| noise(i) + i * 2000), []);
         assert_eq!(of(|i| noise(i) / 100 + (i - 1000).max(0) * 2000), [], "a queue that begins to fill");
         assert_eq!(of(|i| noise(i) + if (800..830).contains(&i) { 9_000_000 } else { 0 }), []);
@@ -154,10 +155,11 @@ mod tests {
 
     #[test]
     fn a_jump_exceeds_twice_the_bulk_beside_it() {
-        // The bulk of a window without variation counts as 1 us.
+        // In a window without variation, the bulk counts as 1 µs.
         let step = |ns| cuts(|i| if i >= 1000 { ns } else { 0 });
         assert_eq!((step(2000), step(2001)), (vec![], vec![0, 1000]));
-        // One packet in ten on the floor, the others 1 ms above: on both sides, before alone, after alone.
+        // One packet in ten has the minimum delay, the others 1 ms more: on both sides, only before, only
+        // after.
         let queue = |i: i64| if i % 10 == 0 { 0 } else { 1_000_000 };
         for queued in [0..2000, 0..1000, 1000..2000] {
             let step = |ns| {
@@ -169,7 +171,7 @@ mod tests {
 
     #[test]
     fn a_jump_exceeds_five_times_the_usual_change() {
-        // Changes of +1, −1 and 0 us by turns: their median absolute deviation is 1 us.
+        // Changes of +1, −1 and 0 µs in turn: their median absolute deviation is 1 µs.
         let step = |ns| cuts(|i| if i / 100 % 3 == 1 { 1000 } else { 0 } + if i >= 1000 { ns } else { 0 });
         // Window 10 begins with a rise of its own.
         assert_eq!((step(4000), step(4001)), (vec![], vec![0, 1000]));
@@ -177,7 +179,7 @@ mod tests {
 
     #[test]
     fn a_jump_on_a_ramp() {
-        // A staircase of 1 ms a window: a jump counts as far as it departs from the median change,
+        // A staircase of 1 ms per window. A jump counts by its difference from the median change,
         let stairs = |ns| cuts(|i| i / 100 * 1_000_000 + if i >= 1000 { ns } else { 0 });
         assert_eq!(stairs(500_000), [0, 1000]);
         // and downwards only if it outlasts the steps before and after it.
@@ -189,12 +191,12 @@ mod tests {
 
     #[test]
     fn cuts_within_a_window_and_not_far_apart() {
-        // Down inside window 2: its minimum is already the new one.
+        // A fall inside window 2, whose minimum is already the new one.
         assert_eq!(cuts(|i| if i < 240 { 5_000_000 } else { 0 }), [0, 240]);
         assert_eq!(cuts(|i| if i < 760 { 0 } else { 5_000_000 }), [0, 760]);
-        // Windows 10 to 12 alone.
+        // Windows 10 to 12 only.
         assert_eq!(cuts(|i| if (1000..1300).contains(&i) { 5_000_000 } else { 0 }), [0, 1000, 1300]);
-        // A packet on the middle of the jump is above it.
+        // A packet in the middle of the jump counts as above it.
         let middle = |i: i64| {
             if i < 777 {
                 0

@@ -1,5 +1,5 @@
-//! [`SeqSet`]: which sequence numbers were accepted. Memory grows with the packets really met, not with
-//! the numbers they claim.
+//! [`SeqSet`]: the set of accepted sequence numbers. Memory grows with the packets received, not with the
+//! numbers they claim.
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -8,17 +8,17 @@ use std::ops::Range;
 const WORDS: usize = 8;
 const PAGE: u32 = 64 * WORDS as u32;
 
-/// A set of sequence numbers as a paged bitmap: about a bit a packet in an ordinary stream, one page of
-/// 64 bytes a packet in the worst.
+/// A set of sequence numbers as a paged bitmap: about one bit per packet in an ordinary stream, one page of
+/// 64 bytes per packet in the worst case.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(into = "Pages", try_from = "Pages")]
 pub struct SeqSet {
     pages: Vec<[u64; WORDS]>,
-    /// Page number → place in `pages`; ascending, which is what the scans need.
-    places: BTreeMap<u32, u32>,
-    /// Places given up by [`SeqSet::retire`].
+    /// Page number → index in `pages`. Ascending, because scans need that order.
+    indices: BTreeMap<u32, u32>,
+    /// Indices released by [`SeqSet::retire`].
     free: Vec<u32>,
-    /// The page met last; streams are nearly in order.
+    /// The most recent page; streams are nearly in order.
     recent: Option<(u32, u32)>,
     len: u64,
 }
@@ -28,7 +28,7 @@ type Pages = BTreeMap<u32, [u64; WORDS]>;
 
 impl From<SeqSet> for Pages {
     fn from(set: SeqSet) -> Pages {
-        set.places.iter().map(|(&page, &place)| (page, set.pages[place as usize])).collect()
+        set.indices.iter().map(|(&page, &index)| (page, set.pages[index as usize])).collect()
     }
 }
 
@@ -41,8 +41,8 @@ impl TryFrom<Pages> for SeqSet {
             if page > u32::MAX / PAGE {
                 return Err("a sequence number beyond 32 bits");
             }
-            let place = set.page_of(page) as usize;
-            set.pages[place] = words;
+            let index = set.page_of(page) as usize;
+            set.pages[index] = words;
             set.len += words.iter().map(|word| u64::from(word.count_ones())).sum::<u64>();
         }
         Ok(set)
@@ -50,14 +50,14 @@ impl TryFrom<Pages> for SeqSet {
 }
 
 impl SeqSet {
-    /// Adds `seq`; false if it was there.
+    /// Adds `seq`; returns false if it was already in the set.
     #[inline]
     pub fn insert(&mut self, seq: u32) -> bool {
-        let place = match self.recent {
-            Some((page, place)) if page == seq / PAGE => place,
+        let index = match self.recent {
+            Some((page, index)) if page == seq / PAGE => index,
             _ => self.page_of(seq / PAGE),
         };
-        let word = &mut self.pages[place as usize][(seq % PAGE / 64) as usize];
+        let word = &mut self.pages[index as usize][(seq % PAGE / 64) as usize];
         let bit = 1u64 << (seq % 64);
         let new = *word & bit == 0;
         *word |= bit;
@@ -70,19 +70,19 @@ impl SeqSet {
         self.change_run(run, |word, bits| *word |= bits);
     }
 
-    /// Lets `change` change the words in which the numbers of `run` are: it gets their bits of each.
+    /// Calls `change` for every word that contains numbers of `run`, with a mask of their bits.
     fn change_run(&mut self, run: Range<u32>, change: impl Fn(&mut u64, u64)) {
         let (mut at, end) = (u64::from(run.start), u64::from(run.end));
         while at < end {
             let page = (at / u64::from(PAGE)) as u32;
-            let place = match self.recent {
-                Some((known, place)) if known == page => place,
+            let index = match self.recent {
+                Some((known, index)) if known == page => index,
                 _ => self.page_of(page),
             };
             let from = (at % u64::from(PAGE)) as u32;
             let to = (end - u64::from(page) * u64::from(PAGE)).min(PAGE.into()) as u32;
             let first = from / 64;
-            let words = &mut self.pages[place as usize][first as usize..to.div_ceil(64) as usize];
+            let words = &mut self.pages[index as usize][first as usize..to.div_ceil(64) as usize];
             for (word, begin) in words.iter_mut().zip((64 * first..).step_by(64)) {
                 let (low, high) = (from.max(begin) - begin, to.min(begin + 64) - begin);
                 let before = word.count_ones();
@@ -93,7 +93,7 @@ impl SeqSet {
         }
     }
 
-    /// Takes out the numbers from `number` on, counted from there.
+    /// Splits off the numbers from `number` on and renumbers them from 0.
     pub fn split_off(&mut self, number: u32) -> SeqSet {
         let mut rest = SeqSet::default();
         let from = u64::from(number);
@@ -107,10 +107,10 @@ impl SeqSet {
         rest
     }
 
-    /// Takes `seq` out; false if it was not there.
+    /// Removes `seq`; returns false if it was not in the set.
     pub fn remove(&mut self, seq: u32) -> bool {
-        let Some(&place) = self.places.get(&(seq / PAGE)) else { return false };
-        let word = &mut self.pages[place as usize][(seq % PAGE / 64) as usize];
+        let Some(&index) = self.indices.get(&(seq / PAGE)) else { return false };
+        let word = &mut self.pages[index as usize][(seq % PAGE / 64) as usize];
         let bit = 1u64 << (seq % 64);
         let there = *word & bit != 0;
         *word &= !bit;
@@ -118,103 +118,103 @@ impl SeqSet {
         there
     }
 
-    /// Whether `seq` is in the set.
+    /// Returns true if `seq` is in the set.
     #[inline]
     pub fn contains(&self, seq: u32) -> bool {
-        let place = match self.recent {
-            Some((page, place)) if page == seq / PAGE => place,
-            _ => match self.places.get(&(seq / PAGE)) {
-                Some(&place) => place,
+        let index = match self.recent {
+            Some((page, index)) if page == seq / PAGE => index,
+            _ => match self.indices.get(&(seq / PAGE)) {
+                Some(&index) => index,
                 None => return false,
             },
         };
-        self.pages[place as usize][(seq % PAGE / 64) as usize] >> (seq % 64) & 1 == 1
+        self.pages[index as usize][(seq % PAGE / 64) as usize] >> (seq % 64) & 1 == 1
     }
 
     fn page_of(&mut self, page: u32) -> u32 {
         let next = self.free.last().copied().unwrap_or(self.pages.len() as u32);
-        let place = *self.places.entry(page).or_insert(next);
-        if place == next && self.free.pop().is_none() {
+        let index = *self.indices.entry(page).or_insert(next);
+        if index == next && self.free.pop().is_none() {
             self.pages.push([0; WORDS]);
         }
-        self.recent = Some((page, place));
-        place
+        self.recent = Some((page, index));
+        index
     }
 
-    /// Number of elements.
+    /// Returns the number of elements.
     pub fn len(&self) -> u64 {
         self.len
     }
 
-    /// Whether the set is empty.
+    /// Returns true if the set is empty.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// The largest element.
+    /// Returns the largest element.
     pub fn max(&self) -> Option<u32> {
-        self.places.iter().rev().find_map(|(&page, &place)| {
-            let words = &self.pages[place as usize];
+        self.indices.iter().rev().find_map(|(&page, &index)| {
+            let words = &self.pages[index as usize];
             let top = words.iter().rposition(|w| *w != 0)?;
             Some(page * PAGE + 64 * top as u32 + words[top].ilog2())
         })
     }
 
-    /// The maximal runs of consecutive numbers, ascending.
+    /// Iterates over the maximal runs of consecutive numbers, ascending.
     pub fn runs(&self) -> SeqRuns<impl Iterator<Item = (u64, u64)>> {
-        let words = self.places.iter().flat_map(|(&page, &place)| {
+        let words = self.indices.iter().flat_map(|(&page, &index)| {
             let base = u64::from(page) * u64::from(PAGE);
-            self.pages[place as usize].iter().enumerate().map(move |(i, &w)| (base + 64 * i as u64, w))
+            self.pages[index as usize].iter().enumerate().map(move |(i, &w)| (base + 64 * i as u64, w))
         });
         SeqRuns { words, word: (0, 0), pending: None }
     }
 
-    /// The numbers, ascending.
+    /// Iterates over the numbers, ascending.
     pub fn iter(&self) -> impl Iterator<Item = u32> {
         self.runs().flat_map(|run| (run.start..run.start + run.len).map(|seq| seq as u32))
     }
 
-    /// Adds all of `other`.
+    /// Adds all numbers of `other`.
     pub fn merge(&mut self, other: &SeqSet) {
-        for (&page, &place) in other.places.iter().filter(|p| other.pages[*p.1 as usize] != [0; WORDS]) {
+        for (&page, &index) in other.indices.iter().filter(|p| other.pages[*p.1 as usize] != [0; WORDS]) {
             let target = self.page_of(page) as usize;
-            for (word, add) in self.pages[target].iter_mut().zip(other.pages[place as usize]) {
+            for (word, add) in self.pages[target].iter_mut().zip(other.pages[index as usize]) {
                 self.len += u64::from((add & !*word).count_ones());
                 *word |= add;
             }
         }
     }
 
-    /// Number of pages of 512 sequence numbers in use.
+    /// Returns the number of pages of 512 sequence numbers in use.
     pub fn pages(&self) -> usize {
-        self.places.len()
+        self.indices.len()
     }
 
-    /// Forgets the page of the smallest numbers and gives its runs and the first number after it. The
-    /// numbers forgotten still count in [`SeqSet::len`].
+    /// Forgets the page with the smallest numbers. Returns its runs and the first number after it. Forgotten
+    /// numbers still count in [`SeqSet::len`].
     pub fn retire(&mut self) -> Option<(Vec<SeqRun>, u64)> {
-        let (page, place) = self.places.pop_first()?;
+        let (page, index) = self.indices.pop_first()?;
         let base = u64::from(page) * u64::from(PAGE);
-        let words = core::mem::take(&mut self.pages[place as usize]);
+        let words = core::mem::take(&mut self.pages[index as usize]);
         let words = (0..).zip(words).map(|(i, w)| (base + 64 * i, w));
-        self.free.push(place);
+        self.free.push(index);
         self.recent = None;
         Some((SeqRuns { words, word: (0, 0), pending: None }.collect(), base + u64::from(PAGE)))
     }
 
-    /// Prepares [`Ranks::of`].
+    /// Prepares for calls of [`Ranks::of`].
     pub fn ranks(&self) -> Ranks<'_> {
         let mut before = vec![0; self.pages.len()];
         let mut sum = 0;
-        for &place in self.places.values() {
-            before[place as usize] = sum;
-            sum += self.pages[place as usize].iter().map(|w| w.count_ones()).sum::<u32>();
+        for &index in self.indices.values() {
+            before[index as usize] = sum;
+            sum += self.pages[index as usize].iter().map(|w| w.count_ones()).sum::<u32>();
         }
         Ranks { set: self, before, recent: None }
     }
 }
 
-/// The position of numbers in their set.
+/// Ranks of numbers in their set.
 pub struct Ranks<'a> {
     set: &'a SeqSet,
     before: Vec<u32>,
@@ -222,36 +222,36 @@ pub struct Ranks<'a> {
 }
 
 impl Ranks<'_> {
-    /// How many numbers of the set are below `seq`, which must be in it (0 otherwise).
+    /// Returns how many numbers of the set are below `seq`, which must be in it (otherwise 0).
     #[inline]
     pub fn of(&mut self, seq: u32) -> u32 {
-        let place = match self.recent {
-            Some((page, place)) if page == seq / PAGE => place,
-            _ => match self.set.places.get(&(seq / PAGE)) {
-                Some(&place) => {
-                    self.recent = Some((seq / PAGE, place));
-                    place
+        let index = match self.recent {
+            Some((page, index)) if page == seq / PAGE => index,
+            _ => match self.set.indices.get(&(seq / PAGE)) {
+                Some(&index) => {
+                    self.recent = Some((seq / PAGE, index));
+                    index
                 }
                 None => return 0,
             },
         } as usize;
-        let (words, at) = (&self.set.pages[place], (seq % PAGE / 64) as usize);
+        let (words, at) = (&self.set.pages[index], (seq % PAGE / 64) as usize);
         let inside: u32 = words[..at].iter().map(|w| w.count_ones()).sum();
-        self.before[place] + inside + (words[at] & !(u64::MAX << (seq % 64))).count_ones()
+        self.before[index] + inside + (words[at] & !(u64::MAX << (seq % 64))).count_ones()
     }
 }
 
-/// A stretch of consecutive sequence numbers.
+/// A run of consecutive sequence numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SeqRun {
-    /// The first number.
+    /// First number.
     pub start: u64,
     /// Number of elements, at least 1.
     pub len: u64,
 }
 
-/// Maximal runs of set bits, from (number of the lowest bit, word) pairs in ascending order.
+/// Iterates over maximal runs of set bits, from (number of the lowest bit, word) pairs in ascending order.
 pub struct SeqRuns<W> {
     words: W,
     word: (u64, u64),
@@ -287,7 +287,7 @@ impl<W: Iterator<Item = (u64, u64)>> Iterator for SeqRuns<W> {
     }
 }
 
-/// The stretches of 0…n−1 that `present` leaves out, ascending: the runs of loss.
+/// Iterates over the runs of 0…n−1 that `present` lacks, ascending: the runs of loss.
 pub fn absent(present: impl Iterator<Item = SeqRun>, n: u64) -> impl Iterator<Item = SeqRun> {
     let end = core::iter::once(SeqRun { start: n, len: 1 });
     let mut next = 0;
@@ -298,7 +298,7 @@ pub fn absent(present: impl Iterator<Item = SeqRun>, n: u64) -> impl Iterator<It
     })
 }
 
-/// What `cut` leaves of `runs`; both ascending, the runs of each apart from each other.
+/// Iterates over the parts of `runs` outside of `cut`. Both are ascending and without overlaps.
 pub fn without(
     runs: impl Iterator<Item = SeqRun>,
     cut: impl Iterator<Item = SeqRun>,
@@ -401,14 +401,14 @@ mod tests {
 
     #[test]
     fn the_page_of_the_smallest_is_forgotten() {
-        // Pages of 512 numbers: 3 holds 1536 to 2047.
+        // Pages have 512 numbers: page 3 has 1536 to 2047.
         let mut s = set([1600, 1601, 1536, 2047, 5000]);
         assert_eq!((s.pages(), s.contains(1600)), (2, true));
         let run = |start, len| SeqRun { start, len };
         assert_eq!(s.retire(), Some((vec![run(1536, 1), run(1600, 2), run(2047, 1)], 2048)));
         assert_eq!((s.pages(), s.len(), s.iter().collect::<Vec<_>>()), (1, 5, vec![5000]));
         assert!(!s.contains(1600) && s.contains(5000));
-        // Its place serves one other page, not two.
+        // A released page is used again only once.
         assert!(s.insert(9000) && s.insert(12_000));
         assert_eq!((s.pages.len(), s.iter().collect::<Vec<_>>()), (3, vec![5000, 9000, 12_000]));
         assert_eq!(SeqSet::default().retire(), None);

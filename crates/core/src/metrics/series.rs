@@ -1,4 +1,4 @@
-//! [`Samples`] in arrival order and [`Series`], the same in send order: the two readings of a stream.
+//! [`Samples`]: a stream in arrival order. [`Series`]: the same stream in send order.
 
 use super::classify::AcceptedPacket;
 use super::shuffle::{MovedStretch, Shuffle};
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use std::ops::Range;
 use std::sync::OnceLock;
 
-/// The accepted packets in arrival order: three columns of equal length, 20 bytes a packet.
+/// Accepted packets in arrival order: three columns of equal length, 20 bytes per packet.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Samples {
     /// Sequence numbers, all different.
@@ -19,16 +19,16 @@ pub struct Samples {
     /// Raw delays, in ns.
     #[serde(with = "steps")]
     pub delay: Vec<i64>,
-    /// Packets that the kernel saw spend a millisecond or longer in the queue of the sending host's interface: number, ns,
-    /// in order of arrival. Known at the end of an analysis.
+    /// Packets that spent a millisecond or more in the queue of the sending host's interface, by kernel
+    /// stamps: number, ns, in order of arrival. Set at the end of an analysis.
     #[serde(skip)]
     pub queued: Vec<(u32, i64)>,
-    /// Numbers of packets that came and have no delay, ascending. Known at the end of an analysis.
+    /// Numbers of packets received without a delay, ascending. Set at the end of an analysis.
     #[serde(skip)]
     pub delayless: Vec<u32>,
 }
 
-/// A column as its first value and the differences that follow, which are small and take few bytes.
+/// Serialises a column as its first value and the following differences, which are small and take few bytes.
 mod steps {
     use serde::de::{Deserializer, Error, SeqAccess, Visitor};
     use serde::ser::Serializer;
@@ -63,7 +63,8 @@ mod steps {
             }
 
             fn visit_seq<A: SeqAccess<'de>>(self, mut steps: A) -> Result<Vec<T>, A::Error> {
-                // What the length claims is not believed: each value takes a byte of the input.
+                // The claimed length is not trusted for allocating: each value takes at least a byte of the
+                // input.
                 let mut column = Vec::new();
                 let mut last = 0i64;
                 while let Some(step) = steps.next_element::<i64>()? {
@@ -79,12 +80,12 @@ mod steps {
 }
 
 impl Samples {
-    /// Accepted packets.
+    /// Returns the number of accepted packets.
     pub fn len(&self) -> usize {
         self.seq.len()
     }
 
-    /// Whether no packet was accepted.
+    /// Returns true if no packet was accepted.
     pub fn is_empty(&self) -> bool {
         self.seq.is_empty()
     }
@@ -97,7 +98,7 @@ impl Samples {
         self.delay.push(packet.delay);
     }
 
-    /// Takes out all of them, and keeps their room.
+    /// Removes all packets without releasing the memory.
     pub fn clear(&mut self) {
         self.seq.clear();
         self.sent.clear();
@@ -106,33 +107,33 @@ impl Samples {
         self.delayless.clear();
     }
 
-    /// The k-th arrival.
+    /// Returns the k-th arrival.
     #[inline]
     pub fn packet(&self, k: usize) -> AcceptedPacket {
         AcceptedPacket { seq: self.seq[k], sent: self.sent[k], delay: self.delay[k] }
     }
 
-    /// Arrival time of the k-th arrival, ns since 1970.
+    /// Returns the arrival time of the k-th arrival, ns since 1970.
     pub fn arrived(&self, k: usize) -> i64 {
         self.packet(k).arrived()
     }
 
-    /// All of them in arrival order.
+    /// Iterates over all packets in arrival order.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = AcceptedPacket> + Clone {
         self.part(0..self.len())
     }
 
-    /// Those at `range` in arrival order.
+    /// Iterates over the packets in `range` in arrival order.
     #[inline]
     fn part(&self, range: Range<usize>) -> impl ExactSizeIterator<Item = AcceptedPacket> + Clone {
         let columns = self.seq[range.clone()].iter().zip(&self.sent[range.clone()]).zip(&self.delay[range]);
         columns.map(|((&seq, &sent), &delay)| AcceptedPacket { seq, sent, delay })
     }
 
-    /// Takes out the packets with numbers from `number` on, counted from there.
+    /// Splits off the packets with numbers from `number` on and renumbers them from 0.
     pub fn split_off(&mut self, number: u32) -> Samples {
         let later = |seq: &u32| *seq >= number;
-        // Nearly always all that follow the first of them are among them.
+        // Nearly always the packets to move are a suffix.
         let first = self.seq.iter().position(later).unwrap_or(self.len());
         if self.seq[first..].iter().all(later) {
             let seq = self.seq.split_off(first).into_iter().map(|seq| seq - number).collect();
@@ -150,7 +151,7 @@ impl Samples {
         rest
     }
 
-    /// Keeps the packets for which `keep` holds.
+    /// Retains only the packets for which `keep` returns true.
     pub fn retain(&mut self, mut keep: impl FnMut(&AcceptedPacket) -> bool) {
         let mut kept = 0;
         for k in 0..self.len() {
@@ -166,63 +167,63 @@ impl Samples {
     }
 }
 
-/// The accepted packets in send order, that is by sequence number. Costs little where few packets were overtaken, 8 bytes
-/// for each that came between one and those it was overtaken by.
+/// Accepted packets in send order, that is by sequence number. Sorting costs little on a path with little
+/// reordering: 8 bytes for each packet from the first later-sent arrival to the late packet.
 #[derive(Clone, Debug)]
 pub struct Series<'a> {
     samples: &'a Samples,
-    /// None where arrival order was send order.
+    /// `None` if packets arrived in send order.
     shuffle: Option<Shuffle>,
     sent: OnceLock<SendOrderFacts>,
 }
 
-/// What is known of the send times of a series.
+/// Facts about the send times of a series.
 #[derive(Clone, Copy, Debug)]
 struct SendOrderFacts {
     in_order: bool,
-    /// The smallest and the largest; None without packets.
+    /// Smallest and largest send time; `None` without packets.
     extremes: Option<[i64; 2]>,
 }
 
-/// The longest parts of `numbers`, which are below 2³² − 1, each of which is the one before it plus 1.
+/// Iterates over the longest ranges of consecutive numbers; `numbers` must be below 2³² − 1.
 pub fn runs(numbers: &[u32]) -> impl Iterator<Item = Range<u32>> {
     numbers.chunk_by(|a, b| a.wrapping_add(1) == *b).map(|run| run[0]..run[0] + run.len() as u32)
 }
 
 impl<'a> Series<'a> {
-    /// `samples` in send order.
+    /// Creates the view of `samples` in send order.
     pub fn new(samples: &'a Samples) -> Series<'a> {
         Series { samples, shuffle: Shuffle::of(&samples.seq), sent: OnceLock::new() }
     }
 
-    /// The sequence numbers in arrival order.
+    /// Returns the sequence numbers in arrival order.
     pub fn numbers(&self) -> &'a [u32] {
         &self.samples.seq
     }
 
-    /// Number of packets.
+    /// Returns the number of packets.
     pub fn len(&self) -> usize {
         self.samples.len()
     }
 
-    /// Whether it has no packets.
+    /// Returns true if there are no packets.
     pub fn is_empty(&self) -> bool {
         self.samples.is_empty()
     }
 
-    /// Whether arrival order was send order.
+    /// Returns true if packets arrived in send order.
     pub fn in_order(&self) -> bool {
         self.shuffle.is_none()
     }
 
-    /// Which arrival the k-th packet sent was.
+    /// Returns the arrival index of the k-th packet sent.
     #[inline]
     pub fn arrival(&self, k: usize) -> usize {
         self.shuffle.as_ref().map_or(k, |shuffle| shuffle.arrival(k))
     }
 
-    /// The stretches of arrivals that came in another order than they were sent, each with the place of each of its arrivals
-    /// in send order. All others were in their places.
+    /// Iterates over the stretches of reordered arrivals, each with the send-order index of each of its
+    /// arrivals. All other packets have the same index in both orders.
     pub fn displaced(&self) -> impl Iterator<Item = (Range<usize>, &[u32])> {
         self.shuffle.iter().flat_map(|shuffle| {
             shuffle.stretches.iter().map(|s| {
@@ -232,25 +233,26 @@ impl<'a> Series<'a> {
         })
     }
 
-    /// The k-th accepted packet in send order.
+    /// Returns the k-th accepted packet in send order.
     #[inline]
     pub fn get(&self, k: usize) -> AcceptedPacket {
         self.samples.packet(self.arrival(k))
     }
 
-    /// Arrival time of the k-th arrival.
+    /// Returns the arrival time of the k-th arrival.
     pub fn arrived(&self, k: usize) -> i64 {
         self.samples.arrived(k)
     }
 
-    /// Send time and delay of the k-th accepted packet in send order.
+    /// Returns send time and delay of the k-th accepted packet in send order.
     #[inline]
     pub fn times(&self, k: usize) -> (i64, i64) {
         let k = self.arrival(k);
         (self.samples.sent[k], self.samples.delay[k])
     }
 
-    /// The smallest and the largest delay of the packets at `range` in send order, in ns; `None` of no packets.
+    /// Returns the smallest and the largest delay of the packets in `range` in send order, in ns; `None`
+    /// without packets.
     #[inline]
     pub fn extreme_delays(&self, range: Range<usize>) -> Option<[i64; 2]> {
         let (delays, ends) = self.delays_of(range);
@@ -259,22 +261,22 @@ impl<'a> Series<'a> {
         })
     }
 
-    /// The smallest delay of the packets at `range` in send order, in ns; the largest number of no packets.
+    /// Returns the smallest delay of the packets in `range` in send order, in ns; `i64::MAX` without packets.
     #[inline]
     pub fn lowest_delay(&self, range: Range<usize>) -> i64 {
         let (delays, ends) = self.delays_of(range);
         ends.fold(lowest(delays.iter().copied()), i64::min)
     }
 
-    /// The delays of the packets at `range` in send order, in any order: those of arrivals that follow one another, and those of
-    /// packets at its ends that arrived among others.
+    /// Returns the delays of the packets in `range` of the send order, in any order: a slice of consecutive
+    /// arrivals, and an iterator over packets at both ends that arrived among others.
     #[inline]
     fn delays_of(&self, range: Range<usize>) -> (&'a [i64], impl Iterator<Item = i64>) {
         let (mut inner, mut ends) = (range, [&[][..]; 2]);
         if let Some(shuffle) = &self.shuffle {
             let begun = |k: usize| shuffle.from(k).first().filter(|s| (s.from as usize) < k);
-            let order = |s: &MovedStretch, places: Range<usize>| {
-                &shuffle.order_of(s)[places.start - s.from as usize..][..places.len()]
+            let order = |s: &MovedStretch, positions: Range<usize>| {
+                &shuffle.order_of(s)[positions.start - s.from as usize..][..positions.len()]
             };
             if let Some(s) = begun(inner.start) {
                 let end = inner.end.min(s.to as usize);
@@ -302,7 +304,7 @@ impl<'a> Series<'a> {
         })
     }
 
-    /// Whether the send times ascend in send order.
+    /// Returns true if the send times ascend in send order.
     fn ascend_in_send_order(&self) -> bool {
         let sent = &self.samples.sent[..];
         let (mut at, mut last) = (0, i64::MIN);
@@ -321,44 +323,44 @@ impl<'a> Series<'a> {
             && follows(&sent[at..])
     }
 
-    /// Whether send times never decrease with sequence numbers: no clock stepped back.
+    /// Returns true if send times never decrease with the sequence number: no clock stepped back.
     pub fn sent_in_order(&self) -> bool {
         self.sent().in_order
     }
 
-    /// The smallest send time.
+    /// Returns the smallest send time.
     pub fn earliest(&self) -> Option<i64> {
         self.sent().extremes.map(|[earliest, _]| earliest)
     }
 
-    /// The largest send time.
+    /// Returns the largest send time.
     pub fn latest(&self) -> Option<i64> {
         self.sent().extremes.map(|[_, latest]| latest)
     }
 
-    /// All packets in send order.
+    /// Iterates over all packets in send order.
     pub fn iter(&self) -> SendOrder<'_> {
         self.range(0..self.len())
     }
 
-    /// All packets in arrival order.
+    /// Iterates over all packets in arrival order.
     pub fn arrivals(&self) -> impl ExactSizeIterator<Item = AcceptedPacket> + Clone + '_ {
         self.samples.iter()
     }
 
-    /// A part of them in send order.
+    /// Iterates over a range of packets in send order.
     pub fn range(&self, range: Range<usize>) -> SendOrder<'_> {
         SendOrder::new(self, range)
     }
 
-    /// The first place whose sequence number is at least `seq`.
+    /// Returns the first index whose sequence number is at least `seq`.
     pub fn position_of(&self, seq: u64) -> usize {
         let Some(last) = self.len().checked_sub(1) else { return 0 };
-        // Numbers differ: so many at most are below `seq`, and so many at most are not.
+        // All numbers are different, which bounds how many are below `seq` and how many are not.
         let most = u64::from(self.get(last).seq).saturating_add(1).saturating_sub(seq);
         let (mut low, mut high) =
             (self.len() - (self.len() as u64).min(most) as usize, (self.len() as u64).min(seq) as usize);
-        // Few are missing between numbers that are near: a guess or two nearly always meet the place.
+        // Nearby numbers have few gaps between them, so one or two guesses nearly always find the index.
         let mut guess =
             (u128::from(seq) * self.len() as u128 / (u128::from(self.get(last).seq) + 1)) as usize;
         for guesses in 0.. {
@@ -378,21 +380,21 @@ impl<'a> Series<'a> {
     }
 }
 
-/// Packets out of their places that are read at once.
+/// Number of reordered packets that are read at a time.
 const DISPLACED_CHUNK: usize = 32;
 
-/// Guesses at a place before the rest is halved again and again.
+/// Maximum number of guesses before the search continues by bisection.
 const MAX_GUESSES: usize = 8;
 
-/// Packets in send order. [`Iterator::fold`], and what is made of it (`for_each`, `sum`, `min`), is faster than one packet
-/// at a time.
+/// Iterator over packets in send order. [`Iterator::fold`] and its users (`for_each`, `sum`, `min`) are
+/// faster than calling `next`.
 #[derive(Clone, Debug)]
 pub struct SendOrder<'a> {
     series: &'a Series<'a>,
     range: Range<usize>,
-    /// Up to this place the next packets are all in their places, or all in the same stretch.
+    /// Up to this index, the next packets are either all in order or all in the same stretch.
     known_to: usize,
-    /// Which arrival each packet of that stretch was, and the place of the first of them.
+    /// Arrival index of each packet in that stretch, and the send-order index of the first one.
     displaced: Option<(&'a [u32], usize)>,
 }
 
@@ -402,7 +404,7 @@ impl<'a> SendOrder<'a> {
         SendOrder { series, range, known_to, displaced: None }
     }
 
-    /// Looks in which stretch the packet at `k` is.
+    /// Finds the stretch that contains packet `k`.
     fn look(&mut self, k: usize) {
         let Some(shuffle) = &self.series.shuffle else { return };
         (self.known_to, self.displaced) = match shuffle.from(k).first() {
@@ -441,10 +443,10 @@ impl Iterator for SendOrder<'_> {
         let Series { samples, shuffle, .. } = self.series;
         let Range { start: mut at, end } = self.range;
         let mut sum = start;
-        // Columns of one length for the compiler, too.
+        // Slices of equal length let the compiler omit bounds checks.
         let n = samples.len();
         let (seq, sent, delay) = (&samples.seq[..n], &samples.sent[..n], &samples.delay[..n]);
-        // Packets that are not in their places are read into these, so that one loop takes all.
+        // Reordered packets are copied into these buffers, so that one loop can process them.
         let mut read = ([0; DISPLACED_CHUNK], [0; DISPLACED_CHUNK], [0; DISPLACED_CHUNK]);
         let first = at;
         let mut stretches =
@@ -495,7 +497,7 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// Long parts in order, and others in any order.
+        /// Long ranges in order, and others in any order.
         #[test]
         fn equals_a_plain_sort(
             parts in prop::collection::vec((0usize..90, prop::collection::vec(any::<u16>(), 0..8)), 1..12),
@@ -506,7 +508,7 @@ mod tests {
                 for _ in 0..in_order {
                     keys.push((keys.len() as u64 * 10, keys.len() as u32 * 2));
                 }
-                // Mostly near their places, some far from them.
+                // Most packets move a little, some far.
                 for by in late {
                     let by = if by % 7 == 0 { by / 64 } else { by % 64 };
                     keys.push((keys.len() as u64 * 10 + u64::from(by), keys.len() as u32 * 2));
@@ -536,13 +538,13 @@ mod tests {
                 prop_assert_eq!(series.extreme_delays(range.clone()), extremes);
                 prop_assert_eq!(series.lowest_delay(range), delays().min().unwrap_or(i64::MAX));
             }
-            let mut places: Vec<usize> = (0..n).collect();
+            let mut positions: Vec<usize> = (0..n).collect();
             for (arrivals, ranks) in series.displaced() {
                 prop_assert!(arrivals.len() > 1);
-                arrivals.zip(ranks).for_each(|(k, place)| places[k] = *place as usize);
+                arrivals.zip(ranks).for_each(|(k, position)| positions[k] = *position as usize);
             }
-            for (k, place) in places.into_iter().enumerate() {
-                prop_assert_eq!((series.arrival(place), sorted[place].seq), (k, samples.seq[k]));
+            for (k, position) in positions.into_iter().enumerate() {
+                prop_assert_eq!((series.arrival(position), sorted[position].seq), (k, samples.seq[k]));
             }
             for seq in (0..2 * n as u64 + 3).step_by(3) {
                 prop_assert_eq!(series.position_of(seq), sorted.partition_point(|p| u64::from(p.seq) < seq));
@@ -577,7 +579,7 @@ mod tests {
         assert_eq!(packets, [(1, 1), (1, 4), (2, 2), (2, 3), (3, 0), (9, 5)]);
     }
 
-    /// Arrivals of (sequence number, send time, delay), and the check of their series.
+    /// Creates the series of arrivals of (sequence number, send time, delay), and passes it to `check`.
     fn with<T>(rows: &[(u32, i64, i64)], check: impl FnOnce(&Series<'_>) -> T) -> T {
         let mut samples = Samples::default();
         for &(seq, sent, delay) in rows {

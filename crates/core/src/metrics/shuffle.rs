@@ -1,34 +1,34 @@
-//! [`Shuffle`]: which arrivals came in another order than they were sent.
+//! [`Shuffle`]: the arrivals that were reordered.
 
 use std::ops::Range;
 
-/// Where arrivals were not in send order. Between these stretches every arrival is in its place, and no packet has its place
-/// in another stretch than the one it arrived in.
+/// Stretches of arrivals that were not in send order. Between them, every arrival has the same index in both
+/// orders, and all packets of a stretch stay within it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Shuffle {
     pub(super) stretches: Vec<MovedStretch>,
-    /// By place in send order, which arrival it was: of all stretches, one after the other.
+    /// Arrival index by send-order index, for all stretches one after another.
     order: Vec<u32>,
-    /// By arrival, its place in send order: the same.
+    /// Send-order index by arrival index, for all stretches one after another.
     pub(super) ranks: Vec<u32>,
-    /// The first stretch that ends after 0, [`STEP`], 2 [`STEP`]… arrivals.
+    /// Index of the first stretch that ends after 0, [`STEP`], 2 [`STEP`]… arrivals.
     first: Vec<u32>,
 }
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct MovedStretch {
-    /// First arrival, and the one after the last.
+    /// Index of the first arrival, and of the one after the last.
     pub(super) from: u32,
     pub(super) to: u32,
-    /// Where its arrivals begin in the columns.
+    /// Offset of its arrivals in the columns.
     pub(super) at: u32,
 }
 
-/// Arrivals for each of which it is known near which stretch they are.
+/// Number of arrivals per entry in the index of stretches.
 const STEP: usize = 64;
 
 impl Shuffle {
-    /// Of arrivals with these numbers; None if they ascend.
+    /// Creates the shuffle of arrivals with these numbers; `None` if they ascend.
     pub(super) fn of(seq: &[u32]) -> Option<Shuffle> {
         let found = displaced(seq);
         if found.is_empty() {
@@ -40,8 +40,8 @@ impl Shuffle {
             let at = shuffle.order.len();
             sort_by_number(seq, start..end, &mut shuffle.order, &mut room);
             shuffle.ranks.resize(at + end - start, 0);
-            for (place, k) in (start..).zip(&shuffle.order[at..]) {
-                shuffle.ranks[at + *k as usize - start] = place as u32;
+            for (position, k) in (start..).zip(&shuffle.order[at..]) {
+                shuffle.ranks[at + *k as usize - start] = position as u32;
             }
             shuffle.stretches.push(MovedStretch { from: start as u32, to: end as u32, at: at as u32 });
         }
@@ -56,7 +56,7 @@ impl Shuffle {
         Some(shuffle)
     }
 
-    /// The stretches that end after the k-th arrival.
+    /// Returns the stretches that end after the k-th arrival.
     #[inline]
     pub(super) fn from(&self, k: usize) -> &[MovedStretch] {
         let near = self.first.get(k / STEP).map_or(self.stretches.len(), |first| *first as usize);
@@ -64,13 +64,13 @@ impl Shuffle {
         &self.stretches[near + ended..]
     }
 
-    /// Which arrivals a stretch is, by place in send order.
+    /// Returns the arrival indices of a stretch in send order.
     #[inline]
     pub(super) fn order_of(&self, stretch: &MovedStretch) -> &[u32] {
         &self.order[stretch.at as usize..][..(stretch.to - stretch.from) as usize]
     }
 
-    /// Which arrival the k-th packet sent was.
+    /// Returns the arrival index of the k-th packet sent.
     #[inline]
     pub(super) fn arrival(&self, k: usize) -> usize {
         match self.from(k).first() {
@@ -80,13 +80,14 @@ impl Shuffle {
     }
 }
 
-/// Adds to `order` the arrivals at `range` by their numbers `seq`; in `room`.
+/// Appends the arrivals in `range`, sorted by their numbers in `seq`, to `order`; `room` is a reusable
+/// buffer.
 fn sort_by_number(seq: &[u32], range: Range<usize>, order: &mut Vec<u32>, room: &mut Vec<u32>) {
     const NONE: u32 = u32::MAX;
     let (numbers, at) = (&seq[range.clone()], order.len());
     let least = numbers.iter().copied().min().unwrap_or(0);
     let span = numbers.iter().map(|number| number - least).max().map_or(0, |most| most as usize + 1);
-    // A place for each number between them, if few are missing.
+    // If few numbers are missing, use one slot per number instead of sorting.
     if span <= 4 * numbers.len() {
         room.clear();
         room.resize(span, NONE);
@@ -97,15 +98,15 @@ fn sort_by_number(seq: &[u32], range: Range<usize>, order: &mut Vec<u32>, room: 
         if room.len() == numbers.len() {
             return order.extend_from_slice(room);
         }
-        // A number stands there twice, which is so in a state that somebody made up alone.
+        // Some number occurs twice, which is possible only in a forged state; sort instead.
     }
     order.extend(range.map(|k| k as u32));
     order[at..].sort_unstable_by_key(|k| (seq[*k as usize], *k));
 }
 
-/// The shortest stretches, ascending, such that with each of them sorted all of `seq` are.
+/// Returns the shortest ranges, ascending, that have to be sorted to sort all of `seq`.
 fn displaced(seq: &[u32]) -> Vec<Range<usize>> {
-    // With the highest number in each.
+    // Ranges, each with its highest number.
     let mut found: Vec<(Range<usize>, u32)> = Vec::new();
     let mut highest = 0;
     for (k, &late) in seq.iter().enumerate() {
@@ -113,7 +114,7 @@ fn displaced(seq: &[u32]) -> Vec<Range<usize>> {
             highest = late;
             continue;
         }
-        // Everything before it that is higher.
+        // Extend the range to all higher numbers before it.
         let mut from = k;
         while from > 0 {
             match found.last() {

@@ -1,9 +1,10 @@
-//! What a sweep over payload sizes shows: the rate of the links from the slope, cells from the steps (metrics §21).
+//! Results of a sweep over payload sizes: the rate of the links from the slope, cells from the steps (metrics
+//! §21).
 
 use super::bands::fit_line;
 use serde::Serialize;
 
-/// Time = a + b·size.
+/// A linear model: time = a + b·size.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SizeFit {
@@ -11,16 +12,16 @@ pub struct SizeFit {
     pub fixed: f64,
     /// Time per byte.
     pub per_byte: f64,
-    /// By Theil and Sen: the median of all slopes, which outliers do not move.
+    /// Time per byte by Theil and Sen: the median of all slopes, which outliers do not affect.
     pub per_byte_robust: f64,
-    /// The fixed delay for this slope.
+    /// Fixed delay for the robust slope.
     pub fixed_robust: f64,
-    /// Pearson's; `None` where times do not vary.
+    /// Pearson's r; `None` if times do not vary.
     pub r: Option<f64>,
 }
 
 impl SizeFit {
-    /// The rate of all links in series, both ways, in bits a unit of time: 8/b.
+    /// Returns the rate of all links in series, in both directions, in bits per unit of time: 8/b.
     pub fn series_rate(&self) -> Option<f64> {
         (self.per_byte > 0.0).then(|| 8.0 / self.per_byte)
     }
@@ -49,30 +50,31 @@ pub fn size_fit(points: &[(f64, f64)]) -> Option<SizeFit> {
     })
 }
 
-/// Time = c + τ·⌈(size + h)/S⌉: the path carries fixed cells of S bytes of payload.
+/// A model of a path with fixed cells of S bytes of payload: time = c + τ·⌈(size + h)/S⌉.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Steps {
-    /// S, in bytes.
+    /// Payload S of a cell, in bytes.
     pub cell: u32,
-    /// h, the hidden overhead modulo S, in bytes.
+    /// Hidden overhead h modulo S, in bytes.
     pub overhead: u32,
-    /// τ, the time of a cell.
+    /// Time τ of a cell.
     pub per_cell: f64,
-    /// c, the constant part.
+    /// Constant part c.
     pub fixed: f64,
-    /// Sum of squared residuals, and of the straight line on the same points.
+    /// Sum of squared residuals.
     pub sse: f64,
-    /// The same for the straight line.
+    /// Sum of squared residuals of a straight line through the same points.
     pub sse_line: f64,
-    /// The cell sizes whose fit is within 5 % of the best.
+    /// Smallest and largest cell size whose fit is within 5 % of the best.
     pub cells: [u32; 2],
-    /// The steps beat the straight line with p < 10⁻³ and at least three of them are spanned.
+    /// True if the steps fit better than a straight line with p < 10⁻³, and the sizes span at least three
+    /// steps.
     pub significant: bool,
 }
 
-/// Fits steps of each cell size in `cells` exhaustively; ties go to the size nearest 48 (ATM), then the
-/// smaller overhead. `None` where nothing varies.
+/// Fits steps for each cell size in `cells` exhaustively. Ties go to the size nearest to 48 (ATM), then to
+/// the smaller overhead. `None` if nothing varies.
 pub fn steps(points: &[(u32, f64)], cells: impl Iterator<Item = u32>) -> Option<Steps> {
     let plain = points.iter().map(|p| (f64::from(p.0), p.1));
     let line = fit_line(plain.clone())?;
@@ -111,8 +113,8 @@ fn sse(points: impl Iterator<Item = (f64, f64)>, (slope, intercept): (f64, f64))
     points.map(|(x, y)| (y - intercept - slope * x).powi(2)).sum()
 }
 
-/// F-test of two more parameters (cell and overhead) at p < 10⁻³. With two numerator degrees of freedom and
-/// d = n − 4 others the tail of F has a closed form: (1 + 2F/d)^(−d/2) = (SSE/SSE of the line)^(d/2).
+/// F test of two additional parameters (cell and overhead) at p < 10⁻³. With two numerator degrees of freedom
+/// and d = n − 4 others, the tail of F has a closed form: (1 + 2F/d)^(−d/2) = (SSE/SSE of the line)^(d/2).
 fn beats(sse: f64, sse_line: f64, n: usize, scale: f64) -> bool {
     if n < 6 {
         return false;
@@ -162,17 +164,17 @@ mod tests {
 
     #[test]
     fn the_robust_line_by_hand() {
-        // Slopes ¼, ½, 6/7, 1, 5/3, 3; intercepts ½, 1, 43/14, 45/14 for the median of them, 13/14.
+        // Slopes ¼, ½, 6/7, 1, 5/3, 3; intercepts ½, 1, 43/14, 45/14 for their median, 13/14.
         let f = size_fit(&[(0.0, 1.0), (1.0, 4.0), (3.0, 6.0), (7.0, 7.0)]).unwrap();
         let near = |a: f64, b: f64| (a - b).abs() < 1e-12;
         assert!(near(f.per_byte_robust, 13.0 / 14.0) && near(f.fixed_robust, 57.0 / 28.0), "{f:?}");
         // Sxx = 28.75, Syy = 21, Sxy = 21.5; means 2.75 and 4.5.
         assert!(near(f.per_byte, 21.5 / 28.75) && near(f.fixed, 4.5 - 2.75 * 21.5 / 28.75), "{f:?}");
         assert!(near(f.r.unwrap(), 21.5 / (28.75f64 * 21.0).sqrt()), "{f:?}");
-        // One outlier moves the mean slope, not the median: 2, 1 and ½.
+        // One outlier changes the mean slope but not the median: 2, 1 and ½.
         let f = size_fit(&[(0.0, 0.0), (1.0, 2.0), (3.0, 3.0)]).unwrap();
         assert_eq!((f.per_byte_robust, f.fixed_robust), (1.0, 0.0));
-        // Times that do not depend on size, or do not vary at all, show no rate.
+        // Times that do not depend on size, or do not vary at all, give no rate.
         let flat = size_fit(&[(0.0, 5.0), (100.0, 5.0)]).unwrap();
         assert_eq!((flat.per_byte, flat.r, flat.series_rate()), (0.0, None, None));
     }
@@ -191,7 +193,7 @@ mod tests {
             assert_eq!((s.cell, s.overhead, s.cells, s.significant), (40, 11, [40, 40], true), "{unit}");
             assert!((s.per_cell / unit - 0.7).abs() < 0.01, "{unit}: {}", s.per_cell);
         }
-        // Three cells must be spanned: 120 bytes of 40.
+        // The sizes must span three cells: 120 bytes with cells of 40.
         let exact = |last: u32| -> bool {
             let points: Vec<(u32, f64)> =
                 (1000..=last).step_by(2).map(|x| (x, f64::from(x.div_ceil(40)))).collect();
@@ -202,7 +204,7 @@ mod tests {
 
     #[test]
     fn among_equals_the_cell_of_atm() {
-        // Sizes 48 bytes apart on a line: cells of 16, 24 and 48 bytes explain it exactly, with any overhead.
+        // Sizes 48 bytes apart on a line: cells of 16, 24 and 48 bytes fit exactly, with any overhead.
         let points: Vec<(u32, f64)> = (0..61).map(|k| (48 * k, 5.3 + 0.7 * f64::from(k))).collect();
         let s = steps(&points, 0..=64).unwrap();
         assert_eq!((s.cell, s.overhead, s.significant), (48, 0, false));
@@ -214,14 +216,14 @@ mod tests {
     #[test]
     fn steps_must_beat_the_line() {
         for (sse, sse_line, n, expected) in [
-            // n − 4 = 6: the errors' ratio must be below 1/10; n − 4 = 2: below 1/1000.
+            // n − 4 = 6: the ratio of the errors must be below 1/10; n − 4 = 2: below 1/1000.
             (1.0, 10.01, 10, true),
             (1.0, 9.99, 10, false),
             (1.0, 1001.0, 6, true),
             (1.0, 999.0, 6, false),
             (1.0, 1e9, 5, false),
             (1.0, 0.5, 10, false),
-            // Steps without any error beat a line that has more than rounding, 1e-9 of 1e6.
+            // Steps without any error are better than a line with more than rounding errors, 1e-9 of 1e6.
             (1e-6, 0.000_999, 10, false),
             (1e-6, 0.001_001, 10, true),
             (0.0, 0.0, 10, false),

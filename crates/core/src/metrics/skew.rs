@@ -7,22 +7,22 @@ use serde::{Deserialize, Serialize};
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct SkewHull {
-    /// Slope, seconds a second.
+    /// Slope, in seconds per second.
     pub alpha: f64,
-    /// The same in parts per million.
+    /// Slope, in parts per million.
     pub alpha_ppm: f64,
-    /// Its value at the first send time, in ns.
+    /// Value of the line at the first send time, in ns.
     pub beta_ns: f64,
-    /// The edge of the hull it runs along: [[t, delay]; 2], t in ns from the earliest send time.
+    /// Edge of the hull that the line contains: [[t, delay]; 2], with t in ns from the earliest send time.
     pub edge: [[i64; 2]; 2],
-    /// Largest distance above the line, in ns.
+    /// Largest height of a point above the line, in ns.
     pub residual_max_ns: f64,
-    /// Mean distance above the line, in ns.
+    /// Mean height of the points above the line, in ns.
     pub residual_mean_ns: f64,
     /// Slopes of the first and the second half of the run.
     pub alpha_halves: Option<[f64; 2]>,
-    /// Whether it is reliable: the edge spans more than a quarter of the run, both halves have the slope, within half
-    /// of it, and nothing indicates a queue instead.
+    /// True if the slope is a reliable estimate of clock skew: the edge spans more than a quarter of the run,
+    /// the slopes of both halves differ from it by at most half, and nothing indicates a queue instead.
     pub is_skew: bool,
 }
 
@@ -36,10 +36,10 @@ use crate::distribution::sample::Sample;
 use crate::distribution::{Distribution, DistributionRequest};
 use std::ops::Range;
 
-/// The largest relative skew of two free-running crystals, and the fastest slewing by NTP: 1000 ppm.
+/// Largest relative skew of two free-running crystals, and fastest slewing by NTP: 1000 ppm.
 pub(super) const MAX_SKEW: f64 = 1e-3;
 
-/// The packets of a series whose send times ascend, by the time since the first was sent.
+/// Packets of a series with ascending send times, by the time since the first was sent.
 struct SinceFirst<'a> {
     series: &'a Series<'a>,
     first: i64,
@@ -78,7 +78,7 @@ impl PointSequence for SinceFirst<'_> {
     }
 }
 
-/// The hull of a stream, and how reliable it is.
+/// The hull of a stream, with the facts that show how reliable it is.
 #[derive(Clone, Debug)]
 struct HullFit {
     hull: Hull,
@@ -104,7 +104,7 @@ fn slope([(t1, d1), (t2, d2)]: [HullPoint; 2]) -> f64 {
 }
 
 impl SkewHull {
-    /// The line along `edge`, without what is known of the points above it.
+    /// Returns the line along `edge`, without the figures about points above it.
     fn along(edge: [HullPoint; 2]) -> SkewHull {
         let (alpha, [(t1, d1), (t2, d2)]) = (slope(edge), edge);
         SkewHull {
@@ -116,13 +116,13 @@ impl SkewHull {
         }
     }
 
-    /// Whether the edge spans more than a quarter of the run, which lasts from 0 to `end` ns.
+    /// Returns true if the edge spans more than a quarter of the run, which lasts from 0 to `end` ns.
     fn spans_a_quarter(&self, end: i64) -> bool {
         let [[t1, _], [t2, _]] = self.edge;
         t2.saturating_sub(t1) as f64 > end as f64 / 4.0
     }
 
-    /// The hull line of `series` on send time; `None` below two different send times.
+    /// Fits the line to `series` by send time; `None` below two different send times.
     pub fn new(series: &Series<'_>) -> Option<SkewHull> {
         let since = SinceFirst { series, first: series.earliest()? };
         // Send times follow sequence numbers unless a clock stepped.
@@ -159,15 +159,16 @@ impl SkewHull {
         })
     }
 
-    /// The same with the verdict on the slope taken into account: a filling or emptying queue is no skew.
+    /// Returns the line with the cause of the slope taken into account: a filling or emptying queue is not a
+    /// skew.
     pub fn judged(self, trend: Option<&Trend>) -> SkewHull {
         let queue =
             trend.is_some_and(|t| matches!(t.verdict, TrendVerdict::Overload | TrendVerdict::Draining));
         SkewHull { is_skew: self.is_skew && !queue && self.alpha.abs() <= MAX_SKEW, ..self }
     }
 
-    /// PDV with the skew taken out, where over the run it amounts to more than a tenth of the 99th
-    /// percentile of PDV.
+    /// Returns PDV with the skew removed; `None` unless the skew adds up over the run to more than a tenth of
+    /// the 99th percentile of PDV.
     pub fn deskewed(
         &self,
         series: &Series<'_>,
@@ -191,22 +192,23 @@ impl SkewHull {
         Some(Distribution::new(&sample, &moments, wanted).above_minimum(&moments, Some(&sample)))
     }
 
-    /// How far `delay` lies above the line at `t` ns after the first send time, in ns.
+    /// Returns the height of `delay` above the line at `t` ns after the first send time, in ns.
     #[inline]
     pub fn height(&self, t: i64, delay: i64) -> f64 {
-        // From the edge's first point, so that only differences count.
+        // Relative to the edge's first point, so that the numbers are small and precise.
         let [t1, d1] = self.edge[0];
         delay.wrapping_sub(d1) as f64 - self.alpha * t.wrapping_sub(t1) as f64
     }
 }
 
-/// The hull line in one pass, by blocks of packets. Memory: the vertices of the lower and the upper hull.
+/// The hull line in one pass, computed in blocks of packets. It stores the vertices of the lower and the
+/// upper hull.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct StreamingHull {
     first: Option<i64>,
     block: Vec<HullPoint>,
     lower: Hull,
-    /// Of the delays upside down: its vertices hold the largest height above any line.
+    /// Hull of the negated delays; one of its vertices is the highest point above any line.
     upper: Hull,
     n: u64,
     sum_t: i128,
@@ -215,7 +217,7 @@ pub struct StreamingHull {
 impl StreamingHull {
     const BLOCK: usize = 4096;
 
-    /// Whether it can be that of `n` packets, as far as computing relies on it.
+    /// Returns true if this can be the state after `n` packets, as far as computations rely on it.
     pub(crate) fn is_possible(&self, n: u64) -> bool {
         let counted = self.n.checked_add(self.block.len() as u64) == Some(n);
         let settled = self.lower.is_possible() && self.upper.is_possible();
@@ -223,7 +225,7 @@ impl StreamingHull {
         counted && settled && sum && self.block.len() < Self::BLOCK
     }
 
-    /// Adds the packets that `whole` has had since it was `lead`.
+    /// Adds the packets that `whole` received after the state `lead`.
     pub(crate) fn join(&mut self, mut whole: StreamingHull, mut lead: StreamingHull) {
         [&mut *self, &mut whole, &mut lead].into_iter().for_each(StreamingHull::settle);
         let (Some(first), Some(theirs)) = (self.first.or(whole.first), whole.first) else { return };
@@ -239,7 +241,7 @@ impl StreamingHull {
         }
     }
 
-    /// The next accepted packet.
+    /// Adds the next accepted packet.
     pub fn push(&mut self, packet: &AcceptedPacket) {
         let first = *self.first.get_or_insert(packet.sent);
         self.block.push((packet.sent.saturating_sub(first), packet.delay));
@@ -248,12 +250,12 @@ impl StreamingHull {
         }
     }
 
-    /// The next accepted packets.
+    /// Adds the next accepted packets.
     pub(crate) fn push_all(&mut self, sent: &[i64], delays: &[i64]) {
         let mut points = sent.iter().zip(delays).map(|(sent, delay)| (*sent, *delay));
         while let Some((sent, delay)) = points.next() {
             self.push(&AcceptedPacket { seq: 0, sent, delay });
-            // The next block is filled in one go.
+            // Fill the rest of the block at once.
             let first = self.first.unwrap_or(sent);
             let room = (Self::BLOCK - 1).saturating_sub(self.block.len());
             self.block.extend(points.by_ref().take(room).map(|(t, d)| (t.saturating_sub(first), d)));
@@ -267,7 +269,7 @@ impl StreamingHull {
         self.block.clear();
     }
 
-    /// The figures; `line` gives the means the residuals are taken about.
+    /// Returns the line; `line` gives the means that the mean residual needs.
     pub fn figures(mut self, line: Option<FittedLine>) -> Option<SkewHull> {
         self.settle();
         let hull = SkewHull::along(self.lower.edge(self.sum_t, self.n)?);
@@ -285,8 +287,8 @@ impl StreamingHull {
     }
 }
 
-/// Allan deviation of offsets `x` at spacing `tau0`, for averaging factor `m` (metrics §16); `None` below
-/// 2m + 1 points.
+/// Returns the Allan deviation of offsets `x` at spacing `tau0`, for averaging factor `m` (metrics §16);
+/// `None` below 2m + 1 points.
 pub fn allan_deviation(x: &[f64], tau0: f64, m: usize) -> Option<f64> {
     let terms = x.len().checked_sub(2 * m).filter(|n| *n > 0 && m > 0)?;
     let sum: f64 = (0..terms).map(|i| (x[i + 2 * m] - 2.0 * x[i + m] + x[i]).powi(2)).sum();
@@ -330,10 +332,10 @@ mod tests {
         let s = of(&points).unwrap();
         assert!((s.alpha - 0.06).abs() < 1e-15 && (s.beta_ns - 999.8).abs() < 1e-9);
         assert_eq!(s.edge, [[20, 1001], [70, 1004]]);
-        // Above the line: 0.2, 3.6, 0, 8.4, 0.8, 0.2, 16.6, 0, 0.4, 24.8, 0.2.
+        // Heights above the line: 0.2, 3.6, 0, 8.4, 0.8, 0.2, 16.6, 0, 0.4, 24.8, 0.2.
         assert!((s.residual_max_ns - 24.8).abs() < 1e-9 && (s.residual_mean_ns - 55.2 / 11.0).abs() < 1e-9);
         assert!((s.height(30, 1010) - 8.4).abs() < 1e-9 && (s.height(0, 990) + 9.8).abs() < 1e-9);
-        // The first half runs along (20, 1001) – (40, 1003), the second along (70, 1004) – (100, 1006).
+        // The edge of the first half is (20, 1001) – (40, 1003), that of the second (70, 1004) – (100, 1006).
         assert_eq!((s.alpha_ppm.round(), s.alpha_halves), (60_000.0, Some([0.1, 2.0 / 30.0])));
         assert!(!s.is_skew);
         let backwards: Vec<HullPoint> = points.iter().rev().copied().collect();
@@ -349,7 +351,8 @@ mod tests {
         assert_eq!((streaming([]), streaming([(5, 5)]), streaming([(5, 5), (5, 6)])), (None, None, None));
     }
 
-    /// 101 packets, one every 2^20 ns, all but those at `lowest` delayed by a millisecond more than any of them.
+    /// Returns 101 packets, one every 2^20 ns. All except those in `lowest` have a delay at least a
+    /// millisecond longer.
     fn lowest(lowest: [HullPoint; 4]) -> Vec<HullPoint> {
         let delay = |k| lowest.iter().find(|p| p.0 == k).map_or(1_000_000, |p| p.1);
         (0..=100).map(|k| (7_000_000_000 + (k << 20), 50_000 + delay(k))).collect()
@@ -357,15 +360,15 @@ mod tests {
 
     #[test]
     fn a_skew_lasts_and_spans_a_quarter_of_the_run() {
-        // The corners of the hull, in packets and ns: the edge is the middle one of the three; the first half of the
-        // run follows the slope before it, the second the slope after.
+        // Corners of the hull, in packets and ns. The second of the three edges is the longest; the first
+        // half of the run follows the slope before it, the second half the slope after it.
         for (corners, is_skew) in [
             ([(0, 0), (29, 2610), (55, 5210), (100, 10_160)], true),
-            ([(0, 0), (30, 2700), (55, 5200), (100, 10_150)], false), // a quarter, no more
-            ([(0, 0), (30, 1500), (60, 4500), (100, 10_500)], true), // half the slope before, half more after
+            ([(0, 0), (30, 2700), (55, 5200), (100, 10_150)], false), // Exactly a quarter.
+            ([(0, 0), (30, 1500), (60, 4500), (100, 10_500)], true), // Half the slope before, and one and a half times after.
             ([(0, 0), (30, 1499), (60, 4499), (100, 10_499)], false),
             ([(0, 0), (30, 1500), (60, 4500), (100, 10_501)], false),
-            ([(0, 12_000), (30, 7500), (60, 4500), (100, 2500)], true), // falling
+            ([(0, 12_000), (30, 7500), (60, 4500), (100, 2500)], true), // Falling.
         ] {
             let points = lowest(corners);
             let backwards: Vec<HullPoint> = points.iter().rev().copied().collect();
@@ -373,11 +376,11 @@ mod tests {
             assert_eq!(of(&backwards).as_ref(), Some(&s));
             let edge = [1, 2].map(|k: usize| [corners[k].0 << 20, 50_000 + corners[k].1]);
             assert_eq!((s.edge, s.is_skew), (edge, is_skew), "{corners:?}");
-            // In one pass the halves are not looked at.
+            // In one pass, the halves are not checked.
             let spans = 4 * (corners[2].0 - corners[1].0) > 100;
             assert_eq!((streamed.edge, streamed.is_skew), (edge, spans), "{corners:?}");
         }
-        // 1000 ppm is a skew, more is none.
+        // 1000 ppm can be a skew, more cannot.
         let slope = |ns: i64| streaming([(0, 0), (1_000_000, ns)]).map(|s| s.is_skew);
         assert_eq!([1000, -1000, 1001, -1001].map(slope), [true, true, false, false].map(Some));
     }
@@ -397,7 +400,7 @@ mod tests {
         assert!(!judged(true, 1e-4, Some(Overload)) && !judged(true, 1e-4, Some(Draining)));
     }
 
-    /// PDV of `points` with the skew taken out.
+    /// Returns the PDV of `points` with the skew removed.
     fn deskewed(points: &[HullPoint], is_skew: bool) -> Option<Distribution> {
         let wanted = DistributionRequest {
             percents: &crate::distribution::percentile::DEFAULT_PERCENTS,
@@ -413,7 +416,7 @@ mod tests {
 
     #[test]
     fn the_skew_is_taken_out() {
-        // 100 ppm over 100 ms and a noise of 0 to 49 ns, 0 at both ends.
+        // 100 ppm over 100 ms, and noise of 0 to 49 ns, 0 at both ends.
         let noise = |k: i64| k * 37 % 50;
         let points: Vec<HullPoint> =
             (0..=100).map(|k| (3 + k * 1_000_000, 5000 + 100 * k + noise(k))).collect();
@@ -422,7 +425,8 @@ mod tests {
         let mean = (0..=100).map(noise).sum::<i64>() as f64 / 101.0;
         assert!((d.mean.unwrap() - mean).abs() < 1e-9, "{:?}", d.mean);
         assert_eq!(deskewed(&points, false), None);
-        // 1000 ns over the run: worth it beside a 99th percentile, the 100th of 101, below ten times that.
+        // The skew adds 1000 ns over the run. It is removed only if ten times that exceeds the 99th
+        // percentile, the 100th of 101 values.
         let peaks = |pdv: i64| {
             let delay = |k| if k == 33 || k == 60 { pdv } else { 10 * k };
             deskewed(&(0..=100).map(|k| (k * 10_000, delay(k))).collect::<Vec<_>>(), true).is_some()
@@ -432,8 +436,8 @@ mod tests {
 
     #[test]
     fn one_pass_equals_two() {
-        // A skew of 2 ppm under a queue, over three blocks; neighbours swapped, and the lowest delay of a pair sent at
-        // one time on the far side of a block's end.
+        // A skew of 2 ppm below a queue, over three blocks. Some neighbours are swapped, and the lower delay
+        // of two packets sent at the same time comes after the end of a block.
         let queue = |k: i64| 3 * (k * 7_919 % 1000) * (k * 104_729 % 1000 / 10);
         let mut points: Vec<HullPoint> =
             (0..14_000).map(|k| (9_000_000_000 + k * 1_000_000, -700_000 + 2 * k + queue(k))).collect();
@@ -447,7 +451,7 @@ mod tests {
         assert_eq!((one.edge, one.alpha, one.beta_ns), (two.edge, two.alpha, two.beta_ns));
         assert_eq!((one.residual_max_ns, two.residual_max_ns > 88_000_000.0), (two.residual_max_ns, true));
         assert!((one.residual_mean_ns / two.residual_mean_ns - 1.0).abs() < 1e-9);
-        // So it does for one overtaken by more than a block.
+        // Also with a packet that is reordered by more than a block.
         points.push((9_000_500_000, -800_000));
         let (two, one) = (of(&points).unwrap(), streaming(points).unwrap());
         assert_eq!((one.edge, one.residual_max_ns), (two.edge, two.residual_max_ns));
@@ -480,7 +484,7 @@ mod tests {
         let mut sums = CoMoments::default();
         points.iter().for_each(|&(sent, delay)| sums.push(&AcceptedPacket { seq: 0, sent, delay }));
         let whole = streaming(points.iter().copied()).unwrap();
-        // The first so many, of which those from `begin` on come again.
+        // The first part has the packets up to `end`, the second those from `begin` on.
         for (begin, end) in [(0, 0), (0, 100), (1000, 1200), (1500, 1500), (2000, 2900)] {
             let mut mine = hull_of(&points[..end]);
             mine.join(hull_of(&points[begin..]), hull_of(&points[begin..end]));

@@ -1,4 +1,5 @@
-//! Stalls of the hosts themselves, and the figures without them (metrics §22). Flagged, never deleted.
+//! Stalls of the hosts themselves, and the figures without them (metrics §22). Affected packets are flagged,
+//! never deleted.
 
 use super::moments::Moments;
 use super::schedule_error::{ScheduleError, SendErrors};
@@ -9,20 +10,22 @@ use crate::distribution::sample::Sample;
 use crate::spec::{Schedule, TestSpec};
 use serde::{Deserialize, Serialize};
 
-/// Delay statistics with and without the packets the hosts themselves disturbed. Nothing is deleted.
+/// Packets that the hosts themselves delayed, and delay statistics without them. Other figures include these
+/// packets.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct Stalls {
-    /// Packets sent late: error above max(P/2, p99 of the error).
+    /// Packets sent late: with an error above max(P/2, p99 of the error), where P is the period.
     pub sender_late: u64,
-    /// Groups of packets released together: their delays fall by one period each.
+    /// Groups of packets that were released together, so that their delays fall by one period each.
     pub receiver_suspects: u64,
     /// Packets in those groups.
     pub receiver_suspect_packets: u64,
-    /// Packets that waited in the receiving host (stamp to user reading) more than half a period.
+    /// Packets that waited in the receiving host more than half a period between their stamp and the
+    /// program's reading.
     pub receiver_waits: u64,
-    /// Statistics without any flagged packet, in ns.
+    /// Statistics without the flagged packets, in ns; `None` if no packet was flagged.
     pub without: Option<WithoutStalls>,
 }
 
@@ -45,24 +48,24 @@ pub struct WithoutStalls {
     pub pdv_max: i64,
 }
 
-/// Delay counted from when the packet was due instead of when it was sent: free of coordinated omission.
+/// Delay counted from the due time instead of the send time, which avoids coordinated omission.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct IntendedLatency {
-    /// Smallest, in ns.
+    /// Smallest delay, in ns.
     pub min: i64,
-    /// Mean.
+    /// Mean delay, in ns.
     pub mean: f64,
-    /// Largest.
+    /// Largest delay, in ns.
     pub max: i64,
-    /// 99th percentile of its variation.
+    /// 99th percentile of PDV, in ns.
     pub pdv_p99: i64,
-    /// 99.9th percentile of its variation.
+    /// 99.9th percentile of PDV, in ns.
     pub pdv_p999: i64,
 }
 
-/// Finds the stalls. `sample` holds the delays in order, `waited` the packets known to have waited in the
+/// Finds the stalls. `sample` has the sorted delays, `waited` the packets known to have waited in the
 /// receiving host.
 pub fn stalls(
     series: &Series<'_>,
@@ -86,7 +89,7 @@ pub fn stalls(
         _ => 0,
     };
     let receiver_suspect_packets = flagged.len() as u64 - sender_late;
-    let waited = still_there(series, waited);
+    let waited = remaining_in(series, waited);
     let receiver_waits = waited.len() as u64;
     flagged.extend(waited);
     flagged.sort_unstable();
@@ -100,8 +103,9 @@ pub fn stalls(
     }
 }
 
-/// The packets of `waited` that the waiting time did not take out afterwards, ascending.
-fn still_there(series: &Series<'_>, waited: &[u32]) -> Vec<u32> {
+/// Returns those packets of `waited` that are still in the series, ascending; the waiting time may have
+/// removed others.
+fn remaining_in(series: &Series<'_>, waited: &[u32]) -> Vec<u32> {
     let mut waited = waited.to_vec();
     if waited.is_empty() {
         return waited;
@@ -109,14 +113,15 @@ fn still_there(series: &Series<'_>, waited: &[u32]) -> Vec<u32> {
     waited.sort_unstable();
     let mut packets = series.iter().map(|packet| packet.seq).peekable();
     waited.retain(|seq| {
-        while packets.next_if(|there| there < seq).is_some() {}
+        while packets.next_if(|present| present < seq).is_some() {}
         packets.peek() == Some(seq)
     });
     waited
 }
 
-/// Groups of consecutive arrivals within 5 % of the period of each other whose delays fall by nearly a
-/// period each: something held them and let them go together. Adds their packets to `flagged`.
+/// Finds groups of consecutive arrivals within 5 % of the period of each other whose delays fall by nearly a
+/// period each: the packets were delayed and released together. Adds them to `flagged` and returns the
+/// number of groups.
 fn released_together(samples: &Samples, period: i64, flagged: &mut Vec<u32>) -> u64 {
     let (mut groups, mut in_group) = (0, false);
     let falls = period - period / 10..=period.saturating_add(period / 10);
@@ -139,7 +144,7 @@ fn released_together(samples: &Samples, period: i64, flagged: &mut Vec<u32>) -> 
     groups
 }
 
-/// The statistics without the packets of `flagged`, ascending by number.
+/// Returns the statistics without the packets in `flagged`, which ascends by number.
 fn without(series: &Series<'_>, sample: &Sample, flagged: &[u32]) -> Option<WithoutStalls> {
     let mut moments = Moments::default();
     let mut left_out = Vec::with_capacity(flagged.len());
@@ -152,21 +157,21 @@ fn without(series: &Series<'_>, sample: &Sample, flagged: &[u32]) -> Option<With
             moments.add(packet.delay);
         }
     }
-    // Where the delays left out stand in the sorted sample: equal ones side by side.
+    // Find the index of each excluded delay in the sorted sample; equal delays are adjacent.
     left_out.sort_unstable();
-    let mut places: Vec<usize> = Vec::with_capacity(left_out.len());
+    let mut positions: Vec<usize> = Vec::with_capacity(left_out.len());
     let mut at = 0;
     for delay in left_out {
         while sample.at(at).is_some_and(|kept| kept < delay) {
             at += 1;
         }
-        places.push(at);
+        positions.push(at);
         at += 1;
     }
     let remaining = |k: usize| {
         let mut at = k;
-        for place in &places {
-            if *place > at {
+        for position in &positions {
+            if *position > at {
                 break;
             }
             at += 1;
@@ -186,8 +191,8 @@ fn without(series: &Series<'_>, sample: &Sample, flagged: &[u32]) -> Option<With
     })
 }
 
-/// Delay from the time each packet was due, where the sender's own error is not small beside the path's
-/// variation: its 99th percentile above a tenth of that of PDV.
+/// Computes delay from due times; `None` if the sender's error is small compared with the path's variation,
+/// that is, if its 99th percentile is at most a tenth of that of PDV.
 pub fn intended(
     series: &Series<'_>,
     errors: &SendErrors,
@@ -226,7 +231,7 @@ mod tests {
         let series = Series::new(&samples);
         let sample = Sample::new(samples.delay.iter().copied());
         let spec = TestSpec::default();
-        let errors = SendErrors::new(&series, &spec).unwrap();
+        let errors = SendErrors::new(&series, &crate::session::Session::new(spec.clone())).unwrap();
         let wanted = crate::distribution::DistributionRequest {
             percents: &crate::distribution::percentile::DEFAULT_PERCENTS,
             method: Method::Edf,
@@ -242,7 +247,7 @@ mod tests {
 
     #[test]
     fn a_receiver_stall_is_flagged_and_left_out() {
-        // 200 packets with delays of 1 to 1.09 ms; 100…103 wait for a stall to end.
+        // 200 packets with delays of 1 to 1.09 ms; packets 100 to 103 wait for a stall to end.
         let rows: Vec<(i64, i64)> = (0..200)
             .map(|i| {
                 let held = if (100..104).contains(&i) { (103 - i) * 20 * MS } else { 0 };
@@ -268,7 +273,7 @@ mod tests {
 
     #[test]
     fn late_means_more_than_half_a_period() {
-        // The 99th percentile of the errors is 150 us: half a period, 10 ms, is the limit.
+        // The 99th percentile of the errors is 150 µs, so half a period, 10 ms, is the limit.
         let error = |i| match i {
             77 => 15 * MS,
             78 => 10 * MS,
@@ -276,7 +281,7 @@ mod tests {
         };
         let rows: Vec<(i64, i64)> = (0..200).map(|i| (i * 20 * MS + error(i), MS)).collect();
         assert_eq!(of(&rows, &[]).0.sender_late, 1);
-        // A sender's stall and a receiver's in one run are counted apart.
+        // Stalls of the sender and the receiver in one run are counted separately.
         let held = |i| if (100..104).contains(&i) { (103 - i) * 20 * MS } else { 0 };
         let rows: Vec<(i64, i64)> =
             (0..200).map(|i| (i * 20 * MS + if i == 77 { 15 * MS } else { 0 }, MS + held(i))).collect();
@@ -286,7 +291,7 @@ mod tests {
 
     #[test]
     fn released_together_within_bounds() {
-        // Of a period of 20 ms: arrivals up to 1 ms apart, delays that fall by 18 to 22 ms.
+        // With a period of 20 ms: arrivals up to 1 ms apart, and delays that fall by 18 to 22 ms.
         let released = |gap: i64, fall: i64| {
             let mut samples = Samples::default();
             samples.push(AcceptedPacket { seq: 3, sent: 0, delay: 100 * MS });
@@ -305,7 +310,7 @@ mod tests {
     #[test]
     fn the_rest_is_what_sorting_it_gives() {
         let cases = [(2, 0), (3, 1_000_000), (1, 1_160_000), (7, 800_000), (1, 4)];
-        // All delays different, then groups of four alike, some of them flagged.
+        // First all delays are different, then groups of four are equal; some packets are flagged.
         for (alike, (every, above)) in [1, 4].into_iter().flat_map(|alike| cases.map(|case| (alike, case))) {
             let mut samples = Samples::default();
             for seq in 0..1200 {
@@ -329,7 +334,8 @@ mod tests {
 
     #[test]
     fn intended_latency_where_the_sender_matters() {
-        // The three largest of 200 make the 99th percentile: 1 ms of PDV, `error` of the sender.
+        // The three largest of 200 values determine the 99th percentile: 1 ms of PDV, and `error` of the
+        // sender.
         let counted = |error: i64| {
             let rows: Vec<(i64, i64)> = (0..200)
                 .map(|i| (i * 20 * MS + if i >= 197 { error } else { 0 }, if i < 3 { 2 * MS } else { MS }))

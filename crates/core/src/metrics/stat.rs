@@ -1,18 +1,18 @@
-//! Distributions and intervals of mathematical statistics that several figures need.
+//! Statistical distributions and confidence intervals that several figures need.
 
 use std::sync::OnceLock;
 
 /// The two-sided 95 % point of the standard normal distribution.
 pub const Z95: f64 = 1.959_963_984_540_054;
 
-/// Wilson's interval of a proportion k/n at 95 %; `None` for n = 0. Its ends are exactly 0 and 1 for
-/// k = 0 and k = n.
+/// Returns Wilson's 95 % interval of a proportion k/n; `None` for n = 0. The limits are exactly 0 for k = 0
+/// and 1 for k = n.
 pub fn wilson95(k: u64, n: u64) -> Option<[f64; 2]> {
     let (centre, half) = wilson_parts(k, n)?;
     Some([if k == 0 { 0.0 } else { centre - half }, if k == n { 1.0 } else { centre + half }])
 }
 
-/// Centre and half-width of Wilson's interval.
+/// Returns the centre and the half-width of Wilson's interval.
 pub fn wilson_parts(k: u64, n: u64) -> Option<(f64, f64)> {
     if n == 0 {
         return None;
@@ -23,13 +23,13 @@ pub fn wilson_parts(k: u64, n: u64) -> Option<(f64, f64)> {
     Some(((p + Z95 * Z95 / (2.0 * n)) / d, half))
 }
 
-/// The quantile of the standard normal distribution, 0 < p < 1.
+/// Returns the quantile of the standard normal distribution, 0 < p < 1.
 pub fn normal_quantile(p: f64) -> f64 {
     // P(Z < x) = erfc(−x/√2)/2
     bisect(-40.0, 40.0, |x| libm::erfc(-x * core::f64::consts::FRAC_1_SQRT_2) / 2.0 < p)
 }
 
-/// Where `below` turns from true to false between `low` and `high`, to the last digit.
+/// Returns the point between `low` and `high` at which `below` changes from true to false, to the last digit.
 fn bisect(mut low: f64, mut high: f64, below: impl Fn(f64) -> bool) -> f64 {
     loop {
         let middle = (low + high) / 2.0;
@@ -40,8 +40,8 @@ fn bisect(mut low: f64, mut high: f64, below: impl Fn(f64) -> bool) -> f64 {
     }
 }
 
-/// The quantile of Student's t with `df` ≥ 1 degrees of freedom, 0 < p < 1. By the finite sums of
-/// Abramowitz & Stegun 26.7.3–4 up to 200, by their expansion 26.7.5 above (error below 1e-10).
+/// Returns the quantile of Student's t with `df` ≥ 1 degrees of freedom, 0 < p < 1. Uses the finite sums of
+/// Abramowitz & Stegun 26.7.3–4 up to 200 degrees, and their expansion 26.7.5 above (error below 1e-10).
 pub fn t_quantile(p: f64, df: u64) -> f64 {
     if p < 0.5 {
         return -t_quantile(1.0 - p, df);
@@ -49,7 +49,7 @@ pub fn t_quantile(p: f64, df: u64) -> f64 {
     if p == 0.5 {
         return 0.0;
     }
-    // Those that every summary has are computed once.
+    // Quantiles that every summary needs are computed only once.
     if p == 0.975
         && let Some(known) = usize::try_from(df).ok().and_then(|df| T95.get(df))
     {
@@ -70,12 +70,12 @@ pub fn t_quantile(p: f64, df: u64) -> f64 {
     t_quantile_of_few(p, df)
 }
 
-/// By degrees of freedom.
+/// Indexed by degrees of freedom.
 static T95: [OnceLock<f64>; 32] = [const { OnceLock::new() }; 32];
 static Z: [(f64, OnceLock<f64>); 3] =
     [(0.95, OnceLock::new()), (0.975, OnceLock::new()), (0.995, OnceLock::new())];
 
-/// The quantile of up to 200 degrees of freedom, p > 0.5.
+/// Returns the quantile for up to 200 degrees of freedom, p > 0.5.
 fn t_quantile_of_few(p: f64, df: u64) -> f64 {
     let inside = 2.0 * p - 1.0;
     let mut high = 1.0;
@@ -85,18 +85,18 @@ fn t_quantile_of_few(p: f64, df: u64) -> f64 {
     bisect(0.0, high, |t| t_inside(t, df) < inside)
 }
 
-/// P(|T| ≥ t) of Student's t with `df` ≥ 1 degrees of freedom, t ≥ 0.
+/// Returns P(|T| ≥ t) of Student's t with `df` ≥ 1 degrees of freedom, t ≥ 0.
 pub fn t_outside(t: f64, df: u64) -> f64 {
     (1.0 - t_inside(t, df.min(10_000))).clamp(0.0, 1.0)
 }
 
-/// P(|T| < t).
+/// Returns P(|T| < t).
 fn t_inside(t: f64, df: u64) -> f64 {
     let theta = (t / (df as f64).sqrt()).atan();
     let (sin, cos) = theta.sin_cos();
     let cos2 = cos * cos;
     let odd = df % 2 == 1;
-    // Σ of cosine powers with the ratios of A&S 26.7.3 (odd) and 26.7.4 (even).
+    // Sum of powers of the cosine with the factors of A&S 26.7.3 (odd) and 26.7.4 (even).
     let (mut term, mut sum) = if odd { (cos, if df > 1 { cos } else { 0.0 }) } else { (1.0, 1.0) };
     let mut k = if odd { 3 } else { 2 };
     while k < df {
@@ -107,15 +107,15 @@ fn t_inside(t: f64, df: u64) -> f64 {
     if odd { (theta + sin * sum) * core::f64::consts::FRAC_2_PI } else { sin * sum }
 }
 
-/// Order statistics that enclose the p-quantile of n values (0 < p < 1) with probability ≥ 95 %: the
-/// largest l with P(B < l) ≤ 2.5 %, the smallest u with P(B < u) ≥ 97.5 %, and P(l ≤ B < u), for B
-/// binomial. l = 0 or u = n + 1 is unbounded. `None` for n = 0.
+/// Returns order statistics (l, u) that enclose the p-quantile of n values (0 < p < 1) with probability ≥ 95
+/// %, and that probability. For a binomial B, l is the largest with P(B < l) ≤ 2.5 %, u the smallest with P(B
+/// < u) ≥ 97.5 %, and the probability is P(l ≤ B < u). l = 0 or u = n + 1 is unbounded. `None` for n = 0.
 pub fn quantile_ranks95(n: u64, p: f64) -> Option<(u64, u64, f64)> {
     if n == 0 {
         return None;
     }
-    // Probabilities relative to the mode's, over ±12 standard deviations, then normalised: no
-    // factorials, no underflow, and O(√n).
+    // Probabilities relative to that of the mode, over ±12 standard deviations, then normalised. This avoids
+    // factorials and underflow, and takes O(√n).
     let nf = n as f64;
     let odds = p / (1.0 - p);
     let mode = (((nf + 1.0) * p) as u64).min(n);
@@ -149,17 +149,17 @@ pub fn quantile_ranks95(n: u64, p: f64) -> Option<(u64, u64, f64)> {
     Some((l, u, below_u - below_l))
 }
 
-/// Marks at places 0…n − 1, counted in a tree of fan-out 64: marking costs an increment a level, counting
-/// at most 64 additions.
+/// A set of marked indices below n, stored as a tree of counts with fan-out 64. Marking takes one increment
+/// per level, counting at most 64 additions per level.
 #[derive(Clone, Debug)]
 pub struct CountTree {
     marks: Vec<u64>,
-    /// Marks below each node, from the words upwards.
+    /// Number of marks below each node, from the leaves upwards.
     levels: Vec<Vec<u32>>,
 }
 
 impl CountTree {
-    /// Without marks.
+    /// Creates a tree without marks.
     pub fn new(n: usize) -> CountTree {
         let mut nodes = n.div_ceil(64).max(1);
         let marks = vec![0; nodes];
@@ -171,21 +171,21 @@ impl CountTree {
         CountTree { marks, levels }
     }
 
-    /// Marks `place`, which is unmarked.
+    /// Marks `index`, which must not be marked yet.
     #[inline]
-    pub fn add(&mut self, place: usize) {
-        self.marks[place / 64] |= 1 << (place % 64);
-        let mut node = place / 64;
+    pub fn add(&mut self, index: usize) {
+        self.marks[index / 64] |= 1 << (index % 64);
+        let mut node = index / 64;
         for level in &mut self.levels {
             level[node] += 1;
             node /= 64;
         }
     }
 
-    /// How many places below `place` are marked.
-    pub fn below(&self, place: usize) -> u64 {
-        let mut node = place / 64;
-        let word = self.marks[node] & !(u64::MAX << (place % 64));
+    /// Returns how many indices below `index` are marked.
+    pub fn below(&self, index: usize) -> u64 {
+        let mut node = index / 64;
+        let word = self.marks[node] & !(u64::MAX << (index % 64));
         let mut sum = u64::from(word.count_ones());
         for level in &self.levels {
             sum += level[node / 64 * 64..node].iter().map(|c| u64::from(*c)).sum::<u64>();
@@ -230,7 +230,7 @@ mod tests {
         ] {
             assert!((t_quantile(0.975, df) - t).abs() < 1e-9, "{df}: {}", t_quantile(0.975, df));
         }
-        // Continuous where the method changes.
+        // There is no jump where the method changes.
         let step = t_quantile(0.995, 200) - t_quantile(0.995, 201);
         assert!(step > 0.0 && step < 1e-3 && (t_quantile(0.975, 1 << 40) - Z95).abs() < 1e-9);
         assert!((normal_quantile(0.975) - Z95).abs() < 1e-14);
@@ -268,7 +268,7 @@ mod tests {
 
     #[test]
     fn student_by_both_methods() {
-        // Printed tables, two-sided 99 % and 90 %.
+        // Printed tables of two-sided 99 % and 90 % points.
         for (p, df, t) in [
             (0.995, 1, 63.656_741),
             (0.995, 2, 9.924_843),
@@ -281,8 +281,8 @@ mod tests {
             assert!((t_quantile(1.0 - p, df) + t).abs() < 1e-6, "symmetrical");
         }
         assert_eq!((t_quantile(0.5, 3), t_quantile(0.5, 300)), (0.0, 0.0));
-        // The expansion against the sum, where each of its terms shows: the powers of z dominate in the tail, the
-        // lower ones beside the median. What is left is the next term.
+        // Compares the expansion with the finite sum where each of its terms matters: high powers of z in the
+        // tail, low ones near the median. The difference is the first term that the expansion omits.
         for (p, error) in [(0.55, 4e-14), (0.75, 2e-13), (0.975, 5e-12), (0.9995, 5e-10)] {
             let t = t_quantile(p, 201);
             let exact = bisect(0.0, 10.0, |x| t_inside(x, 201) < 2.0 * p - 1.0);
@@ -295,7 +295,7 @@ mod tests {
     fn ranks_equal_the_definition() {
         for p in [0.01, 0.1, 0.5, 0.9, 0.99, 0.999] {
             for n in (1..40).chain([100, 1000, 100_000]) {
-                // ln of the binomial probabilities, from k = 0 upwards.
+                // Logarithms of the binomial probabilities, from k = 0 upwards.
                 let mut ln = n as f64 * f64::ln(1.0 - p);
                 let (mut sum, mut low, mut high) = (0.0, (0, 0.0), (n + 1, 1.0));
                 for k in 0..n {
@@ -321,18 +321,19 @@ mod tests {
     fn marks_are_counted_over_three_levels() {
         let n = 600_000;
         let mut tree = CountTree::new(n);
-        let places: Vec<usize> = (0..20_000).map(|k| k * 104_729 % n).collect();
-        places.iter().for_each(|p| tree.add(*p));
-        for place in (0..n).step_by(9_973).chain([0, 63, 64, 4_095, 4_096, 262_143, 262_144, 262_145, n - 1])
+        let marked: Vec<usize> = (0..20_000).map(|k| k * 104_729 % n).collect();
+        marked.iter().for_each(|p| tree.add(*p));
+        for index in (0..n).step_by(9_973).chain([0, 63, 64, 4_095, 4_096, 262_143, 262_144, 262_145, n - 1])
         {
-            let expected = places.iter().filter(|p| **p < place).count() as u64;
-            assert_eq!(tree.below(place), expected, "{place}");
+            let expected = marked.iter().filter(|p| **p < index).count() as u64;
+            assert_eq!(tree.below(index), expected, "{index}");
         }
     }
 
     #[test]
     fn how_often_students_t_is_farther_out() {
-        // Of one degree of freedom half of all lie beyond 1; the others are the table's values for 5 %.
+        // With one degree of freedom, half of all values lie beyond 1. The others are the 5 % points of the
+        // table.
         for (t, df, p) in [(1.0, 1, 0.5), (0.0, 5, 1.0), (2.228_139, 10, 0.05), (1.960_201, 10_000, 0.05)] {
             assert!((t_outside(t, df) - p).abs() < 1e-6, "{t} {df}: {}", t_outside(t, df));
         }

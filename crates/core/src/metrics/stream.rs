@@ -1,4 +1,5 @@
-//! [`EndedStream`]: a stream that has ended, as metrics read it, with all its packets at hand or in bounded memory.
+//! [`EndedStream`]: a finished stream as metrics read it, with all its packets in memory or as a sketch in
+//! bounded memory.
 
 use super::all_packets::AllPackets;
 use super::known::StreamFacts;
@@ -7,42 +8,42 @@ use super::moments::{CoMoments, FittedLine, Moments};
 use crate::distribution::{Distribution, LogHistogram, Quantiles};
 use crate::summary::Duplicates;
 
-/// What is kept of the packets of a stream in bounded memory, for all metrics.
+/// Data about the packets of a stream that all metrics share, in bounded memory.
 pub(crate) struct Sketch<'a> {
-    /// Of delay.
+    /// Moments of delay.
     pub moments: &'a Moments,
-    /// Of delay and send time.
+    /// Co-moments of send time and delay.
     pub sums: &'a CoMoments,
-    /// Delays.
+    /// Distribution of delays.
     pub delays: &'a LogHistogram,
     pub loss: Loss,
     pub duplicates: Duplicates,
 }
 
-/// A stream that has ended.
+/// A finished stream.
 pub(crate) struct EndedStream<'a> {
     pub known: &'a StreamFacts<'a>,
     packets: StreamPackets<'a>,
 }
 
-/// What there is of the packets.
+/// The packets of a stream, or their sketch.
 enum StreamPackets<'a> {
     All(&'a AllPackets<'a>),
     Sketched(Box<Sketch<'a>>),
 }
 
 impl<'a> EndedStream<'a> {
-    /// Of which all packets are at hand.
+    /// Creates a stream with all packets in memory.
     pub fn of_all(all: &'a AllPackets<'a>) -> EndedStream<'a> {
         EndedStream { known: all.known, packets: StreamPackets::All(all) }
     }
 
-    /// In bounded memory.
+    /// Creates a stream in bounded memory.
     pub fn sketched(known: &'a StreamFacts<'a>, sketch: Sketch<'a>) -> EndedStream<'a> {
         EndedStream { known, packets: StreamPackets::Sketched(Box::new(sketch)) }
     }
 
-    /// All packets, if they are at hand.
+    /// Returns all packets; `None` if they are not in memory.
     pub fn all(&self) -> Option<&'a AllPackets<'a>> {
         match self.packets {
             StreamPackets::All(all) => Some(all),
@@ -50,7 +51,7 @@ impl<'a> EndedStream<'a> {
         }
     }
 
-    /// What is kept in bounded memory instead of the packets.
+    /// Returns the sketch in bounded memory; `None` if all packets are in memory.
     pub fn sketch(&self) -> Option<&Sketch<'a>> {
         match &self.packets {
             StreamPackets::All(_) => None,
@@ -58,7 +59,7 @@ impl<'a> EndedStream<'a> {
         }
     }
 
-    /// Moments of delay.
+    /// Returns the moments of delay.
     pub fn moments(&self) -> &Moments {
         match &self.packets {
             StreamPackets::All(all) => all.moments(),
@@ -66,7 +67,7 @@ impl<'a> EndedStream<'a> {
         }
     }
 
-    /// Delay on send time, and on arrival time.
+    /// Returns the regression lines of delay on send time and on arrival time.
     pub fn lines(&self) -> [Option<FittedLine>; 2] {
         match &self.packets {
             StreamPackets::All(all) => all.lines(),
@@ -74,7 +75,7 @@ impl<'a> EndedStream<'a> {
         }
     }
 
-    /// Losses, and how they cluster.
+    /// Returns the losses and how they cluster.
     pub fn loss(&self) -> Loss {
         match &self.packets {
             StreamPackets::All(all) => all.loss(),
@@ -82,7 +83,7 @@ impl<'a> EndedStream<'a> {
         }
     }
 
-    /// Further copies.
+    /// Returns the duplicates.
     pub fn duplicates(&self) -> Duplicates {
         match &self.packets {
             StreamPackets::All(all) => all.duplicates(),
@@ -90,7 +91,7 @@ impl<'a> EndedStream<'a> {
         }
     }
 
-    /// Delay, and its excess over the smallest.
+    /// Returns the statistics of delay and of its excess over the smallest.
     pub fn delays(&self) -> (Distribution, Distribution) {
         let sketch = match &self.packets {
             StreamPackets::All(all) => return all.delays().clone(),

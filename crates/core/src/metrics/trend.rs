@@ -1,4 +1,4 @@
-//! What the slope of delay comes from: two clocks, or a queue (metrics §14).
+//! Cause of a slope of delay: two clocks, or a queue (metrics §14).
 
 use super::clock::ClockEstimate;
 use super::moments::FittedLine;
@@ -11,28 +11,29 @@ use crate::spec::Direction;
 use crate::units::eng4_f64;
 
 const BLOCKS: usize = 20;
-/// A drift over the run that hosts make by themselves, in ns.
+/// Drift over a run that hosts alone can cause, in ns.
 const HOST_DRIFT_NS: f64 = 10_000.0;
 
-/// What is known in addition to the slope.
+/// Evidence in addition to the slope.
 #[derive(Clone, Copy)]
 pub struct TrendEvidence<'a> {
     /// The line below all points.
     pub hull: Option<&'a SkewHull>,
-    /// The transmit and receive periods.
+    /// Transmit and receive periods.
     pub periods: &'a MeanPeriods,
-    /// The clock estimate from the probes.
+    /// Clock estimate from the probes.
     pub clock: &'a ClockEstimate,
-    /// The direction.
+    /// Direction of the stream.
     pub direction: Direction,
-    /// Whether the smallest delay jumps and stays: a slope across the jump is meaningless (metrics §16).
+    /// True if the smallest delay jumps to another level; then a slope across the jump is meaningless
+    /// (metrics §16).
     pub jumps: bool,
-    /// Whether receive times went back.
+    /// True if receive times went back.
     pub clock_set_back: bool,
 }
 
 impl Trend {
-    /// The verdict on `series`, whose regression on send time is `line`; `None` where there is no slope.
+    /// Decides the cause for `series`, whose regression on send time is `line`; `None` if there is no slope.
     pub fn new(
         series: &Series<'_>,
         line: Option<FittedLine>,
@@ -64,36 +65,36 @@ impl Trend {
         Some(trend)
     }
 
-    /// The rules of metrics §14, in their order. What the probes say counts where it stands out of their own
-    /// spread, and a round trip speaks for a queue only if it changed by about as much as the delay did:
-    /// on a short path a host's wake-ups change it by far more.
+    /// Applies the rules of metrics §14, in their order. Probes count only if the change exceeds their own
+    /// spread. A changed round trip indicates a queue only if it changed by about as much as the delay: on a
+    /// short path, the wake-up times of hosts change it by far more.
     fn decide(&self, duration: f64, evidence: TrendEvidence<'_>) -> (TrendVerdict, String) {
         let m = self.m_send;
         let ppm = m * 1e6;
         let drift = m * duration;
         let Some(r) = self.r else { return (TrendVerdict::None, "delay does not vary".into()) };
         if r.abs() < 0.1 {
-            return (TrendVerdict::None, format!("delay hardly follows time (r = {r:.3})"));
+            return (TrendVerdict::None, format!("delay hardly changes with time (r = {r:.3})"));
         }
         match self.m_send_ci95 {
-            None => return (TrendVerdict::None, "too few packets to tell a slope from chance".into()),
+            None => return (TrendVerdict::None, "too few packets to distinguish a slope from chance".into()),
             Some([low, high]) if low <= 0.0 && high >= 0.0 => {
                 return (TrendVerdict::None, "the slope's confidence interval contains 0".into());
             }
             Some(_) => {}
         }
         if drift.abs() < HOST_DRIFT_NS {
-            return (TrendVerdict::None, format!("the slope comes to {} over the run", eng4_f64(drift)));
+            return (TrendVerdict::None, format!("the slope adds up to {} over the run", eng4_f64(drift)));
         }
         if evidence.jumps {
-            let because = "the smallest delay jumps: what was measured before and after is not one line";
+            let because = "the smallest delay jumps, so the delays before and after do not form one line";
             return (TrendVerdict::Undecided, because.into());
         }
         if m < 0.0 && evidence.clock_set_back {
             return (TrendVerdict::Undecided, "the receiver's clock was set back".into());
         }
         if m < -MAX_SKEW {
-            return (TrendVerdict::Draining, format!("delay falls by {:.2} ms a second", -1e3 * m));
+            return (TrendVerdict::Draining, format!("delay falls by {:.2} ms per second", -1e3 * m));
         }
         if m > MAX_SKEW {
             let matches = self.period_excess.zip(self.expected_excess);
@@ -101,25 +102,25 @@ impl Trend {
                 Some((seen, expected)) if seen < 0.3 * expected => (
                     TrendVerdict::Undecided,
                     format!(
-                        "delay rises by {:.2} ms a second but packets arrive as fast as they are sent",
+                        "delay rises by {:.2} ms per second, but packets arrive as fast as they are sent",
                         1e3 * m
                     ),
                 ),
                 _ => (
                     TrendVerdict::Overload,
-                    format!("delay rises by {:.2} ms a second, faster than clocks drift apart", 1e3 * m),
+                    format!("delay rises by {:.2} ms per second, faster than clocks drift apart", 1e3 * m),
                 ),
             };
         }
         let resolved = drift.abs() > evidence.clock.rtt_spread_ns.unwrap_or(0.0);
         let near = |x: f64| resolved && (x - drift).abs() <= 0.3 * drift.abs();
         if self.offset_change_ns.is_some_and(near) {
-            return (TrendVerdict::Skew, format!("the clock offset changed by as much: {ppm:.1} ppm"));
+            return (TrendVerdict::Skew, format!("the clock offset changed at the same rate: {ppm:.1} ppm"));
         }
         let as_much = |x: f64| resolved && (0.5..=2.0).contains(&(x / drift));
         if self.rtt_change_ns.is_some_and(as_much) {
             let verdict = if m > 0.0 { TrendVerdict::Overload } else { TrendVerdict::Draining };
-            return (verdict, "the round trip changed with it: a queue, not a clock".into());
+            return (verdict, "the round trip changed by about as much: a queue, not a clock".into());
         }
         let steady = self.residual_quarters.is_some_and(|quarters| {
             let range = quarters.iter().copied().fold(f64::MIN, f64::max)
@@ -130,15 +131,15 @@ impl Trend {
         if steady && straight {
             return (
                 TrendVerdict::Skew,
-                format!("the lowest delays follow one straight line of {ppm:.1} ppm from end to end"),
+                format!("the lowest delays follow a straight line of {ppm:.1} ppm over the whole run"),
             );
         }
-        (TrendVerdict::Undecided, "the lowest delays follow no straight line".into())
+        (TrendVerdict::Undecided, "the lowest delays do not follow a straight line".into())
     }
 }
 
-/// The result of one more pass: an interval of the slope that remains valid with autocorrelation, and the height above
-/// the hull by quarters.
+/// Results of another pass: an interval of the slope that remains valid with autocorrelation, and the height
+/// above the hull by quarters.
 struct Scan {
     interval: Option<[f64; 2]>,
     quarters: Option<[f64; 4]>,
@@ -155,8 +156,8 @@ impl Scan {
             return Scan { interval: None, quarters: None, duration };
         }
         let block = |k: usize, of: usize| k * n / of..(k + 1) * n / of;
-        // Least squares with errors correlated inside each block of time: the scores are summed by
-        // block before they are squared.
+        // Least squares with correlated errors inside each block of time: scores are summed per block before
+        // they are squared.
         let squares: f64 = (0..BLOCKS)
             .map(|k| {
                 let score = series.range(block(k, BLOCKS)).map(|p| {
@@ -193,7 +194,7 @@ mod tests {
     use crate::session::Session;
     use crate::spec::TestSpec;
 
-    /// The verdict on 1000 packets every 20 ms whose delay is `delay(seq)` ns.
+    /// Returns the verdict on 1000 packets, one every 20 ms, whose delay is `delay(seq)` ns.
     fn verdict(delay: impl Fn(i64) -> i64) -> TrendVerdict {
         with_probes(delay, &ClockEstimate::new(&Session::new(TestSpec::default()), None))
     }
@@ -232,13 +233,13 @@ mod tests {
     fn verdicts() {
         assert_eq!(verdict(noise), TrendVerdict::None);
         assert_eq!(verdict(|_| 5), TrendVerdict::None);
-        // 120 ppm over 20 s is 2.4 ms.
+        // 120 ppm over 20 s are 2.4 ms.
         assert_eq!(verdict(|i| noise(i) + i * 2_400), TrendVerdict::Skew);
         assert_eq!(verdict(|i| noise(i) - i * 2_400), TrendVerdict::Skew);
-        // Offered 50/s, delivered 45/s; and a queue that empties.
+        // 50 packets per second offered and 45 delivered; then a queue that empties.
         assert_eq!(verdict(|i| noise(i) + i * 2_222_222), TrendVerdict::Overload);
         assert_eq!(verdict(|i| noise(i) + (1000 - i) * 2_222_222), TrendVerdict::Draining);
-        // Another route, or a clock that was set.
+        // Another route, or a clock step.
         assert_eq!(verdict(|i| noise(i) + i / 500 * 20_000_000), TrendVerdict::Undecided);
         assert_eq!(verdict(|i| noise(i) - i / 500 * 200_000_000), TrendVerdict::Undecided);
         // A queue that fills during the second half only.
@@ -247,7 +248,7 @@ mod tests {
 
     #[test]
     fn probes_speak_only_of_what_they_resolve() {
-        // A delay that bends upwards, by 1 ms in all.
+        // A delay curve that bends upwards, by 1 ms in total.
         let bent = |i: i64| noise(i) / 100 + (i - 500).max(0) * 2000;
         let probes = |rtt_change: i64, spread: f64| ClockEstimate {
             min_rtt_before_ns: Some(5_000_000),
@@ -263,7 +264,7 @@ mod tests {
     #[test]
     fn each_rule_has_its_bound() {
         use TrendVerdict::*;
-        // 61 ppm over 17 s, powers of two: a drift of 2^20 ns, whose halves and quarters are exact.
+        // 61 ppm over 17 s, in powers of two: a drift of 2^20 ns, whose halves and quarters are exact.
         const M: f64 = 1.0 / 16_384.0;
         const DRIFT: f64 = 1_048_576.0;
         const DURATION: f64 = DRIFT / M;
@@ -304,22 +305,24 @@ mod tests {
             (slope(-0.0011), DURATION, Draining),
             (slope(0.001), DURATION, Undecided),
             (slope(0.0011), DURATION, Overload),
-            // Arrivals as fast as departures contradict a queue that fills: under 0.3 of what it would make.
+            // Packets that arrive as fast as they are sent contradict a filling queue: the excess is below
+            // 0.3 of the expected one.
             (excess(0.29), DURATION, Undecided),
             (excess(0.3), DURATION, Overload),
-            // The offset explains the drift within 30 %: 314 572.8 ns.
+            // The offset explains the drift to within 30 %: 314 572.8 ns.
             (offset(DRIFT + 314_572.0), DURATION, Skew),
             (offset(DRIFT - 314_572.0), DURATION, Skew),
             (offset(DRIFT + 314_573.0), DURATION, Undecided),
             (offset(DRIFT - 314_573.0), DURATION, Undecided),
             (offset(-DRIFT), DURATION, Undecided),
-            // The round trip changed by half to twice as much.
+            // The round trip changed by half to twice the drift.
             (rtt(DRIFT / 2.0), DURATION, Overload),
             (rtt(DRIFT * 2.0), DURATION, Overload),
             (rtt(DRIFT / 2.0 - 1.0), DURATION, Undecided),
             (rtt(DRIFT * 2.0 + 1.0), DURATION, Undecided),
             (Trend { rtt_change_ns: Some(-DRIFT), ..slope(-M) }, DURATION, Draining),
-            // The lowest delays: residuals within a quarter of the drift, halves within half of the slope.
+            // The lowest delays: residuals differ by at most a quarter of the drift, halves by at most half
+            // of the slope.
             (lowest(DRIFT / 4.0, 1.5 * M), DURATION, Skew),
             (lowest(DRIFT / 4.0 + 1.0, M), DURATION, Undecided),
             (lowest(0.0, 1.5001 * M), DURATION, Undecided),
@@ -327,7 +330,8 @@ mod tests {
         ] {
             assert_eq!(trend.decide(duration, nothing).0, expected, "{trend:?} {duration}");
         }
-        // What the offset would explain, but a jump, a clock set back or probes that scatter by as much speak against.
+        // The offset would explain the drift, but a jump, a clock that was set back, or probes that scatter
+        // as much contradict it.
         let jumps = TrendEvidence { jumps: true, ..nothing };
         assert_eq!(offset(DRIFT).decide(DURATION, jumps).0, Undecided);
         let set_back = TrendEvidence { clock_set_back: true, ..nothing };
@@ -345,7 +349,8 @@ mod tests {
 
     #[test]
     fn interval_and_residuals_by_hand() {
-        // Sent at 1000 + 2i; delay 508 + 3x for x = 2i − 39: one more than the line through (0, 507) of slope 3.
+        // Send times 1000 + 2i; delays 508 + 3x for x = 2i − 39: one above the line through (0, 507) with
+        // slope 3.
         let scan = |n: u32| {
             let mut samples = Samples::default();
             for (seq, i) in (0..n).zip(0..) {
@@ -357,12 +362,12 @@ mod tests {
             Scan::of(&Series::new(&samples), &line, Some(&hull))
         };
         let s = scan(40);
-        // The scores of the 20 pairs are 8k − 76; Σ of their squares 42 560, with 20/19 of it 44 800 = 211.66…²;
-        // t for 19 degrees of freedom is 2.093 024 054.
+        // The scores of the 20 pairs are 8k − 76. The sum of their squares is 42 560; times 20/19 it is 44
+        // 800 = 211.66…². t for 19 degrees of freedom is 2.093 024 054.
         let half = 2.093_024_054 * 211.660_104_885 / 21_320.0;
         let [low, high] = s.interval.unwrap();
         assert!((low - (3.0 - half)).abs() < 1e-9 && (high - (3.0 + half)).abs() < 1e-9, "{low} {high}");
-        // Heights above the hull: 391 + 6i less 386 + 4i.
+        // Heights above the hull: (391 + 6i) − (386 + 4i).
         assert_eq!((s.quarters, s.duration), (Some([14.0, 34.0, 54.0, 74.0]), 78.0));
         for n in [30, 39] {
             assert!(scan(n).interval.is_none() && scan(n).quarters.is_none(), "two packets a block");

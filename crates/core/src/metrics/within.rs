@@ -1,23 +1,23 @@
-//! How many packets are near the mean or the median delay.
+//! Shares of packets near the mean and the median delay.
 
 use crate::distribution::Sample;
 use crate::time::Span;
 use serde::{Deserialize, Serialize};
 
-/// Shares of packets whose delay lies within a given distance of the mean and of the median, the bounds included.
+/// Shares of packets whose delay lies within a given distance of the mean and of the median, limits included.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Within {
-    /// The distance asked for, in ns.
+    /// The requested distance, in ns.
     pub span_ns: i64,
     /// Share of accepted packets within this distance of the mean delay.
     pub of_mean: f64,
-    /// The same for the median delay.
+    /// Share of accepted packets within this distance of the median delay.
     pub of_median: f64,
 }
 
 impl Within {
-    /// Of the delays in `sample`, whose mean is `mean`; `None` without any.
+    /// Computes the shares of the delays in `sample`, whose mean is `mean`; `None` without delays.
     pub fn new(sample: &Sample, mean: Option<f64>, span: Span) -> Option<Within> {
         let share = |around: f64| {
             let low = (around - span.0 as f64).ceil() as i64;
@@ -46,7 +46,7 @@ mod tests {
         assert_eq!(shares(within(780)), (1.0, 0.8));
         assert_eq!(shares(within(i64::MAX)), (1.0, 1.0));
         assert_eq!(Within::new(&Sample::new([].into_iter()), None, Span(5)), None);
-        // Means between whole nanoseconds: 0.5 ± 0.5 has both.
+        // A mean between whole nanoseconds: 0.5 ± 0.5 contains both values.
         assert_eq!(Within::new(&Sample::new([0, 1].into_iter()), Some(0.5), Span(0)).unwrap().of_mean, 0.0);
         assert_eq!(Within::new(&Sample::new([0, 1].into_iter()), Some(0.5), Span(1)).unwrap().of_mean, 1.0);
     }

@@ -1,4 +1,4 @@
-//! A [`Pool`] as bytes: a fraction of its JSON, and quick to read.
+//! Compact byte form of a [`Pool`], a fraction of its size in JSON and fast to read.
 
 use super::{COUNTED, Pool, Pooled, halves, has, is_worst_of_tests, scalar_of, whole};
 use crate::distribution::LogHistogram;
@@ -6,10 +6,12 @@ use crate::distribution::log_histogram::bytes::{SparseHistogram, put, put_signed
 use crate::scalars::Scalar;
 use std::collections::BTreeMap;
 
-/// What they begin with: the version. Where no metric without a field of its own has a value, it is the first.
+/// First byte: the version. The second version is used only if there are values of metrics without a field of
+/// their own.
 const VERSION: u8 = 1;
 const WITH_WORST: u8 = 2;
-/// How the delays less the smallest of their test are given: themselves, or by the delays of the only test.
+/// Form of the delays minus the smallest of their test: stored themselves, or derived from the stored delays
+/// of a single test.
 const OWN: u8 = 0;
 const OF_DELAYS: u8 = 1;
 
@@ -25,7 +27,7 @@ impl Pooled {
         Some(Pooled { values: LogHistogram::read(bytes)?, sum, sum_of_sizes })
     }
 
-    /// Of exact values, those above the smallest.
+    /// Returns the values minus the smallest; `None` if they are not exact.
     fn above_smallest(&self) -> Option<Pooled> {
         let low = self.values.min().filter(|_| self.values.is_exact())?;
         Some(Pooled::of(self.values.ascending().into_iter().map(|x| x.saturating_sub(low))))
@@ -39,18 +41,18 @@ impl Pooled {
     }
 }
 
-/// One figure of a pool, with what it is of.
+/// A figure of a pool, with the amount of data behind it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PoolScalar {
-    /// Tests.
+    /// Number of tests.
     pub tests: u64,
-    /// Packets sent, as far as their fate is known.
+    /// Packets sent whose fate is known.
     pub sent: u64,
-    /// The figure, in its unit; `None` if it is undefined, or [not a pool's](super::has).
+    /// The figure, in its unit; `None` if it is undefined, or if [pools do not have it](super::has).
     pub value: Option<f64>,
 }
 
-/// A distribution as its bytes have it.
+/// A distribution in its stored form.
 struct StoredDistribution {
     values: SparseHistogram,
     sums: [(i64, u64); 2],
@@ -63,7 +65,7 @@ impl StoredDistribution {
             .filter(|stored| stored.values.is_possible())
     }
 
-    /// Leaves one out.
+    /// Skips a stored distribution.
     fn skip(bytes: &mut &[u8]) -> Option<()> {
         take_signed(bytes)?;
         take_signed(bytes)?;
@@ -77,13 +79,13 @@ impl StoredDistribution {
 }
 
 impl PoolScalar {
-    /// Of a pool.
+    /// Reads a figure of a pool.
     pub fn of(pool: &Pool, scalar: &Scalar) -> PoolScalar {
         PoolScalar { tests: pool.tests, sent: pool.sent, value: pool.scalar(scalar) }
     }
 
-    /// The same of the pool that [`Pool::to_bytes`] made `bytes` of; `None` if they are nothing of the kind, as far as they are read: what
-    /// the figure does not need is not looked at, and it takes a fraction of the time.
+    /// Reads a figure from the bytes that [`Pool::to_bytes`] made; `None` if they are not valid. Parts that
+    /// the figure does not need are neither read nor checked, which takes a fraction of the time.
     pub fn from_bytes(bytes: &[u8], scalar: &Scalar) -> Option<PoolScalar> {
         let mut rest = bytes;
         let counted = take_counts(&mut rest)?;
@@ -104,7 +106,7 @@ impl PoolScalar {
         StoredDistribution::skip(&mut rest)?;
         match (family, *rest.split_off_first()?) {
             ("pdv", OWN) => found(StoredDistribution::read(&mut rest)?.scalar(what)),
-            // Few values: they are quickly made.
+            // There are few values, so reading the whole pool is fast.
             ("pdv", OF_DELAYS) => Pool::from_bytes(bytes).map(|pool| PoolScalar::of(&pool, scalar)),
             (_, OWN) => {
                 StoredDistribution::skip(&mut rest)?;
@@ -116,7 +118,7 @@ impl PoolScalar {
     }
 }
 
-/// The counts of a pool, in the order of their bytes.
+/// Counts of a pool, in the order in which they are stored.
 const COUNTS: [fn(&mut Pool) -> &mut u64; 10] = [
     |p| &mut p.tests,
     |p| &mut p.sent,
@@ -130,7 +132,7 @@ const COUNTS: [fn(&mut Pool) -> &mut u64; 10] = [
     |p| &mut p.longest_loss_run,
 ];
 
-/// A pool with these counts, and nothing else yet.
+/// Reads a pool with only its counts.
 fn take_counts(bytes: &mut &[u8]) -> Option<Pool> {
     if ![VERSION, WITH_WORST].contains(bytes.split_off_first()?) {
         return None;
@@ -142,7 +144,7 @@ fn take_counts(bytes: &mut &[u8]) -> Option<Pool> {
     Some(pool)
 }
 
-/// A pool with its counts, delays and their variation.
+/// Reads a pool with its counts, delays and PDV.
 fn take_delays(bytes: &mut &[u8]) -> Option<Pool> {
     let mut pool = take_counts(bytes)?;
     pool.delay = Pooled::read(bytes)?;
@@ -155,14 +157,15 @@ fn take_delays(bytes: &mut &[u8]) -> Option<Pool> {
 }
 
 impl Pool {
-    /// Its counts alone.
+    /// Returns a pool with only the counts.
     fn counts(&self) -> Pool {
         let no_values = Pooled::default;
         let worst = BTreeMap::new();
         Pool { delay: no_values(), pdv: no_values(), ipdv: no_values(), worst, ..*self }
     }
 
-    /// As bytes, from which [`Pool::from_bytes`] makes the same. Values that are few enough to be kept lose their order.
+    /// Returns the stored form, from which [`Pool::from_bytes`] makes the same pool. Values that are few
+    /// enough to be stored exactly lose their order.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut out = vec![if self.worst.is_empty() { VERSION } else { WITH_WORST }];
         let mut counted = self.counts();
@@ -186,8 +189,8 @@ impl Pool {
         out
     }
 
-    /// What [`Pool::to_bytes`] made them of; `None` if they are nothing of the kind. Whatever they are, it takes a few megabytes at most
-    /// beside what is proportional to them.
+    /// Reads what [`Pool::to_bytes`] made; `None` if the bytes are not valid. Memory
+    /// is limited to a few megabytes plus a multiple of their number.
     pub fn from_bytes(mut bytes: &[u8]) -> Option<Pool> {
         let with_worst = bytes.first() == Some(&WITH_WORST);
         let mut pool = take_delays(&mut bytes)?;
@@ -202,7 +205,8 @@ impl Pool {
         Some(pool).filter(|pool| bytes.is_empty() && pool.is_possible())
     }
 
-    /// The same without the differences of consecutive packets' delays (IPDV), of which it says nothing then: in two thirds of the time.
+    /// Reads a pool without the differences between consecutive packets (IPDV), whose figures are then
+    /// undefined. Takes two thirds of the time.
     pub fn delays_from_bytes(mut bytes: &[u8]) -> Option<Pool> {
         take_delays(&mut bytes).filter(Pool::is_possible)
     }

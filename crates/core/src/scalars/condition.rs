@@ -1,4 +1,4 @@
-//! [`ScalarCondition`]: a threshold of `--fail-if`, such as `pdv-p99>30ms`.
+//! [`ScalarCondition`]: a failure condition of `--fail-if`, such as `pdv-p99>30ms`.
 
 use super::{ExactNumber, ScalarUnit, Selector, UnknownScalar};
 use crate::quantity::{self, QuantityError};
@@ -6,7 +6,7 @@ use crate::summary::Summary;
 use core::fmt;
 use core::str::FromStr;
 
-/// A figure that must not be above, or below, a threshold.
+/// A condition that a figure violates if it is above, or below, a threshold.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ScalarCondition {
     selector: Selector,
@@ -15,33 +15,35 @@ pub struct ScalarCondition {
     text: String,
 }
 
-/// Not a condition.
+/// Error of parsing a condition.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConditionError {
-    /// Neither `<` nor `>`.
-    #[error("'{0}' compares nothing: write loss>1%")]
+    /// The text has neither `<` nor `>`.
+    #[error("'{0}' has neither < nor >: write loss>1%")]
     NoComparison(String),
-    /// There is no such scalar.
+    /// The scalar does not exist.
     #[error(transparent)]
     Scalar(#[from] UnknownScalar),
-    /// The threshold is not a value of that figure.
+    /// The threshold is not a valid value of that figure.
     #[error(transparent)]
     Threshold(#[from] QuantityError),
 }
 
 impl ScalarCondition {
-    /// A description of the violation in `summary`; `None` if there is none. An undefined figure violates nothing.
+    /// Returns a description of the violation in `summary`; `None` if there is none. An undefined figure
+    /// violates nothing.
     pub fn violated(&self, summary: &Summary) -> Option<String> {
         self.violated_by(self.selector.of(summary)?)
     }
 
-    /// The figure it is about.
+    /// Returns the figure to which it applies.
     pub fn selector(&self) -> &Selector {
         &self.selector
     }
 
-    /// A description of the violation where the figure has this value, in its unit; `None` if it is none.
+    /// Returns a description of the violation if the figure has this value, in its unit; `None` if there is
+    /// none.
     pub fn violated_by(&self, value: ExactNumber) -> Option<String> {
         let x = value.as_f64();
         let crossed = if self.above { x > self.threshold } else { x < self.threshold };
@@ -50,7 +52,7 @@ impl ScalarCondition {
 }
 
 impl Selector {
-    /// Parses a value of the figure (`30ms`, `1%`, `3.8`) in the unit of its values.
+    /// Parses a value of the figure (`30ms`, `1%`, `3.8`) to the unit of its values.
     ///
     /// # Errors
     /// [`QuantityError`] if it is not in the figure's unit.

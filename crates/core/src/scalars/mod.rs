@@ -1,8 +1,8 @@
-//! [`SCALARS`]: every scalar of a [`Summary`](crate::Summary), once. Everything that lists scalars – CSV, OpenMetrics,
-//! thresholds, tables of comparisons, sweeps and pages, help – reads this list.
+//! [`SCALARS`]: the list of all scalars of a [`Summary`](crate::Summary). CSV, OpenMetrics, thresholds, help,
+//! and tables of comparisons, sweeps and pages read this list.
 //!
-//! The scalars of a metric stand with its computation, in [`crate::metrics`]. A [`Selector`] is what a user writes: the
-//! key of a scalar, for a whole test or for one way of a round-trip test.
+//! The scalars of a metric are defined next to its computation, in [`crate::metrics`]. A [`Selector`] is the
+//! form that users write: the key of a scalar, for a whole test or for one direction of a round-trip test.
 //!
 //! ```
 //! use jitlat_core::scalars::{SCALARS, Selector};
@@ -41,7 +41,7 @@ const COUNT: usize = {
     n
 };
 
-/// Every scalar, in the order of tables.
+/// All scalars, in the order of tables.
 pub static SCALARS: [Scalar; COUNT] = {
     let mut all = [METRICS[0].scalars[0]; COUNT];
     let (mut n, mut k) = (0, 0);
@@ -58,13 +58,13 @@ pub static SCALARS: [Scalar; COUNT] = {
 };
 
 impl Scalar {
-    /// The scalar `key`, by its current or its older name; `None` if there is none.
+    /// Returns the scalar with this key or older name; `None` if there is none.
     pub fn named(key: &str) -> Option<&'static Scalar> {
         SCALARS.iter().find(|f| f.key == key || f.alias == Some(key))
     }
 }
 
-/// The list for help texts: one line per scalar, with its key and its meaning.
+/// Returns the list for help texts: one line per scalar, with its key and its meaning.
 pub fn help() -> String {
     let width = SCALARS.iter().map(|f| f.key.len()).max().unwrap_or(0);
     SCALARS.iter().map(|f| format!("  {:<width$}  {}\n", f.key, f.about)).collect()

@@ -1,107 +1,109 @@
-//! [`Scalar`]: one number of a summary: its name, its meaning, and how to read it. The list of all is
-//! [`SCALARS`](super::SCALARS).
+//! [`Scalar`]: a number in a summary, with its name, its meaning, and a function that reads it.
+//! [`SCALARS`](super::SCALARS) lists all scalars.
 
 use super::{ExactNumber, ScalarSource, ScalarUnit};
 
 use crate::distribution::percentile::Percent;
 use crate::summary::Summary;
 
-/// One number of a summary: its name, its meaning, and how to read it from a summary.
+/// A number in a summary, with its name, its meaning, and a function that reads it.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Scalar {
     /// Stable name in kebab case, as in thresholds, columns and queries: `pdv-p99`.
     pub key: &'static str,
-    /// Its name in tables, at most 22 characters.
+    /// Name in tables, at most 22 characters.
     pub label: &'static str,
-    /// Its definition, without a full stop.
+    /// Definition, without a full stop.
     pub about: &'static str,
-    /// The clause of the standard it follows; empty for definitions of this program.
+    /// Clause of the standard that defines it; empty for definitions of this program.
     pub source: &'static str,
-    /// Its unit.
+    /// Unit.
     pub unit: ScalarUnit,
-    /// Which direction is better.
+    /// Direction in which values are better.
     pub better: Better,
-    /// The kinds of measurement that have it.
+    /// Kinds of measurement that have it.
     pub applies: Applies,
-    /// Whether it is in short tables: comparisons, phases, sweeps.
+    /// True if short tables include it: comparisons, phases, sweeps.
     pub headline: bool,
-    /// An older name that thresholds still accept.
+    /// Older name that thresholds still accept.
     pub alias: Option<&'static str>,
-    /// Its name in OpenMetrics, without prefix and unit, if it differs from the key.
+    /// Name in OpenMetrics, without prefix and unit, if it differs from the key.
     pub openmetrics: Option<&'static str>,
-    /// Set if it is a percentile of a distribution: OpenMetrics writes all percentiles of a distribution together.
+    /// Set for a percentile of a distribution. OpenMetrics writes all percentiles of a distribution together.
     pub quantile: Option<Quantile>,
     take: ScalarGetter,
 }
 
-/// One of the percentiles of a distribution.
+/// A percentile of a distribution.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Quantile {
-    /// The name of the distribution.
+    /// Name of the distribution.
     pub family: &'static str,
-    /// What the distribution is of, without a full stop.
+    /// Subject of the distribution, without a full stop.
     pub about: &'static str,
-    /// The percentage.
+    /// Percentage.
     pub percent: Percent,
-    /// The number of values of the distribution.
+    /// Returns the number of values in the distribution.
     pub count: fn(&ScalarSource<'_>) -> u64,
 }
 
-/// Which direction is better.
+/// Direction in which values are better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Better {
-    /// Lower.
+    /// Lower values are better.
     Lower,
-    /// Higher.
+    /// Higher values are better.
     Higher,
-    /// Neither: a fact, not a quality.
+    /// Neither; the figure is not a quality.
     Neither,
 }
 
-/// The kinds of measurement that have a scalar.
+/// Kinds of measurement that have a scalar.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Applies {
     /// One-way tests.
     pub one_way: bool,
     /// Round-trip tests as a whole.
     pub round_trips: bool,
-    /// One way of a round-trip test.
-    pub ways: bool,
+    /// One direction of a round-trip test.
+    pub directions: bool,
     /// Captured packets of other programs.
     pub passive: bool,
 }
 
 impl Applies {
-    /// Every stream of packets.
-    pub const STREAMS: Applies = Applies { one_way: true, round_trips: true, ways: true, passive: true };
-    /// Whole streams: not one way of a round-trip test.
-    pub const WHOLE: Applies = Applies { ways: false, ..Applies::STREAMS };
-    /// Whole tests sent by this program.
+    /// All streams of packets.
+    pub const STREAMS: Applies =
+        Applies { one_way: true, round_trips: true, directions: true, passive: true };
+    /// Whole streams, but not one direction of a round-trip test.
+    pub const WHOLE: Applies = Applies { directions: false, ..Applies::STREAMS };
+    /// Whole tests that this program sent.
     pub const TESTS: Applies = Applies { passive: false, ..Applies::WHOLE };
-    /// Delays between two clocks: not round trips.
+    /// Delays between two clocks, but not round trips.
     pub const TWO_CLOCKS: Applies = Applies { round_trips: false, ..Applies::STREAMS };
-    /// Round-trip tests only, as a whole.
+    /// Round-trip tests as a whole, and nothing else.
     pub const ROUND_TRIPS: Applies =
-        Applies { one_way: false, round_trips: true, ways: false, passive: false };
+        Applies { one_way: false, round_trips: true, directions: false, passive: false };
 }
 
-/// How to read a scalar from a summary or from one way of a round-trip test. `None` if it is undefined there.
+/// Function that reads a scalar from a summary or from one direction of a round-trip test. `None` if it is
+/// undefined there.
 #[derive(Clone, Copy, Debug)]
 pub enum ScalarGetter {
     /// A count.
     Count(fn(&ScalarSource<'_>) -> Option<u64>),
-    /// An integer, mostly of nanoseconds.
+    /// An integer, usually in nanoseconds.
     Whole(fn(&ScalarSource<'_>) -> Option<i64>),
     /// Any number.
     Real(fn(&ScalarSource<'_>) -> Option<f64>),
-    /// By its key in [`Summary::figures`]: the metric has no field of its own.
+    /// A value in [`Summary::figures`], by its key, because the metric has no field of its own.
     Computed,
 }
 
 impl Scalar {
-    /// A scalar of every stream, neither good nor bad.
+    /// Creates a scalar of all streams, with no better direction.
     pub const fn new(key: &'static str, label: &'static str, unit: ScalarUnit, take: ScalarGetter) -> Scalar {
         Scalar {
             key,
@@ -119,12 +121,12 @@ impl Scalar {
         }
     }
 
-    /// Sets its definition.
+    /// Sets the definition.
     pub const fn about(self, about: &'static str) -> Scalar {
         Scalar { about, ..self }
     }
 
-    /// Sets the clause it follows.
+    /// Sets the clause that defines it.
     pub const fn source(self, source: &'static str) -> Scalar {
         Scalar { source, ..self }
     }
@@ -154,12 +156,13 @@ impl Scalar {
         Scalar { alias: Some(alias), ..self }
     }
 
-    /// Sets its name in OpenMetrics, without prefix and unit.
+    /// Sets the name in OpenMetrics, without prefix and unit.
     pub const fn openmetrics(self, name: &'static str) -> Scalar {
         Scalar { openmetrics: Some(name), ..self }
     }
 
-    /// Marks it as a percentile of the distribution `family`, of `about`, with so many values.
+    /// Marks it as a percentile of the distribution `family`, with the subject `about` and the number of
+    /// values `count`.
     pub const fn quantile(
         self,
         family: &'static str,
@@ -170,17 +173,18 @@ impl Scalar {
         Scalar { quantile: Some(Quantile { family, about, percent, count }), ..self }
     }
 
-    /// Whether its metric has no field of its own in the summary: reports list it under further figures.
+    /// Returns true if its metric has no field of its own in the summary. Reports list it under further
+    /// figures.
     pub const fn is_computed(&self) -> bool {
         matches!(self.take, ScalarGetter::Computed)
     }
 
-    /// Its value in the whole `summary`; `None` if it is undefined.
+    /// Returns the value in the whole `summary`; `None` if it is undefined.
     pub fn of(&self, summary: &Summary) -> Option<ExactNumber> {
         self.from(&ScalarSource::Test(summary))
     }
 
-    /// Its value in a summary, or in one way of a round-trip test; `None` if it is undefined.
+    /// Returns the value in a summary or in one direction of a round-trip test; `None` if it is undefined.
     pub fn from(&self, source: &ScalarSource<'_>) -> Option<ExactNumber> {
         let value = match self.take {
             ScalarGetter::Count(take) => take(source).map(ExactNumber::from),
@@ -191,17 +195,17 @@ impl Scalar {
         value.filter(|x| x.as_f64().is_finite())
     }
 
-    /// A value as text: `1.615 s`, `0.25 %`, `4.21`.
+    /// Formats a value for people: `1.615 s`, `0.25 %`, `4.21`.
     pub fn show(&self, value: ExactNumber) -> String {
         self.unit.show(value)
     }
 
-    /// Its column name: the key with underscores and the unit, `pdv_p99_ns`.
+    /// Returns the column name: the key with underscores and the unit, `pdv_p99_ns`.
     pub fn column(&self) -> String {
         named_with_unit(self.key, self.unit.column_suffix())
     }
 
-    /// Its name in OpenMetrics, where units are base units: `jitlat_clock_error_seconds`.
+    /// Returns the name in OpenMetrics, which uses base units: `jitlat_clock_error_seconds`.
     pub fn metric_name(&self) -> String {
         let base = self.openmetrics.unwrap_or(self.key);
         format!("jitlat_{}", named_with_unit(base, self.unit.base_suffix()))

@@ -1,4 +1,4 @@
-//! [`Selector`]: a scalar as a user names it.
+//! [`Selector`]: the name of a scalar as users write it.
 
 use super::{ExactNumber, SCALARS, Scalar, ScalarSource};
 use crate::spec::Direction;
@@ -6,48 +6,48 @@ use crate::summary::Summary;
 use core::fmt;
 use core::str::FromStr;
 
-/// A scalar of a whole test (`pdv-p99`), or of one way of a round-trip test (`up-pdv-p99`).
+/// A scalar of a whole test (`pdv-p99`), or of one direction of a round-trip test (`up-pdv-p99`).
 #[derive(Clone, Copy, Debug)]
 pub struct Selector {
-    /// Which scalar.
+    /// The scalar.
     pub scalar: &'static Scalar,
-    /// The way of a round-trip test; `None`: the whole.
-    pub way: Option<Direction>,
+    /// Direction of a round-trip test; `None` for the whole test.
+    pub direction: Option<Direction>,
 }
 
-/// Not the name of a scalar.
+/// Error: not the name of a scalar.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("'{name}' is not a figure: did you mean {}?", .near.join(", "))]
 pub struct UnknownScalar {
-    /// The name given.
+    /// The name that was given.
     pub name: String,
     /// Scalars with similar names.
     pub near: Vec<String>,
 }
 
-/// Every scalar of whole tests, then of each way.
+/// Iterates over all scalars of whole tests, then of each direction.
 pub fn selectors() -> impl Iterator<Item = Selector> {
-    let of = |way: Option<Direction>| {
-        let there = move |f: &&Scalar| way.is_none() || f.applies.ways;
-        SCALARS.iter().filter(there).map(move |scalar| Selector { scalar, way })
+    let of = |direction: Option<Direction>| {
+        let there = move |f: &&Scalar| direction.is_none() || f.applies.directions;
+        SCALARS.iter().filter(there).map(move |scalar| Selector { scalar, direction })
     };
     of(None).chain(of(Some(Direction::Up))).chain(of(Some(Direction::Down)))
 }
 
 impl Selector {
-    /// Its value in `summary`; `None` if it is undefined.
+    /// Returns the value in `summary`; `None` if it is undefined.
     pub fn of(&self, summary: &Summary) -> Option<ExactNumber> {
-        self.scalar.from(&ScalarSource::of(summary, self.way)?)
+        self.scalar.from(&ScalarSource::of(summary, self.direction)?)
     }
 
-    /// Its column in tables for programs: `up_pdv_p99_ns`.
+    /// Returns the column name in tables for programs: `up_pdv_p99_ns`.
     pub fn column(&self) -> String {
-        format!("{}{}", prefix(self.way).replace('-', "_"), self.scalar.column())
+        format!("{}{}", prefix(self.direction).replace('-', "_"), self.scalar.column())
     }
 }
 
-fn prefix(way: Option<Direction>) -> &'static str {
-    match way {
+fn prefix(direction: Option<Direction>) -> &'static str {
+    match direction {
         None => "",
         Some(Direction::Up) => "up-",
         Some(Direction::Down) => "down-",
@@ -56,13 +56,13 @@ fn prefix(way: Option<Direction>) -> &'static str {
 
 impl PartialEq for Selector {
     fn eq(&self, other: &Selector) -> bool {
-        (self.scalar.key, self.way) == (other.scalar.key, other.way)
+        (self.scalar.key, self.direction) == (other.scalar.key, other.direction)
     }
 }
 
 impl fmt::Display for Selector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}{}", prefix(self.way), self.scalar.key)
+        write!(f, "{}{}", prefix(self.direction), self.scalar.key)
     }
 }
 
@@ -71,20 +71,20 @@ impl FromStr for Selector {
 
     fn from_str(text: &str) -> Result<Selector, UnknownScalar> {
         if let Some(scalar) = Scalar::named(text) {
-            return Ok(Selector { scalar, way: None });
+            return Ok(Selector { scalar, direction: None });
         }
         let of_way = [Direction::Up, Direction::Down].into_iter().find_map(|direction| {
             let scalar = Scalar::named(text.strip_prefix(prefix(Some(direction)))?)?;
-            scalar.applies.ways.then_some(Selector { scalar, way: Some(direction) })
+            scalar.applies.directions.then_some(Selector { scalar, direction: Some(direction) })
         });
         of_way.ok_or_else(|| UnknownScalar { name: text.to_owned(), near: closest(text) })
     }
 }
 
-/// The three figures whose names are most similar to `text`.
+/// Returns the three scalars whose names are most similar to `text`.
 pub fn closest(text: &str) -> Vec<String> {
     let mut all: Vec<(usize, String)> = selectors()
-        .filter(|s| s.way.is_none() || text.starts_with(prefix(s.way)))
+        .filter(|s| s.direction.is_none() || text.starts_with(prefix(s.direction)))
         .map(|s| s.to_string())
         .map(|name| (distance(text, &name), name))
         .collect();
@@ -92,7 +92,7 @@ pub fn closest(text: &str) -> Vec<String> {
     all.into_iter().take(3).map(|(_, name)| name).collect()
 }
 
-/// Letters to change, add or remove to make one from the other (Levenshtein).
+/// Returns the number of letters to change, add or remove to convert one text to the other (Levenshtein).
 fn distance(a: &str, b: &str) -> usize {
     let b: Vec<char> = b.chars().collect();
     let mut row: Vec<usize> = (0..=b.len()).collect();
@@ -120,7 +120,7 @@ mod tests {
         let old: Selector = "jitter-p99.9".parse().unwrap();
         assert_eq!((old.to_string(), old.column()), ("pdv-p99.9".into(), "pdv_p99_9_ns".into()));
         let up: Selector = "up-loss".parse().unwrap();
-        assert_eq!((up.way, up.column()), (Some(Direction::Up), "up_loss_ratio".into()));
+        assert_eq!((up.direction, up.column()), (Some(Direction::Up), "up_loss_ratio".into()));
     }
 
     #[test]
@@ -129,7 +129,7 @@ mod tests {
             let error = wrong.parse::<Selector>().unwrap_err();
             assert!(error.near.iter().any(|n| n == meant) && error.near.len() == 3, "{error}");
         }
-        // The schedule belongs to the test, not to one way.
+        // The schedule belongs to the test, not to one direction.
         assert!("up-schedule-error-p99".parse::<Selector>().is_err());
         assert_eq!((distance("kitten", "sitting"), distance("", "ab"), distance("ab", "")), (3, 2, 2));
     }

@@ -1,4 +1,4 @@
-//! [`ScalarSource`]: what scalars are read from.
+//! [`ScalarSource`]: the part of a summary from which scalars are read.
 
 use crate::spec::Direction;
 use crate::summary::{
@@ -8,89 +8,91 @@ use crate::summary::{
 use crate::twoway::{DirectionResult, TwoWayFigures};
 use std::collections::BTreeMap;
 
-/// A whole test, or one way of a round-trip test, with what both have.
+/// A whole test or one direction of a round-trip test, with access to the fields that both have.
 #[derive(Clone, Copy, Debug)]
 pub enum ScalarSource<'a> {
     /// A whole test: one-way delays, or round trips.
     Test(&'a Summary),
-    /// One way of a round-trip test.
-    Way(&'a DirectionResult),
+    /// One direction of a round-trip test.
+    Direction(&'a DirectionResult),
 }
 
 impl<'a> ScalarSource<'a> {
-    /// One way of `summary` if it is a round-trip test with that way; with `None` the whole.
-    pub fn of(summary: &'a Summary, way: Option<Direction>) -> Option<ScalarSource<'a>> {
-        let Some(way) = way else { return Some(ScalarSource::Test(summary)) };
+    /// Returns one direction of `summary`, if it is a round-trip test with that direction; with `None`, the
+    /// whole test.
+    pub fn of(summary: &'a Summary, direction: Option<Direction>) -> Option<ScalarSource<'a>> {
+        let Some(direction) = direction else { return Some(ScalarSource::Test(summary)) };
         let figures = summary.two_way.as_deref()?;
-        let found = match way {
+        let found = match direction {
             Direction::Up => &figures.up,
             Direction::Down => &figures.down,
         };
-        found.as_ref().map(ScalarSource::Way)
+        found.as_ref().map(ScalarSource::Direction)
     }
 
-    /// The whole test; `None` for one way.
+    /// Returns the whole test; `None` for one direction.
     pub fn test(&self) -> Option<&'a Summary> {
         match *self {
             ScalarSource::Test(summary) => Some(summary),
-            ScalarSource::Way(_) => None,
+            ScalarSource::Direction(_) => None,
         }
     }
 
-    /// What a round-trip test as a whole has in addition to its round trips; `None` for other tests.
+    /// Returns the results of a round-trip test in addition to its round trips; `None` for other tests and
+    /// for one direction.
     pub fn two_way(&self) -> Option<&'a TwoWayFigures> {
         self.test()?.two_way.as_deref()
     }
 
-    /// Packets sent, as far as their fate is known.
+    /// Returns the number of packets sent whose fate is known.
     pub fn sent(&self) -> Option<u64> {
         match *self {
             ScalarSource::Test(summary) => Some(summary.counts.sent),
-            ScalarSource::Way(way) => way.sent,
+            ScalarSource::Direction(one) => one.sent,
         }
     }
 
-    /// Packets lost; `None` if unknown.
+    /// Returns the number of packets lost; `None` if unknown.
     pub fn lost(&self) -> Option<u64> {
         match *self {
             ScalarSource::Test(summary) => Some(summary.counts.lost),
-            ScalarSource::Way(way) => way.lost,
+            ScalarSource::Direction(one) => one.lost,
         }
     }
 
-    /// Duplicates; `None` if unknown.
+    /// Returns the number of duplicates; `None` if unknown.
     pub fn duplicate(&self) -> Option<u64> {
         match *self {
             ScalarSource::Test(summary) => Some(summary.counts.duplicate),
-            ScalarSource::Way(way) => way.duplicates,
+            ScalarSource::Direction(one) => one.duplicates,
         }
     }
 
-    /// Packets overtaken; `None` if unknown.
+    /// Returns the number of reordered packets; `None` if unknown.
     pub fn out_of_sequence(&self) -> Option<u64> {
         match *self {
             ScalarSource::Test(summary) => Some(summary.counts.out_of_sequence),
-            ScalarSource::Way(way) => way.reordered,
+            ScalarSource::Direction(one) => one.reordered,
         }
     }
 
-    /// Lost over sent.
+    /// Returns lost packets divided by packets sent.
     pub fn loss_ratio(&self) -> Option<f64> {
         match *self {
             ScalarSource::Test(summary) => summary.loss.ratio,
-            ScalarSource::Way(way) => way.lost_pct.map(|p| p / 100.0),
+            ScalarSource::Direction(one) => one.lost_pct.map(|p| p / 100.0),
         }
     }
 
-    /// How losses cluster; `None` if unknown.
+    /// Returns the loss figures; `None` if unknown.
     pub fn loss(&self) -> Option<&'a Loss> {
         match *self {
             ScalarSource::Test(summary) => Some(&summary.loss),
-            ScalarSource::Way(way) => way.loss.as_ref(),
+            ScalarSource::Direction(one) => one.loss.as_ref(),
         }
     }
 
-    /// The value of a metric without a field of its own; `None` if it is undefined.
+    /// Returns the value of a metric without a field of its own; `None` if it is undefined.
     pub(super) fn computed(&self, key: &str) -> Option<f64> {
         self.figures().get(key).copied().flatten()
     }
@@ -98,12 +100,12 @@ impl<'a> ScalarSource<'a> {
     fn figures(&self) -> &'a BTreeMap<String, Option<f64>> {
         match *self {
             ScalarSource::Test(summary) => &summary.figures,
-            ScalarSource::Way(way) => &way.figures,
+            ScalarSource::Direction(one) => &one.figures,
         }
     }
 }
 
-/// What a test and a way have in the same form.
+/// Defines access to fields that tests and directions have in common.
 macro_rules! both {
     ($($(#[$doc:meta])* $name:ident: $type:ty = $taken:ident;)*) => {
         impl<'a> ScalarSource<'a> {
@@ -111,7 +113,7 @@ macro_rules! both {
             pub fn $name(&self) -> &'a $type {
                 match *self {
                     ScalarSource::Test(summary) => &summary.$taken,
-                    ScalarSource::Way(way) => &way.$taken,
+                    ScalarSource::Direction(one) => &one.$taken,
                 }
             })*
         }
@@ -119,28 +121,28 @@ macro_rules! both {
 }
 
 both! {
-    /// Raw delay.
+    /// Returns the raw delay.
     latency: Distribution = latency;
-    /// Delay above the smallest.
+    /// Returns the delay above the smallest.
     pdv: Distribution = pdv;
-    /// PDV without the skew of the clocks.
+    /// Returns PDV without the skew of the clocks.
     pdv_deskewed: Option<Distribution> = pdv_deskewed;
-    /// Delay corrected by the clock estimate.
+    /// Returns the delay corrected by the clock estimate.
     latency_corrected: Option<Corrected> = latency_corrected;
-    /// Variation between consecutive packets.
+    /// Returns the variation between consecutive packets.
     ipdv: Ipdv = ipdv;
-    /// RTP jitter.
+    /// Returns RTP jitter.
     rfc3550_jitter: Option<Rfc3550> = rfc3550_jitter;
-    /// MAPDV2, in ns.
+    /// Returns MAPDV2, in ns.
     mapdv2: Option<f64> = mapdv2;
-    /// Relative clock skew.
+    /// Returns the relative clock skew.
     skew_hull: Option<SkewHull> = skew_hull;
-    /// Play-out buffers and voice quality.
+    /// Returns the figures of play-out buffers and voice quality.
     dejitter: Option<Dejitter> = dejitter;
-    /// Service objectives.
+    /// Returns the service objectives.
     objectives: Option<Y1541> = objectives;
-    /// The clocks.
+    /// Returns the clock estimate.
     clock: ClockEstimate = clock;
-    /// Sources of the time stamps.
+    /// Returns the sources of the time stamps.
     stamps: StampCounts = stamps;
 }

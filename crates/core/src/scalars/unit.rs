@@ -1,4 +1,4 @@
-//! [`ScalarUnit`] and [`ExactNumber`]: the units of figures, and how values are written.
+//! [`ScalarUnit`] and [`ExactNumber`]: units of figures, and the formatting of their values.
 
 use crate::units::{bit_rate, eng4, eng4_f64};
 use core::fmt;
@@ -11,18 +11,18 @@ pub enum ScalarUnit {
     Time,
     /// A ratio, shown in percent.
     Share,
-    /// Packets.
+    /// Number of packets.
     Packets,
-    /// A count of other things.
+    /// Number of other things.
     Count,
-    /// A number without a unit, shown with so many decimals.
+    /// A number without a unit, shown with a fixed number of decimals.
     Plain {
         /// Number of decimals shown.
         decimals: u8,
     },
-    /// Packets a second.
+    /// Packets per second.
     PacketRate,
-    /// Bits a second.
+    /// Bits per second.
     BitRate,
     /// Parts per million.
     Ppm,
@@ -40,7 +40,7 @@ pub enum ExactNumber {
 }
 
 impl ExactNumber {
-    /// As a double; rounded if it has more than 53 bits.
+    /// Converts to a double; rounded if it has more than 53 bits.
     pub fn as_f64(self) -> f64 {
         match self {
             ExactNumber::Whole(x) => x as f64,
@@ -91,7 +91,7 @@ impl From<f64> for ExactNumber {
     }
 }
 
-/// All its digits, for programs.
+/// Formats all digits, for programs.
 impl fmt::Display for ExactNumber {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -102,7 +102,7 @@ impl fmt::Display for ExactNumber {
 }
 
 impl ScalarUnit {
-    /// `value` as text for people.
+    /// Formats `value` for people.
     pub fn show(self, value: ExactNumber) -> String {
         let x = value.as_f64();
         match (self, value) {
@@ -122,7 +122,7 @@ impl ScalarUnit {
         }
     }
 
-    /// The suffix of a column name.
+    /// Returns the suffix of a column name.
     pub fn column_suffix(self) -> &'static str {
         match self {
             ScalarUnit::Time => "ns",
@@ -135,7 +135,7 @@ impl ScalarUnit {
         }
     }
 
-    /// The suffix of a metric's name in base units.
+    /// Returns the suffix of a metric's name in base units.
     pub fn base_suffix(self) -> &'static str {
         match self {
             ScalarUnit::Time => "seconds",
@@ -143,7 +143,7 @@ impl ScalarUnit {
         }
     }
 
-    /// `value` in base units: seconds, ratios.
+    /// Converts `value` to base units: seconds, ratios.
     pub fn in_base(self, value: ExactNumber) -> f64 {
         match self {
             ScalarUnit::Time => value.as_f64() / 1e9,
@@ -152,7 +152,7 @@ impl ScalarUnit {
     }
 }
 
-/// In percent with two decimals, or with two significant digits if those would be zero.
+/// Formats a share in percent with two decimals, or with two significant digits if those would be zero.
 fn percent(share: f64) -> String {
     let percent = 100.0 * share;
     let decimals = match percent.abs() {

@@ -1,4 +1,4 @@
-//! From runs to points: means with confidence intervals over repetitions, and the relation of delay to packet size.
+//! Means with confidence intervals over repeated runs, and the relation of delay to packet size.
 
 use super::{Factor, RunOutcome, SweepGrid};
 use crate::link;
@@ -26,7 +26,7 @@ pub enum ConfidenceLevel {
 }
 
 impl ConfidenceLevel {
-    /// The quantile of Student's t for a two-sided interval.
+    /// Returns the quantile of Student's t for a two-sided interval.
     fn quantile(self) -> f64 {
         match self {
             ConfidenceLevel::Ninety => 0.95,
@@ -54,33 +54,33 @@ impl FromStr for ConfidenceLevel {
             "90" => Ok(ConfidenceLevel::Ninety),
             "95" => Ok(ConfidenceLevel::NinetyFive),
             "99" => Ok(ConfidenceLevel::NinetyNine),
-            _ => Err(format!("'{text}' is not a level of confidence: give 90, 95 or 99")),
+            _ => Err(format!("'{text}' is not a confidence level: give 90, 95 or 99")),
         }
     }
 }
 
-/// A figure over the repetitions of one combination.
+/// Estimate of a figure from the repetitions of one combination.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Estimate {
     /// Number of runs that have it.
     pub n: u64,
-    /// Mean of the runs.
+    /// Mean over these runs.
     pub mean: f64,
-    /// Student's interval of that mean. Runs are independent of each other, unlike packets of one run, so it is valid
-    /// here. `None` for a single run.
+    /// Student's interval of that mean; `None` for a single run. It is valid because runs are independent of
+    /// each other, unlike the packets of one run.
     pub interval: Option<[f64; 2]>,
-    /// Standard error of that mean. `None` for a single run.
+    /// Standard error of that mean; `None` for a single run.
     #[serde(skip)]
     pub error: Option<f64>,
-    /// Smallest of the runs.
+    /// Smallest value of a run.
     pub min: f64,
-    /// Largest.
+    /// Largest value of a run.
     pub max: f64,
 }
 
 impl Estimate {
-    /// From the runs' values; `None` without values.
+    /// Computes the estimate from the values of the runs; `None` without values.
     pub fn new(values: &[f64], confidence: ConfidenceLevel) -> Option<Estimate> {
         let n = values.len() as f64;
         let mean = values.iter().sum::<f64>() / n;
@@ -100,8 +100,8 @@ impl Estimate {
         })
     }
 
-    /// How probable means so far apart or farther are where the true ones are equal (Welch's test, two-sided). `None` of
-    /// single runs.
+    /// Returns the probability of at least this difference between the means if the true means are equal
+    /// (Welch's test, two-sided). `None` for single runs.
     pub fn chance_of_difference(&self, other: &Estimate) -> Option<f64> {
         let (here, there) = self.error.zip(other.error)?;
         let (here, there) = (here * here, there * there);
@@ -114,8 +114,8 @@ impl Estimate {
         Some(t_outside(apart / (here + there).sqrt(), freedom as u64))
     }
 
-    /// Limits its interval to possible values. A run beyond a limit removes the limit: delays between clocks that
-    /// disagree may be negative.
+    /// Limits the interval to possible values. If a run is beyond a limit, that limit does not apply: delays
+    /// may be negative if the clocks disagree.
     fn within(self, [least, most]: [f64; 2]) -> Estimate {
         let least = if self.min < least { f64::NEG_INFINITY } else { least };
         let most = if self.max > most { f64::INFINITY } else { most };
@@ -123,12 +123,12 @@ impl Estimate {
     }
 }
 
-/// Whether a figure is the width of a distribution, which is never negative.
+/// Returns true if a figure is the width of a distribution, which is never negative.
 fn spread(key: &str) -> bool {
     ["-stddev", "-iqr", "-abs"].iter().any(|end| key.ends_with(end))
 }
 
-/// The smallest and largest possible value of a figure, for clocks that agree.
+/// Returns the smallest and the largest possible value of a figure, assuming that the clocks agree.
 fn possible(selector: &Selector) -> [f64; 2] {
     let signed =
         |key: &str| ["ipdv", "clock", "slope"].iter().any(|name| key.starts_with(name)) && !spread(key);
@@ -145,29 +145,29 @@ fn possible(selector: &Selector) -> [f64; 2] {
     }
 }
 
-/// One combination over its repetitions.
+/// Results of one combination over its repetitions.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SweepPoint {
-    /// Index of the combination.
+    /// Index of the combination in the grid.
     pub cell: usize,
-    /// Runs made.
+    /// Number of runs.
     pub runs: u64,
-    /// Packets sent in them.
+    /// Number of packets sent in these runs.
     pub sent: u64,
-    /// Accepted.
+    /// Number of packets accepted in these runs.
     pub received: u64,
-    /// Each figure that any run has, in the order of the list.
+    /// Estimates of all figures that any of the runs has, in the order of the list.
     pub figures: Vec<(Selector, Estimate)>,
 }
 
 impl SweepPoint {
-    /// The figure called `key`.
+    /// Returns the estimate of the figure `key`.
     pub fn get(&self, key: &str) -> Option<&Estimate> {
         self.figures.iter().find(|(s, _)| s.to_string() == key).map(|(_, e)| e)
     }
 }
 
-/// Each combination that was tried at least once, in the order of the grid.
+/// Returns the results of each combination that was tried at least once, in the order of the grid.
 pub fn points(grid: &SweepGrid, outcomes: &[RunOutcome], confidence: ConfidenceLevel) -> Vec<SweepPoint> {
     let of = |cell: usize| {
         let runs: Vec<&RunOutcome> = outcomes.iter().filter(|o| o.run.cell == cell).collect();
@@ -175,11 +175,12 @@ pub fn points(grid: &SweepGrid, outcomes: &[RunOutcome], confidence: ConfidenceL
             let key = selector.to_string();
             let values: Vec<f64> = runs.iter().filter_map(|o| o.figures.get(&key)).collect();
             let estimate = Estimate::new(&values, confidence)?.within(possible(&selector));
-            // No percentile and no mean of a delay is below the smallest delay.
+            // No percentile and no mean of delay is below the smallest delay.
             let of_delays = selector.scalar.key.starts_with("latency") && !spread(selector.scalar.key);
             let least = runs.iter().filter_map(|o| o.figures.get("latency-min")).reduce(f64::min);
-            let least =
-                least.filter(|_| of_delays && selector.way.is_none() && selector.scalar.key != "latency-min");
+            let least = least.filter(|_| {
+                of_delays && selector.direction.is_none() && selector.scalar.key != "latency-min"
+            });
             Some((selector, least.map_or(estimate, |least| estimate.within([least, f64::INFINITY]))))
         };
         (!runs.is_empty()).then(|| SweepPoint {
@@ -193,8 +194,8 @@ pub fn points(grid: &SweepGrid, outcomes: &[RunOutcome], confidence: ConfidenceL
     (0..grid.cells().unwrap_or(0)).filter_map(of).collect()
 }
 
-/// Gives the mean of each combination that was tried once the Student interval over that run's packets: it supposes that
-/// they are independent, which they are not.
+/// For combinations that were tried once, replaces the missing interval of the mean delay with the Student
+/// interval over the packets of that run. This assumes that packets are independent, which they are not.
 pub fn with_intervals_of_packets(points: &mut [SweepPoint], confidence: ConfidenceLevel) {
     for point in points.iter_mut().filter(|p| p.runs == 1) {
         let end = |side| point.get(&format!("latency-mean-{confidence}-{side}")).map(|e| e.mean);
@@ -206,26 +207,26 @@ pub fn with_intervals_of_packets(points: &mut [SweepPoint], confidence: Confiden
     }
 }
 
-/// The relation of delay to packet size, for one combination of all other conditions.
+/// Relation of delay to packet size, for one combination of all other conditions.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SizeLaw {
-    /// The other conditions.
+    /// Name of that combination.
     pub name: String,
-    /// Number of sizes used.
+    /// Number of packet sizes.
     pub sizes: usize,
-    /// Straight line through the smallest delay of each size, by least squares and by Theil and Sen. Sizes are of IP
-    /// packets, in bytes.
+    /// Straight line through the smallest delay of each size, by least squares and by Theil and Sen. Sizes
+    /// are those of IP packets, in bytes.
     pub line: SizeFit,
-    /// The rate of all links in series that follows from the robust slope, in bits a second; of both ways for round
-    /// trips. `None` if delay does not grow with size.
+    /// Rate of all links in series that follows from the robust slope, in bits per second; in both directions
+    /// for round trips. `None` if delay does not grow with size.
     pub rate: Option<f64>,
-    /// The same with cells; `None` unless they explain it better than the line.
+    /// Model of a link with cells; `None` unless it fits better than the line.
     pub link: Option<link::LinkFit>,
 }
 
-/// The relations found by a sweep over payloads: one for each combination of the other conditions with at least three
-/// sizes.
+/// Returns the relations that a sweep over payload sizes shows, one for each combination of the other
+/// conditions with at least three sizes.
 pub fn size_laws(grid: &SweepGrid, outcomes: &[RunOutcome]) -> Vec<SizeLaw> {
     let mut names: Vec<String> = Vec::new();
     for cell in 0..grid.cells().unwrap_or(0) {
@@ -292,7 +293,7 @@ mod tests {
             let [a, b] = Estimate::new(&values, confidence).unwrap().interval.unwrap();
             assert!((a - low).abs() < 1e-6 && (b - high).abs() < 1e-6, "{a} {b}");
         }
-        // Ratios and delays are not negative, unless the clocks make it so.
+        // Ratios and delays are not negative, unless clocks disagree.
         let near_zero = Estimate::new(&[0.0, 0.0, 0.01], ConfidenceLevel::default()).unwrap();
         assert!(near_zero.interval.unwrap()[0] < 0.0);
         assert_eq!(near_zero.within([0.0, 1.0]).interval.unwrap()[0], 0.0);
@@ -305,7 +306,7 @@ mod tests {
         assert!("97".parse::<ConfidenceLevel>().is_err());
     }
 
-    /// Sizes 40, 44 … over ATM with 96 bytes of overhead beside the payload (metrics §21, V28).
+    /// Sizes 40, 44 … over ATM with 96 bytes of overhead per packet (metrics §21, V28).
     fn atm() -> (SweepGrid, Vec<RunOutcome>) {
         let sizes: Vec<u64> = (40..=640).step_by(4).collect();
         let level = |s: &u64| FactorLevel { text: s.to_string(), number: Some(*s as f64) };

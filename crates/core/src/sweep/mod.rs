@@ -1,6 +1,6 @@
 //! A sweep: the same test under every combination of some conditions, repeated, in random order.
 //!
-//! * [`SweepGrid`] – the conditions and their combinations; [`order`] – in which order they are tried
+//! * [`SweepGrid`] – the conditions and their combinations; [`order`] – the order of the runs
 //! * [`RunOutcome`] – the result of one run
 //! * [`points`] – mean and confidence interval of each combination over its repetitions
 //! * [`size_laws`] – the relation of delay to packet size (metrics §21)
@@ -23,13 +23,13 @@ use serde::{Deserialize, Serialize};
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Factor {
-    /// Bytes of a packet, as `-l` counts them.
+    /// Packet size in bytes, as `-l` counts it.
     Payload,
     /// Time between packets.
     Period,
     /// Time between an answer and the next request.
     Wait,
-    /// Code point.
+    /// DSCP.
     Dscp,
     /// Priority within the sending host.
     Priority,
@@ -39,16 +39,16 @@ pub enum Factor {
     Protocol,
     /// UDP or TCP.
     Transport,
-    /// Background traffic.
+    /// Background load.
     Load,
-    /// A number that distinguishes saved tests: the distance of a tag.
+    /// A number that distinguishes saved tests, for example a tag with a distance.
     Number,
-    /// What else distinguishes saved tests: one curve each.
+    /// A text that distinguishes saved tests; each value is a separate curve.
     Group,
 }
 
 impl Factor {
-    /// Whether its values are quantities, to be placed on a numeric axis.
+    /// Returns true if the values are quantities that can be shown on a numeric axis.
     pub fn is_quantity(self) -> bool {
         matches!(self, Factor::Payload | Factor::Period | Factor::Wait | Factor::Number)
     }
@@ -76,9 +76,9 @@ impl fmt::Display for Factor {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct FactorLevel {
-    /// As written by the user, and as the option of the test.
+    /// Value as written by the user, and as the option of the test.
     pub text: String,
-    /// In bytes or ns; `None` if it is not a quantity.
+    /// Value in bytes or ns; `None` if it is not a quantity.
     pub number: Option<f64>,
 }
 
@@ -86,53 +86,53 @@ pub struct FactorLevel {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SweepAxis {
-    /// Which.
+    /// The condition.
     pub factor: Factor,
-    /// Its name for readers, with its unit in parentheses if it has one; `None`: the factor's.
+    /// Name for readers, with the unit in parentheses if there is one; `None` for the name of the factor.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// In the order given.
+    /// Values in the given order.
     pub levels: Vec<FactorLevel>,
 }
 
 impl SweepAxis {
-    /// A condition under its factor's own name.
+    /// Creates an axis that has the factor's own name.
     pub fn new(factor: Factor, levels: Vec<FactorLevel>) -> SweepAxis {
         SweepAxis { factor, name: None, levels }
     }
 
-    /// Its name for readers.
+    /// Returns the name for readers.
     pub fn label(&self) -> String {
         self.name.clone().unwrap_or_else(|| self.factor.to_string())
     }
 
-    /// The same without the unit.
+    /// Returns the name for readers without the unit.
     pub fn label_without_unit(&self) -> String {
         let label = self.label();
         label.split_once(" (").map_or(label.clone(), |(name, _)| name.to_owned())
     }
 
-    /// Whether its levels can be placed on a numeric axis.
+    /// Returns true if its levels can be shown on a numeric axis.
     pub fn is_quantity(&self) -> bool {
         self.factor.is_quantity() && self.levels.iter().all(|l| l.number.is_some())
     }
 }
 
-/// Every combination of the conditions. The last axis varies fastest.
+/// All combinations of the conditions. The last axis varies fastest.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SweepGrid {
-    /// Each with at least one level.
+    /// Axes, each with at least one level.
     pub axes: Vec<SweepAxis>,
 }
 
 impl SweepGrid {
-    /// Number of combinations; `None` if it is too large.
+    /// Returns the number of combinations; `None` if it overflows.
     pub fn cells(&self) -> Option<usize> {
         self.axes.iter().try_fold(1usize, |n, axis| n.checked_mul(axis.levels.len()))
     }
 
-    /// The level of each axis in combination `cell`.
+    /// Returns the level of each axis in combination `cell`.
     pub fn levels(&self, cell: usize) -> Vec<(Factor, &FactorLevel)> {
         let mut rest = cell;
         let mut found: Vec<_> = self
@@ -150,17 +150,17 @@ impl SweepGrid {
         found
     }
 
-    /// The level of `factor` in combination `cell`.
+    /// Returns the level of `factor` in combination `cell`.
     pub fn level(&self, cell: usize, factor: Factor) -> Option<&FactorLevel> {
         self.levels(cell).into_iter().find(|(f, _)| *f == factor).map(|(_, level)| level)
     }
 
-    /// The name of `factor` for readers.
+    /// Returns the name of `factor` for readers.
     pub fn label(&self, factor: Factor) -> String {
         self.axes.iter().find(|a| a.factor == factor).map_or_else(|| factor.to_string(), SweepAxis::label)
     }
 
-    /// The name of combination `cell`: its levels of all axes but `except` and those that do not vary.
+    /// Returns the name of combination `cell`: the levels of all axes that vary, except `except`.
     pub fn name(&self, cell: usize, except: Option<Factor>) -> String {
         let varied = |f: Factor| self.axes.iter().any(|a| a.factor == f && a.levels.len() > 1);
         let alone = !self.axes.iter().any(|a| a.levels.len() > 1);
@@ -182,7 +182,7 @@ impl SweepGrid {
         parts.join(", ")
     }
 
-    /// The axis of figures: the quantity with most values, otherwise the first axis.
+    /// Returns the horizontal axis of figures: the quantity with most values, otherwise the first axis.
     pub fn main_axis(&self) -> Option<&SweepAxis> {
         let quantity = |a: &&SweepAxis| a.levels.len() > 1 && a.is_quantity();
         let longest = self.axes.iter().filter(quantity).max_by_key(|a| a.levels.len());
@@ -190,25 +190,25 @@ impl SweepGrid {
     }
 }
 
-/// One run: a combination, and the number of the repetition.
+/// A run of a combination, with the number of its repetition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SweepRun {
-    /// Index of the combination.
+    /// Index of the combination in the grid.
     pub cell: usize,
-    /// Counted from 0.
+    /// Number of the repetition, from 0.
     pub repetition: u32,
 }
 
-/// The order of the runs: repetition by repetition, so that a drift of the path affects all combinations alike, and
-/// within each shuffled by `seed`; `None` keeps the given order.
+/// Returns the order of the runs: repetition by repetition, so that a drift of the path affects all
+/// combinations alike. Each repetition is shuffled with `seed`; `None` leaves the given order.
 pub fn order(cells: usize, repetitions: u32, seed: Option<u64>) -> Vec<SweepRun> {
     let mut rng = seed.map(ChaCha8Rng::seed_from_u64);
     let mut all = Vec::new();
     for repetition in 0..repetitions {
         let mut block: Vec<usize> = (0..cells).collect();
         if let Some(rng) = &mut rng {
-            // Fisher and Yates. The bias of the remainder is below cells/2⁶⁴.
+            // Fisher–Yates shuffle. The bias of the remainder is below cells/2⁶⁴.
             for i in (1..block.len()).rev() {
                 let j = (rng.next_u64() % (i as u64 + 1)) as usize;
                 block.swap(i, j);

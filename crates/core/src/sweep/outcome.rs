@@ -7,14 +7,15 @@ use crate::time::WallTime;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// The defined figures of a run, by their keys: times in ns, ratios.
+/// Defined figures of a run by key; times in ns, shares as ratios.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(transparent)]
 pub struct RunFigures(BTreeMap<String, f64>);
 
 impl RunFigures {
-    /// From a finished test: latency is corrected by the clock estimate, if that excludes that the clocks agree.
+    /// Extracts the figures of a finished test. Latency is corrected by the clock estimate if the estimate
+    /// shows that the clocks disagree.
     pub fn of(summary: &Summary) -> RunFigures {
         let agree = summary.clock.interval_ns.is_some_and(|[low, high]| low <= 0 && high >= 0);
         let shift = summary.clock.correction_ns.filter(|_| !agree).unwrap_or(0);
@@ -23,7 +24,7 @@ impl RunFigures {
         RunFigures(selectors().filter_map(|s| Some((s.to_string(), s.of(&corrected)?.as_f64()))).collect())
     }
 
-    /// The figure `key`; `None` if it is undefined.
+    /// Returns the figure `key`; `None` if it is undefined.
     pub fn get(&self, key: &str) -> Option<f64> {
         self.0.get(key).copied()
     }
@@ -34,34 +35,34 @@ impl RunFigures {
         self
     }
 
-    /// The keys of the defined figures.
+    /// Iterates over the keys of the defined figures.
     pub fn keys(&self) -> impl Iterator<Item = &str> {
         self.0.keys().map(String::as_str)
     }
 }
 
-/// The result of one run.
+/// Result of one run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(!from))]
 #[serde(from = "OutcomeLine")]
 pub struct RunOutcome {
-    /// Which run.
+    /// The run.
     #[serde(flatten)]
     pub run: SweepRun,
-    /// When it began, ns since 1970.
+    /// Start of the run, ns since 1970.
     pub at: WallTime,
-    /// Packets sent.
+    /// Number of packets sent.
     pub sent: u64,
-    /// Accepted.
+    /// Number of packets accepted.
     pub received: u64,
-    /// Length of each as an IP packet, in bytes; `None` over TCP, which forms segments itself.
+    /// Size of each IP packet, in bytes; `None` over TCP, which forms segments itself.
     pub ip_length: Option<u64>,
-    /// The figures.
+    /// Figures of the run.
     pub figures: RunFigures,
 }
 
 impl RunOutcome {
-    /// From a finished test that began at `at`, with packets of `ip_length` bytes.
+    /// Creates the outcome of a finished test that began at `at`, with packets of `ip_length` bytes.
     pub fn of(summary: &Summary, run: SweepRun, at: WallTime, ip_length: Option<u64>) -> RunOutcome {
         RunOutcome {
             run,
@@ -74,7 +75,7 @@ impl RunOutcome {
     }
 }
 
-/// A finished run as in files of either version: version 1 has ten figures with other names.
+/// A finished run in a file of either version. Version 1 has ten figures with other names.
 #[derive(Deserialize)]
 struct OutcomeLine {
     #[serde(flatten)]

@@ -1,17 +1,17 @@
-//! [`step`]: whether the far host's clock was set during a test.
+//! [`step`]: detects steps of the far host's clock during a test.
 
 use crate::clock::ClockProbe;
 use crate::time::Span;
 
 /// Largest slew rate of a clock: 1000 ppm, twice what kernels do.
 const MAX_SLEW_PPM: i64 = 1000;
-/// Smaller steps cannot be distinguished from the scatter of stamps.
+/// Minimum step; smaller ones cannot be distinguished from the scatter of stamps.
 const MIN_STEP_NS: i64 = 100_000;
 
-/// The largest step of the far clock relative to the near one between consecutive exchanges of a test, in the order
-/// they were made; `None` if there is none. The error of the offset in each exchange is at most half of what its round
-/// trip exceeds the fastest, as long as the path is the same: a change of route is visible in the round trip, a step is
-/// not.
+/// Returns the largest step of the far clock relative to the near one between consecutive exchanges of a
+/// test, in the order in which they were made; `None` if there is none. While the path does not change, the
+/// offset of an exchange is wrong by at most half of the excess of its round trip over the fastest. A route
+/// change affects the round trip, a clock step does not.
 pub fn step(exchanges: &[ClockProbe]) -> Option<Span> {
     let fastest = exchanges.iter().map(|p| p.rtt().0).min()?;
     let pairs = exchanges.windows(2).filter_map(|w| {
@@ -30,7 +30,7 @@ mod tests {
     use super::*;
     use crate::time::WallTime;
 
-    /// Sent at a second, with the far clock ahead by `ahead` us, ways of `up` and `down` us.
+    /// An exchange sent at `second`, with the far clock ahead by `ahead` µs and delays of `up` and `down` µs.
     fn exchange(second: i64, ahead: i64, up: i64, down: i64) -> ClockProbe {
         let sent = second * 1_000_000_000;
         let arrived = sent + (up + ahead) * 1000;

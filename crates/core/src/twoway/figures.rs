@@ -1,4 +1,4 @@
-//! [`TwoWayFigures`]: the figures of a two-way test in addition to its round trips.
+//! [`TwoWayFigures`]: results of a two-way test in addition to its round trips.
 
 use super::{Directions, FarReport, NotAnswers, TcpStats};
 use crate::summary::{
@@ -8,122 +8,131 @@ use crate::summary::{
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// The figures of a two-way test in addition to its round trips, which are the [`Summary`](crate::Summary) that
-/// contains this.
+/// Results of a two-way test in addition to its round trips, which are in the [`Summary`](crate::Summary)
+/// that contains this.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct TwoWayFigures {
-    /// `icmp`, `stamp`, `twamp`, `lamp`, `tcp`.
+    /// Name of the protocol: `icmp`, `stamp`, `twamp`, `lamp`, `tcp`.
     pub protocol: String,
-    /// When requests were sent.
+    /// Rule by which requests were sent.
     pub sending: SendingMode,
     /// Time from an answer to the next request, in ns; `None` unless [`SendingMode::StopAndWait`].
     pub wait_ns: Option<i64>,
-    /// How long an answer could take, in ns.
+    /// Timeout of an answer, in ns.
     pub timeout_ns: Option<i64>,
-    /// The way there; `None` if the far host does not report its times or counts.
+    /// Direction up, from this host to the far host; `None` if the far host reports neither times nor counts.
     pub up: Option<DirectionResult>,
-    /// The way back; `None` if the far host does not report its times or counts.
+    /// Direction down, from the far host to this host; `None` if the far host reports neither times nor
+    /// counts.
     pub down: Option<DirectionResult>,
     /// Loss, duplication and reordering by direction; `None` if the far host does not count.
     pub directions: Option<Directions>,
-    /// The far host's processing time for each request; excluded from the round trips. `None` if not reported.
+    /// The far host's processing time, which round trips do not include. `None` if not reported.
     pub processing: Option<Processing>,
     /// Smallest processing time, in ns.
     pub processing_min_ns: Option<i64>,
     /// Largest processing time, in ns.
     pub processing_max_ns: Option<i64>,
-    /// Answers whose processing time did not come although the far host sends it: received, without a delay.
+    /// Number of answers whose processing time was sent but not received; they have no delay.
     pub without_processing: u64,
-    /// The DSCP that the far host was asked to give its answers; `None`: that of the requests, or none.
+    /// DSCP requested for the answers; `None` if none was requested, or that of the requests.
     pub answer_dscp: Option<u8>,
-    /// Datagrams received that are no measurement.
+    /// Datagrams received that are not answers.
     pub not_answers: NotAnswers,
-    /// Requests that this host could not send.
+    /// Number of requests that this host could not send.
     pub unsent: u64,
-    /// The far host's report of a test that goes one way only.
+    /// Number of scheduled requests that were never sent because this host missed their times.
+    pub skipped: u64,
+    /// Number of times that the schedule was shifted after a stall of this host.
+    pub schedule_shifts: u64,
+    /// Largest of these shifts, in ns; `None` if there was none.
+    pub schedule_shift_max_ns: Option<i64>,
+    /// The far host's report on a test without answers.
     pub far_report: Option<FarReport>,
-    /// The kernel's TCP_INFO over the test.
+    /// TCP_INFO of the kernel during the test.
     pub tcp: Option<TcpStats>,
     /// Remarks of the protocol, as sentences.
     pub remarks: Vec<String>,
 }
 
-/// When requests are sent.
+/// Rule by which requests are sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum SendingMode {
-    /// On a schedule, independent of earlier requests: nothing is missing from the sample.
+    /// On a schedule, independent of answers, so that the sample is complete.
     #[default]
     OpenLoop,
-    /// Each after the answer to the previous one: while the path stalls nothing is sent, so slow times are sampled too
-    /// rarely (coordinated omission, metrics §22).
+    /// Each after the answer to the previous one. While the path stalls, nothing is sent, so slow periods are
+    /// under-represented (coordinated omission, metrics §22).
     StopAndWait,
 }
 
-/// The far host's processing time, T3 − T2, over all answers, in ns.
+/// Processing time of the far host, T3 − T2, over all answers, in ns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct Processing {
-    /// Answers that report it.
+    /// Number of answers that report it.
     pub n: u64,
-    /// Smallest.
+    /// Smallest processing time.
     pub min: i64,
-    /// Mean.
+    /// Mean processing time.
     pub mean: i64,
-    /// Largest.
+    /// Largest processing time.
     pub max: i64,
 }
 
-/// One way of a two-way test. Delays are between two clocks, and only of packets that came back.
+/// Results of one direction of a two-way test. Delays are between two clocks, and only those of packets that
+/// returned.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct DirectionResult {
-    /// Requests (or answers) sent on this way whose fate is known.
+    /// Number of requests (or answers) sent in this direction whose fate is known.
     pub sent: Option<u64>,
-    /// Of them, lost on it.
+    /// Number of those that were lost.
     pub lost: Option<u64>,
-    /// In percent.
+    /// Lost packets, in percent of those sent.
     pub lost_pct: Option<f64>,
-    /// Further copies that arrived.
+    /// Number of duplicates that arrived.
     pub duplicates: Option<u64>,
-    /// Arrived after a later one.
+    /// Number of packets that arrived after a later one.
     pub reordered: Option<u64>,
-    /// One-way delay: raw, negative if the clocks disagree.
+    /// Raw one-way delay, negative if the clocks disagree.
     pub latency: Distribution,
     /// Delay above the smallest.
     pub pdv: Distribution,
-    /// Delay corrected by the fastest exchange, whose two ways are assumed to be equally long.
+    /// Delay corrected by the fastest exchange, whose delays in both directions are assumed to be equal.
     pub latency_corrected: Option<Corrected>,
-    /// Delay variation of consecutive packets.
+    /// Delay variation between consecutive packets.
     pub ipdv: Ipdv,
     /// RTP jitter.
     pub rfc3550_jitter: Option<Rfc3550>,
     /// MAPDV2, in ns.
     pub mapdv2: Option<f64>,
-    /// What the slope of delay over time means.
+    /// Cause of the slope of delay over time.
     pub trend: Option<Trend>,
     /// Relative clock skew.
     pub skew_hull: Option<SkewHull>,
     /// PDV with the skew removed; `None` if it is negligible.
     pub pdv_deskewed: Option<Distribution>,
-    /// How losses cluster among the packets whose fate is known. `None` if it is known of none: the far host does not
-    /// count, and packets were lost on the other way, too.
+    /// Clustering of losses among packets of known fate. `None` if the fate of none is known, because the far
+    /// host does not count and packets were also lost in the other direction.
     pub loss: Option<Loss>,
-    /// Lost requests excluded from `loss` because their direction is unknown. `None` if the far host does not count.
+    /// Number of lost requests that `loss` excludes because their direction is unknown. `None` if the far
+    /// host does not count.
     pub undetermined: Option<u64>,
-    /// Play-out buffers and voice quality; `None` if packets were lost on the other way.
+    /// Play-out buffers and voice quality; `None` if packets were lost in the other direction.
     pub dejitter: Option<Dejitter>,
-    /// Service objectives, under the same condition.
+    /// Service objectives; `None` if packets were lost in the other direction.
     pub objectives: Option<Y1541>,
     /// Values of metrics without a field of their own, by key; `None` if undefined.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub figures: BTreeMap<String, Option<f64>>,
-    /// The clocks.
+    /// Clock estimate and facts about both clocks.
     pub clock: ClockEstimate,
     /// Sources of the stamps.
     pub stamps: StampCounts,

@@ -1,11 +1,13 @@
-//! Two-way tests: their records viewed as one-way ones, so that one analysis serves round trips and both ways; what
-//! such a test has in addition to its packets; and its figures.
+//! Two-way tests: views of their records as one-way records, so that one analysis serves round trips and both
+//! directions; facts about such a test in addition to its packets; and its results.
 
 mod facts;
 pub mod far_clock;
 mod figures;
 mod view;
 
-pub use facts::{Directions, FarReport, LossRun, LossSide, NotAnswers, TcpSample, TcpStats, TwoWay};
+pub use facts::{
+    Directions, FarReport, LossRun, LossSide, NotAnswers, ScheduleShift, TcpSample, TcpStats, TwoWay,
+};
 pub use figures::{DirectionResult, Processing, SendingMode, TwoWayFigures};
 pub use view::{RecordView, lacks_delay, processing, project, round_trip};

@@ -1,38 +1,41 @@
-//! [`project`]: views a two-way record as a one-way one.
+//! [`project`]: converts a two-way record to a one-way record.
 
 use crate::record::{Moment, PacketRecord};
 use crate::time::{Span, Stamp};
 
-/// The part of a two-way record to look at.
+/// Part of a two-way record that is viewed as a one-way record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RecordView {
-    /// The round trip without the far host's processing time, if that is known: (T4 − T1) − (T3 − T2).
+    /// The round trip, without the far host's processing time if that is known: (T4 − T1) − (T3 − T2).
     RoundTrip,
-    /// The way there: T2 − T1, of two clocks.
+    /// The direction up: T2 − T1, from two clocks.
     Up,
-    /// The way back: T4 − T3, of two clocks.
+    /// The direction down: T4 − T3, from two clocks.
     Down,
 }
 
-/// The far host's processing time, T3 − T2; `None` unless both are known.
+/// Returns the far host's processing time, T3 − T2; `None` unless both are known.
 pub fn processing(record: &PacketRecord) -> Option<Span> {
     record.time(Moment::Answered)?.checked_since(record.time(Moment::Arrived)?)
 }
 
-/// Round-trip time without the far host's processing time, if that is known.
+/// Returns the round-trip time, without the far host's processing time if that is known.
 pub fn round_trip(record: &PacketRecord) -> Option<Span> {
     let whole = record.time(Moment::Returned)?.checked_since(record.time(Moment::Sent)?)?;
     Some(whole - processing(record).unwrap_or_default())
 }
 
-/// Whether the delay of `record`, an answer that came, is unknown: it contains the far host's processing time, which the
-/// delays of the other answers do not contain. `processing_apart` is [`TwoWay::processing_apart`](super::TwoWay::processing_apart).
+/// Returns true if the delay of `record`, an answer, is unknown. Either it includes the far host's processing
+/// time, which the delays of other answers exclude; or that time is longer than the whole round trip, so one of
+/// the four times is wrong. `processing_apart` is [`TwoWay::processing_apart`](super::TwoWay::processing_apart).
 pub fn lacks_delay(record: &PacketRecord, processing_apart: bool) -> bool {
-    processing_apart && processing(record).is_none()
+    let impossible = round_trip(record).is_some_and(|rtt| rtt < Span::ZERO);
+    impossible || processing_apart && processing(record).is_none()
 }
 
-/// `record` as one of a one-way stream: sent and arrived are the two ends of the view. `None` if either is unknown.
-/// Lags, size and header fields belong to the returned packet: they are kept in the views that end there.
+/// Returns `record` as a record of a one-way stream: sent and arrived are the two ends of the view. `None` if
+/// either is unknown. Lags, size and header fields belong to the packet that returned, so only views that end
+/// with it retain them.
 pub fn project(record: &PacketRecord, view: RecordView) -> Option<PacketRecord> {
     let (from, to) = match view {
         RecordView::RoundTrip => (Moment::Sent, Moment::Returned),
@@ -86,6 +89,16 @@ mod tests {
             (1700, 50_500, -48_800)
         );
         assert_eq!(processing(&r), Some(Span(300)));
+    }
+
+    #[test]
+    fn a_round_trip_is_not_negative() {
+        // The far host claims to have taken longer than the whole round trip.
+        let r = record([Some(1000), Some(51_500), Some(53_600), Some(3000)]);
+        assert_eq!(round_trip(&r), Some(Span(-100)));
+        assert!(lacks_delay(&r, false) && lacks_delay(&r, true));
+        let r = record([Some(1000), Some(51_500), Some(53_500), Some(3000)]);
+        assert!(!lacks_delay(&r, false) && !lacks_delay(&r, true));
     }
 
     #[test]

@@ -1,16 +1,16 @@
-//! A minimal reader of the golden logs for tests; the real one is in another crate.
+//! A minimal reader of the golden logs for tests; the full one is in another crate.
 
 use jitlat_core::{
     Direction, Dscp, Flags, PacketRecord, Schedule, Session, Span, TestSpec, Transport, WallTime,
 };
 use std::path::PathBuf;
 
-/// The path of a file in `testdata/`.
+/// Returns the path of a file in `testdata/`.
 pub fn testdata(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../testdata").join(name)
 }
 
-/// A golden log: its session and its rows.
+/// Reads a golden log: its session and its rows.
 pub fn golden_log(name: &str) -> (Session, Vec<PacketRecord>) {
     let text = std::fs::read_to_string(testdata(name)).unwrap();
     let header = |key: &str| {
@@ -57,7 +57,7 @@ pub fn golden_log(name: &str) -> (Session, Vec<PacketRecord>) {
     (session, rows.collect())
 }
 
-/// Seconds since 1970 of `# Fri Jul 3 19:46:11 UTC 2009`.
+/// Parses a date such as `# Fri Jul 3 19:46:11 UTC 2009` to seconds since 1970.
 fn parse_date(line: &str) -> i64 {
     let fields: Vec<&str> = line.split_whitespace().collect();
     let months = "JanFebMarAprMayJunJulAugSepOctNovDec";

@@ -1,20 +1,20 @@
-//! Random streams with everything that happens to packets.
+//! Random streams with loss, duplicates, reordering, anomalies and stalls.
 
 use jitlat_core::session::Ending;
 use jitlat_core::{Direction, Flags, PacketRecord, Schedule, Session, Span, TestSpec, Transport, WallTime};
 use proptest::prelude::*;
 
-/// Between packets, in ns.
+/// Time between packets, in ns.
 pub const PERIOD: i64 = 20_000_000;
 
-/// A test of so many packets.
+/// Returns the session of a test with this number of packets.
 pub fn session(packets: u64) -> Session {
     let period = Span(PERIOD);
     let spec = TestSpec::new(Direction::Up, Transport::Udp, packets, 80, period, Schedule::Periodic).unwrap();
     Session { sent: Some(packets as u32), ending: Ending::Complete, ..Session::new(spec) }
 }
 
-/// Rows with loss, copies, reordering, anomalies and stalls.
+/// Generates rows with loss, duplicates, reordering, anomalies and stalls.
 pub fn rows() -> impl Strategy<Value = (u64, Vec<PacketRecord>)> {
     let packet = (0u32..100, 0i64..3_000_000, 0i64..100_000, 0u32..40);
     prop::collection::vec(packet, 1..250).prop_map(|packets| {

@@ -1,10 +1,10 @@
-//! Every key of the golden results, at the tolerances of metrics §28.
+//! Compares every key of the golden results, with the tolerances of metrics §28.
 
 use crate::common;
 use jitlat_core::{Options, analyze};
 use serde_json::Value;
 
-/// The four logs: header, counts, every figure, display.
+/// Compares header, counts, all figures and the display of the four logs.
 #[test]
 fn every_key_of_every_golden_log() {
     let mut differences = Vec::new();
@@ -20,7 +20,7 @@ fn every_key_of_every_golden_log() {
     assert!(differences.is_empty(), "{} differences:\n{}", differences.len(), differences.join("\n"));
 }
 
-/// Compares all of `expected`, which must be in `found`; returns how many values it looked at.
+/// Checks that all values of `expected` are in `found`; returns how many values it compared.
 fn compare(path: &str, expected: &Value, found: &Value, differences: &mut Vec<String>) -> usize {
     match (expected, found) {
         (Value::Object(e), Value::Object(f)) => {
@@ -38,7 +38,7 @@ fn compare(path: &str, expected: &Value, found: &Value, differences: &mut Vec<St
                 .sum::<usize>()
                 + usize::from(
                     is_histogram(path) && {
-                        // A histogram has exactly the expected keys.
+                        // A histogram must have exactly the expected keys.
                         let extra = f.keys().find(|k| !e.contains_key(*k));
                         extra.inspect(|k| differences.push(format!("{path}.{k}: not expected"))).is_some()
                     },
@@ -69,8 +69,8 @@ fn is_histogram(path: &str) -> bool {
         .any(|h| path.ends_with(h))
 }
 
-/// Integers exactly; statistics of ns to half a nanosecond; deviations, intervals and ratings to 10⁻⁶;
-/// the rest to 10⁻⁹.
+/// Compares integers exactly, statistics in ns to half a nanosecond, deviations, intervals and ratings to
+/// 10⁻⁶, and the rest to 10⁻⁹.
 fn close(path: &str, e: &serde_json::Number, f: &serde_json::Number) -> bool {
     if let (Some(e), Some(f)) = (e.as_i64(), f.as_i64()) {
         return e == f;

@@ -1,4 +1,4 @@
-//! The analysis as a whole: golden logs, properties of random streams.
+//! Tests of the whole analysis: golden logs, and properties of random streams.
 
 #[path = "../common/mod.rs"]
 mod common;

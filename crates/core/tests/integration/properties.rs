@@ -1,4 +1,4 @@
-//! Properties of the whole analysis: what must not depend on what.
+//! Properties of the whole analysis: which changes of the input must not affect which results.
 
 use crate::common;
 use crate::stream::{PERIOD, rows, session};
@@ -16,7 +16,7 @@ fn shifted(rows: &[PacketRecord], sender: i64, receiver: i64) -> Vec<PacketRecor
     rows.iter().map(shift).collect()
 }
 
-/// The parts of a summary that a constant clock offset must not change.
+/// Returns the parts of a summary that a constant clock offset must not change.
 fn offset_free(summary: &Summary) -> Value {
     let mut value = serde_json::to_value(summary).unwrap();
     for absolute in [
@@ -43,7 +43,7 @@ fn offset_free(summary: &Summary) -> Value {
     value
 }
 
-/// Whether `a` and `b` are equal, numbers to a relative 10⁻⁹.
+/// Compares `a` and `b`, numbers to a relative 10⁻⁹.
 fn alike(path: &str, a: &Value, b: &Value) -> Result<(), String> {
     match (a, b) {
         (Value::Object(a), Value::Object(b)) if a.len() == b.len() => {
@@ -68,7 +68,8 @@ fn alike(path: &str, a: &Value, b: &Value) -> Result<(), String> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// An older or a newer version's summary may lack keys and have others; a summary of this version says it all.
+    /// A summary of another version may lack keys or have additional ones; one of this version is read back
+    /// completely.
     #[test]
     fn a_summary_reads_itself_back((n, rows) in rows()) {
         let options = Options { interval: Some(Span(40 * PERIOD)), comparable: Some(1), unconditional: true, bootstrap: Some(1), gilbert_elliott: true, ..Options::default() };
@@ -165,7 +166,7 @@ proptest! {
         session.sent = None;
         let mut analyzer = Analyzer::new(&session, &options);
         for (k, (seq, sent, arrived, flags)) in fields.into_iter().enumerate() {
-            // Half of the numbers in range, half of the flags clean.
+            // Half of the numbers are in range, and half of the flags are clean.
             let seq = if k % 2 == 0 { seq.rem_euclid(n as i64) } else { seq };
             let mut record = PacketRecord::one_way(seq, WallTime(sent), WallTime(arrived));
             record.flags = Flags(if k % 4 < 3 { 0 } else { flags });
@@ -184,7 +185,7 @@ fn a_golden_log_in_constant_memory() {
         let options = Options { streaming: true, ..Options::default() };
         let stream = analyze(&session, rows, &options);
         assert_eq!((&exact.counts, &exact.loss), (&stream.counts, &stream.loss), "{name}");
-        // The first 1024 delays are kept as they are.
+        // The first 1024 delays are stored exactly.
         assert_eq!(stream.latency.approx, exact.counts.unique_valid > 1024, "{name}");
         assert!(!exact.latency.approx);
     }
@@ -192,7 +193,7 @@ fn a_golden_log_in_constant_memory() {
 
 #[test]
 fn a_long_stream_in_constant_memory_keeps_its_losses() {
-    // More pages than are remembered, with a late straggler from the forgotten past.
+    // More pages than are stored, and a packet whose number is already forgotten.
     let n = 2_300_000u64;
     let options = Options { streaming: true, ..Options::default() };
     let session = session(n);

@@ -18,82 +18,82 @@ use jitlat_net::doctor::wake::{WakeLateness, lateness};
 use jitlat_net::pace::{PaceMode, Pacing};
 use jitlat_net::privilege::{Capability, how_to_grant};
 use jitlat_net::stamp::StampMode;
-use jitlat_proto::twoway::PingPlan;
+use jitlat_proto::twoway::{Overdue, PingPlan};
 use serde::Serialize;
 use std::sync::atomic::AtomicBool;
 
-/// The traffic that the host is to measure.
+/// Traffic for which the host is examined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CheckupTraffic {
     /// Time between packets, in ns.
     pub period: Span,
-    /// Bytes of a packet.
+    /// Packet length in bytes.
     pub payload: u16,
-    /// How long the whole examination may take, in ns.
+    /// Longest time that the whole examination may take, in ns.
     pub duration: Span,
 }
 
-/// A stream over the loopback interface; times in ns. Figures are absent if no packet came back.
+/// A stream over the loopback interface; times in ns. Figures are `None` if no packet arrived.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Baseline {
     /// Packets sent.
     pub sent: u64,
-    /// Packets that came through.
+    /// Packets received.
     pub received: u64,
-    /// The period of the stream.
+    /// Period of the stream.
     pub period: Span,
-    /// Smallest delay; for a round trip without the time that the far side needed.
+    /// Smallest delay; for round trips without the processing time of the far side.
     pub min: Option<i64>,
     /// 50th percentile of the delay above the smallest.
     pub pdv_p50: Option<i64>,
-    /// 90th percentile of the same.
+    /// 90th percentile of the delay above the smallest.
     pub pdv_p90: Option<i64>,
-    /// 99th percentile.
+    /// 99th percentile of the delay above the smallest.
     pub pdv_p99: Option<i64>,
-    /// 99.9th percentile.
+    /// 99.9th percentile of the delay above the smallest.
     pub pdv_p999: Option<i64>,
     /// Largest delay above the smallest.
     pub pdv_max: Option<i64>,
     /// Standard deviation of the delay.
     pub stddev: Option<f64>,
-    /// Whether all send and receive stamps came from the kernel.
+    /// True if all send and receive stamps came from the kernel.
     pub kernel_stamps: bool,
 }
 
-/// A capability of the process, and whether it is held.
+/// A capability of the process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct HeldCapability {
     /// Its name: `cap_net_raw`.
     pub name: &'static str,
-    /// What jitlat needs it for.
+    /// Purpose for which jitlat needs it.
     pub purpose: &'static str,
-    /// Whether it is held.
+    /// True if the process has it.
     pub held: bool,
 }
 
-/// Everything measured and read on this host.
+/// Everything that was measured and read on this host.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Checkup {
-    /// When, in ns since 1970.
+    /// Time of the examination, in ns since 1970.
     pub at: WallTime,
-    /// The traffic that the host is to measure.
+    /// Traffic for which the host was examined.
     pub question: CheckupTraffic,
-    /// Host name, system, clock source, and the state of the kernel's clock.
+    /// Host name, system, clock source and state of the kernel's clock.
     pub host: HostFacts,
     /// Cost of reading the wall clock.
     pub wall_clock: ClockReading,
     /// Cost of reading the steady clock.
     pub steady_clock: ClockReading,
-    /// Wake-up errors: for each way to wait, and under SCHED_FIFO where permitted.
+    /// Wake-up errors of each pacing mode, with SCHED_FIFO where permitted.
     pub wake: Vec<WakeLateness>,
-    /// A one-way stream over loopback, or why there is none.
+    /// A one-way stream over loopback, or the reason why it could not be measured.
     #[serde(skip)]
     pub one_way: Result<Baseline, String>,
-    /// Round trips over loopback, or why there are none.
+    /// Round trips over loopback, or the reason why they could not be measured.
     #[serde(skip)]
     pub two_way: Result<Baseline, String>,
     /// Processors, power saving, load.
@@ -104,16 +104,16 @@ pub struct Checkup {
     pub interfaces: Vec<InterfaceReport>,
     /// Capabilities that jitlat can use.
     pub capabilities: Vec<HeldCapability>,
-    /// The command that grants all missing capabilities; `None` if none is missing.
+    /// Command that grants all missing capabilities; `None` if none is missing.
     pub grant: Option<String>,
 }
 
 impl Checkup {
-    /// Examines this host. Takes as long as `question` allows, plus the time to set up a few tests.
+    /// Examines this host. This takes as long as `question` allows, plus the time to set up a few tests.
     pub fn make(question: &CheckupTraffic, stop: &Stop) -> Checkup {
         let stop = stop.flag();
         let part = |percent: i64| Span(question.duration.0.saturating_mul(percent) / 100);
-        // The clock state comes first: the measurements that follow load the host.
+        // The clock state is read first, because the measurements that follow load the host.
         let machine = MachineReport::read();
         let plain = |mode| Pacing { mode: Some(mode), ..Pacing::default() };
         let mut ways: Vec<Pacing> = [PaceMode::Sleep, PaceMode::Hybrid, PaceMode::Spin].map(plain).into();
@@ -123,7 +123,7 @@ impl Checkup {
         let wake = |way: &Pacing| lateness(way, question.period, part(13), stop);
         let pacing = Pacing::default();
         let spec = |budget| stream(Transport::Udp, question.period, question.payload.into(), budget);
-        let plan = |spec| PingPlan { spec, wait: None, timeout: Span::seconds(1) };
+        let plan = |spec| PingPlan { spec, wait: None, timeout: Span::seconds(1), overdue: Overdue::Space };
         let missing: Vec<Capability> = Capability::ALL.into_iter().filter(|c| !c.is_held()).collect();
         Checkup {
             at: jitlat_net::clock::wall(),
@@ -144,7 +144,7 @@ impl Checkup {
         }
     }
 
-    /// The wake-up errors of one way to wait, without SCHED_FIFO; `None` if it was not measured.
+    /// Wake-up errors of one way to wait, without SCHED_FIFO; `None` if it was not measured.
     pub fn woken(&self, mode: PaceMode) -> Option<&WakeLateness> {
         self.wake.iter().find(|w| w.mode == mode.to_string() && !w.realtime)
     }
@@ -155,8 +155,8 @@ impl Checkup {
     }
 }
 
-/// A stream like the one asked for that takes at most `budget` and has 20 to 1000 packets. If even 20 packets take
-/// longer, they are sent faster; [`Baseline::period`] is the period used.
+/// Derives a stream from the requested one that takes at most `budget` and has 20 to 1000 packets. If even 20 packets
+/// take longer, they are sent faster; [`Baseline::period`] is the period used.
 fn stream(transport: Transport, period: Span, payload: u64, budget: Span) -> TestSpec {
     let period = Span(period.0.clamp(1, (budget.0 / 20).max(1)));
     let packets = (budget.0 / period.0).clamp(20, 1000) as u64;
@@ -195,7 +195,7 @@ fn noise(clock: &ClockReading, wake: &WakeLateness, baseline: &Baseline) -> Opti
     })
 }
 
-/// Measures the stream `spec` over loopback, one way.
+/// Measures the stream `spec` over loopback in one direction.
 pub fn one_way(
     spec: &TestSpec,
     pacing: &Pacing,
@@ -207,7 +207,7 @@ pub fn one_way(
     Ok(Baseline::new(&session, records.iter().copied()))
 }
 
-/// Measures round trips over loopback as `plan` says.
+/// Measures round trips over loopback according to `plan`.
 pub fn two_way(
     plan: PingPlan,
     pacing: &Pacing,

@@ -1,5 +1,5 @@
-//! [`judge`]: what follows from a [`Checkup`], as findings with what to change, the worst first. Pure, so that tests
-//! can judge hosts that do not exist.
+//! [`judge`]: derives findings from a [`Checkup`], the worst first, each with what to change. Pure, so that tests can
+//! judge hosts that do not exist.
 
 use super::checkup::Checkup;
 use jitlat_core::Span;
@@ -12,21 +12,21 @@ use jitlat_net::privilege::Capability;
 use serde::Serialize;
 use std::net::IpAddr;
 
-/// A finding, and what to do about it.
+/// A finding and its remedy.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Finding {
     /// Stable identifier.
     pub code: &'static str,
-    /// How much it disturbs measurements.
+    /// Severity of the disturbance of measurements.
     pub level: Level,
-    /// What was found, with its evidence.
+    /// Description of the finding, with its evidence.
     pub text: String,
-    /// What to change; `None` if nothing needs to.
+    /// Recommended change; `None` if nothing needs to change.
     pub change: Option<String>,
 }
 
-/// All findings, the worst first. If nothing is wrong, the first finding says so.
+/// Returns all findings, the worst first. If nothing is wrong, the first finding says so.
 pub fn judge(c: &Checkup) -> Vec<Finding> {
     let mut found = FindingList(Vec::new());
     found.clock(c);
@@ -44,13 +44,21 @@ pub fn judge(c: &Checkup) -> Vec<Finding> {
 
 struct FindingList(Vec<Finding>);
 
-/// A clock that costs more than this to read is not read in user space (vDSO).
+fn times(n: u64) -> String {
+    if n == 1 { "once".to_owned() } else { format!("{n} times") }
+}
+
+fn processors(n: usize) -> String {
+    if n == 1 { "1 processor".to_owned() } else { format!("{n} processors") }
+}
+
+/// A clock whose reading takes longer than this is read through the kernel instead of in user space (vDSO).
 const SLOW_CLOCK: Span = Span(200);
 /// A stall longer than this is visible in jitter figures.
 const LONG_STALL: Span = Span::millis(1);
 /// An idle state with a longer wake-up latency than this, in µs, is visible in one-way jitter.
 const DEEP_SLEEP: u64 = 50;
-/// Bytes that hold a tenth of a second of small packets at 10 000 a second.
+/// Buffer size that holds a tenth of a second of small packets at 10 000 per second.
 const MIN_BUFFER_BYTES: u64 = 1 << 20;
 
 impl FindingList {
@@ -62,8 +70,10 @@ impl FindingList {
         let (wall, steady) = (&c.wall_clock, &c.steady_clock);
         if wall.backwards + steady.backwards > 0 {
             let n = wall.backwards + steady.backwards;
-            let text =
-                format!("The clock went back {n} time(s) while it was being read: no stamp can be trusted.");
+            let text = format!(
+                "The clock went back {} while it was being read: no time stamp can be trusted.",
+                times(n)
+            );
             self.say("clock_backwards", Level::Bad, text, Some("use another clock source".into()));
         }
         if wall.p50 > SLOW_CLOCK {
@@ -86,14 +96,15 @@ impl FindingList {
         if stalls > 0 {
             let level = if max >= LONG_STALL { Level::Poor } else { Level::Note };
             let text = format!(
-                "A program that only reads the clock stood still {stalls} time(s) for more than {} in {}, at most {}: \
-                 other programs, interrupts or the hypervisor had the processor.",
+                "A program that only reads the clock stalled {} for more than {} in {}, at \
+                 most {}: the processor was used by other programs, interrupts or the hypervisor.",
+                times(stalls),
                 eng4(MIN_STALL.0),
                 eng4((wall.watched + steady.watched).0),
                 eng4(max.0)
             );
-            let change = "stop what else runs here, or test with --realtime and --cpu N on a processor of its own \
-                          (isolcpus=N)";
+            let change = "stop other programs on this host, or test with --realtime and --cpu N on a \
+                          reserved processor (isolcpus=N)";
             self.say("clock_stalls", level, text, Some(change.into()));
         }
         if self.0.is_empty() {
@@ -111,19 +122,20 @@ impl FindingList {
         let change = "run chrony or ntpd (milliseconds), or ptp4l and phc2sys (microseconds), on both hosts";
         match c.host.sync_before {
             None => {
-                let text = "The kernel says nothing of how well its clock is kept.".to_owned();
+                let text = "The kernel does not report the state of its clock.".to_owned();
                 self.say("sync_unknown", Level::Note, text, Some(change.into()));
             }
             Some(s) if !s.synchronised => {
                 let text =
-                    "The kernel calls its clock not synchronised: one-way latency is only as good as the \
-                            estimate of each test (-C). Jitter, loss and round trips do not depend on it."
-                        .to_owned();
+                    "The kernel reports its clock as not synchronised: one-way latency is only as good as \
+                            the estimate of each test (-C). Jitter, loss and round trips do not depend on \
+                            it."
+                    .to_owned();
                 self.say("unsynchronised", Level::Note, text, Some(change.into()));
             }
             Some(s) => {
                 let text = format!(
-                    "The clock is synchronised, by the kernel's account to about {} and {} at most.",
+                    "The clock is synchronised; the kernel estimates its error as {}, at most {}.",
                     eng4(s.estimated_error.0),
                     eng4(s.maximum_error.0)
                 );
@@ -165,14 +177,12 @@ impl FindingList {
             (Ok(b), _) => b,
         };
         if b.received < b.sent {
-            let text =
-                format!("{} of {} packets were lost on the way to oneself.", b.sent - b.received, b.sent);
-            self.say(
-                "loopback_loss",
-                Level::Bad,
-                text,
-                Some("look at the socket buffers and the load".into()),
+            let text = format!(
+                "{} of {} packets were lost over this host's own loopback.",
+                b.sent - b.received,
+                b.sent
             );
+            self.say("loopback_loss", Level::Bad, text, Some("check the socket buffers and the load".into()));
         }
         let Some(p99) = b.pdv_p99 else { return };
         let level = match p99 {
@@ -181,15 +191,16 @@ impl FindingList {
             _ => Level::Poor,
         };
         let text = format!(
-            "Noise floor: over the loopback, 99 % of packets arrive within {} of the fastest. Jitter below {} is this \
-             host's own.",
+            "Noise floor: over the loopback, 99 % of packets arrive within {} of the fastest. Jitter below \
+             {} comes from this host.",
             eng4(p99),
             eng4(p99.saturating_mul(2))
         );
         self.say("noise_floor", level, text, None);
         if !b.kernel_stamps {
             let text =
-                "The kernel does not stamp packets on the loopback: stamps are this program's.".to_owned();
+                "The kernel does not stamp packets on the loopback: time stamps are taken by this program."
+                    .to_owned();
             self.say("no_kernel_stamps", Level::Note, text, None);
         }
     }
@@ -199,16 +210,16 @@ impl FindingList {
         if let Some(load) = m.load.filter(|l| *l > m.cpus as f64 * 0.7) {
             let level = if load > m.cpus as f64 { Level::Poor } else { Level::Note };
             let text =
-                format!("{load:.2} programs want to run on {} processor(s): packets will wait.", m.cpus);
-            self.say("load", level, text, Some("stop what else runs here".into()));
+                format!("{load:.2} programs are ready to run on {}: packets will wait.", processors(m.cpus));
+            self.say("load", level, text, Some("stop other programs on this host".into()));
         } else if let Some(p) = m.cpu_pressure.filter(|p| *p > 10.0) {
             let text = format!("For {p:.0} % of the last ten seconds some program waited for a processor.");
-            self.say("load", Level::Note, text, Some("stop what else runs here".into()));
+            self.say("load", Level::Note, text, Some("stop other programs on this host".into()));
         }
         if let Some(quota) = m.quota.filter(|q| *q < m.cpus as f64) {
             let text = format!(
-                "A control group allows {quota:.2} of {} processors: beyond that, everything here stands still until \
-                 the next tenth of a second.",
+                "A control group allows {quota:.2} of {} processors: beyond that, all its programs stall \
+                 until the next tenth of a second.",
                 m.cpus
             );
             self.say("quota", Level::Poor, text, Some("raise cpu.max (docker run --cpus)".into()));
@@ -226,18 +237,18 @@ impl FindingList {
         }
         if let Some(deep) = m.idle_states.iter().rev().find(|s| s.exit_us > DEEP_SLEEP) {
             let text = format!(
-                "Idle processors sleep as deep as {}, {} us to wake up from.",
+                "Idle processors sleep as deep as {}, which takes {} us to wake up.",
                 deep.name, deep.exit_us
             );
             let change = format!("sudo cpupower idle-set -D {DEEP_SLEEP}");
             self.say("idle_states", Level::Note, text, Some(change));
         }
         if let Some(stolen) = m.stolen.filter(|s| *s > 1.0) {
-            let text = format!("The hypervisor gave {stolen:.1} % of the processor time to others.");
+            let text = format!("The hypervisor gave {stolen:.1} % of the processor time to other machines.");
             self.say("stolen", Level::Poor, text, Some("use a machine with processors of its own".into()));
         } else if let Some(kind) = &m.virtual_machine {
             let text =
-                format!("This is a virtual machine ({kind}): its clock and its processors are borrowed.");
+                format!("This is a virtual machine ({kind}): its clock and its processors are shared.");
             self.say("virtual", Level::Note, text, None);
         }
         if m.cpus == 1 {
@@ -261,16 +272,17 @@ impl FindingList {
             match i.stamps {
                 Some(s) if s.hardware_send && s.hardware_receive => {
                     let text = format!("{}{speed}: the adapter stamps every packet.", i.name);
-                    let change = "--stamps hardware, with phc2sys keeping the adapter's clock".to_owned();
+                    let change =
+                        "--stamps hardware, with phc2sys synchronising the adapter's clock".to_owned();
                     self.say("hardware_stamps", Level::Good, text, Some(change));
                 }
                 Some(s) if s.software_send && s.software_receive => {
-                    let text = format!("{}{speed}: the kernel stamps what is sent and received.", i.name);
+                    let text = format!("{}{speed}: the kernel stamps sent and received packets.", i.name);
                     self.say("kernel_stamps", Level::Good, text, None);
                 }
                 Some(_) => {
                     let text = format!(
-                        "{}{speed}: the driver does not stamp what is sent; send times are this program's.",
+                        "{}{speed}: the driver does not stamp sent packets; send times are taken by this program.",
                         i.name
                     );
                     self.say("no_send_stamps", Level::Note, text, None);
@@ -286,7 +298,8 @@ impl FindingList {
                 self.say("launch_times", Level::Good, text, Some("--pace etf".to_owned()));
             }
             if let Some(us) = i.coalesce_us.filter(|us| *us > 20) {
-                let text = format!("{} holds received packets back for up to {us} us.", i.name);
+                let text =
+                    format!("{} delays received packets by up to {us} us (interrupt coalescing).", i.name);
                 let change = format!("sudo ethtool -C {} rx-usecs 0", i.name);
                 self.say("coalescing", Level::Note, text, Some(change));
             }
@@ -296,12 +309,11 @@ impl FindingList {
     fn privileges(&mut self, c: &Checkup) {
         let lacks = |cap: Capability| c.capabilities.iter().any(|g| g.name == cap.name() && !g.held);
         if !c.machine.realtime_permitted {
-            let text =
-                "Real-time scheduling is not permitted: --realtime will be reduced to nothing.".to_owned();
+            let text = "Real-time scheduling is not permitted: --realtime will have no effect.".to_owned();
             let change = match c.grant.clone().filter(|_| lacks(Capability::SysNice)) {
                 Some(grant) => grant,
-                None => "this program has CAP_SYS_NICE: give its container or control group real-time time \
-                         (cpu.rt_runtime_us, docker run --ulimit rtprio=99)"
+                None => "the program has CAP_SYS_NICE: allow real-time scheduling in its container or \
+                         control group (cpu.rt_runtime_us, docker run --ulimit rtprio=99)"
                     .to_owned(),
             };
             self.say("no_realtime", Level::Note, text, Some(change));
@@ -313,8 +325,7 @@ impl FindingList {
             self.say("no_icmp", Level::Note, text, Some(change.into()));
         }
         if lacks(Capability::NetRaw) {
-            let text =
-                "Packets cannot be captured from an interface (CAP_NET_RAW is missing); from files they can.";
+            let text = "Packets cannot be captured at an interface (CAP_NET_RAW is missing); captures in files can be read.";
             self.say("no_capture", Level::Note, text.to_owned(), c.grant.clone());
         }
     }
@@ -414,12 +425,12 @@ mod tests {
     fn a_good_host_is_called_one() {
         let findings = judge(&good());
         assert!(findings.iter().all(|f| f.level == Level::Good), "{findings:#?}");
-        assert!(findings.iter().any(|f| f.text.contains("Jitter below 18.00 us is this host's own")));
+        assert!(findings.iter().any(|f| f.text.contains("Jitter below 18.00 us comes from this host")));
     }
 
     #[test]
     fn the_paper_of_1997_would_have_been_warned() {
-        // "sometimes a simple timestamp would take up to 20 ms"
+        // The memo: "sometimes a simple timestamp would take up to 20 ms"
         let mut c = good();
         c.wall_clock =
             ClockReading { max: Span::millis(20), stalls: 1, stalled: Span::millis(20), ..reading() };

@@ -1,4 +1,5 @@
-//! Can this host be trusted to measure? What it adds to every figure, why, and what to change.
+//! The `doctor` instrument: can this host be trusted to measure, how much does it add to every figure, and what
+//! should be changed?
 //!
 //! * [`checkup`] – [`Checkup`]: measures this host, and reads the kernel's settings
 //! * [`findings`] – [`judge`]: what follows from it
@@ -16,13 +17,13 @@ use jitlat_core::{Direction, NoiseFloor, Schedule, Span, TestSpec, Transport};
 use jitlat_net::pace::Pacing;
 use jitlat_proto::twoway::PingPlan;
 
-/// How long the noise floor is measured.
+/// Time for which the noise floor is measured.
 const NOISE_FLOOR_TIME: Span = Span::seconds(3);
 
 /// Measures what this host adds to the figures of `test`, over its own loopback interface, in three seconds.
 ///
 /// # Errors
-/// Why it could not be measured.
+/// The reason why it could not be measured.
 pub fn noise_floor(test: &OneWay, stop: &Stop) -> Result<NoiseFloor, String> {
     let spec = test.settings.terms.specs.first().ok_or("the test has no stream")?;
     checkup::floor(spec, &test.settings.sending.pacing, NOISE_FLOOR_TIME, stop.flag(), |spec| {
@@ -33,11 +34,11 @@ pub fn noise_floor(test: &OneWay, stop: &Stop) -> Result<NoiseFloor, String> {
 /// Measures what this host adds to the figures of a two-way test.
 ///
 /// # Errors
-/// Why it could not be measured.
+/// The reason why it could not be measured.
 pub fn noise_floor_two_way(test: &Ping, stop: &Stop) -> Result<NoiseFloor, String> {
     let plan = test.plan().map_err(|e| e.to_string())?;
     let pacing = Pacing { mode: test.pace, ..Pacing::default() };
-    // A test that stops and waits has no period of its own; the baseline needs one.
+    // A stop-and-wait test has no period of its own, but the baseline needs one.
     let period = plan.wait.map_or(plan.spec.period(), |w| w.max(Span::millis(1)));
     let (packets, payload) = (plan.spec.packets().into(), plan.spec.payload().into());
     let spec = TestSpec::new(Direction::Up, Transport::Udp, packets, payload, period, Schedule::Periodic);

@@ -1,12 +1,13 @@
 //! Latency under load: the same test without and with background traffic, and a comparison of both.
 //!
-//! * [`spec`] – [`LoadSpec`]: which traffic
+//! * [`spec`] – [`LoadSpec`]: description of the traffic
 //! * [`phases`] – [`Phases`]: the idle and the loaded phase, compared
 //!
-//! The load consists of jitlat's own test streams at a given rate, against `jitlat serve`. The server grants and limits
-//! it like any test, it ends with the test (or, if this program dies, after its own number of packets), and it is
-//! measured like any other stream, but that packets this host sends may leave it in buffers of several (`UDP_SEGMENT`), which
-//! takes a third of the processor time at high rates. TCP streams send as fast as the path allows, up to that rate.
+//! The load consists of jitlat's own test streams at a given rate, against `jitlat serve`. The server grants and
+//! limits it like any test, it ends with the test (or, if this program dies, after its own number of packets), and it
+//! is measured like any other stream. One difference: this host may hand several packets to the kernel at once
+//! (`UDP_SEGMENT`), which takes a third of the processor time at high rates. TCP streams send as fast as the path
+//! allows, up to that rate.
 
 pub mod phases;
 pub mod spec;
@@ -33,42 +34,42 @@ use std::time::Duration;
 pub struct Load {
     /// The streams to send; empty: no load.
     pub specs: Vec<LoadSpec>,
-    /// The server that receives it.
+    /// The server that receives the load.
     pub server: LoadServer,
-    /// How long the load runs before the test begins.
+    /// Time for which the load runs before the test begins.
     pub settle: Span,
 }
 
 /// A `jitlat serve` that receives the load.
 #[derive(Clone, Debug)]
 pub struct LoadServer {
-    /// Its name or address.
+    /// Name or address of the server.
     pub host: String,
-    /// Its control port.
+    /// Control port of the server.
     pub port: u16,
-    /// The key shared with it.
+    /// Key shared with the server.
     pub key: Option<PresharedKey>,
 }
 
-/// The result of one stream of load.
+/// Result of one stream of load.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LoadStream {
-    /// The load it belongs to, as written by the user.
+    /// The load that the stream belongs to, as written by the user.
     pub load: String,
-    /// Payload rate that was to be sent, bit/s; `None`: as fast as TCP goes.
+    /// Requested payload rate in bit/s; `None`: as fast as TCP can send.
     pub offered_bps: Option<f64>,
-    /// Payload rate that arrived, bit/s; `None` if unknown.
+    /// Payload rate that arrived in bit/s; `None` if unknown.
     pub received_bps: Option<f64>,
     /// Packets sent.
     pub sent: u64,
-    /// Share of the packets lost, 0…1; `None` if unknown.
+    /// Share of packets lost, 0…1; `None` if unknown.
     pub loss: Option<f64>,
-    /// Why it ended before the test did; `None` if it did not.
+    /// Reason why the stream ended before the test did; `None` if it did not.
     pub failure: Option<String>,
 }
 
-/// How long a stream may take to begin.
+/// Longest time until a stream begins.
 const START_TIMEOUT: Span = Span::seconds(20);
 /// Time beyond the test's duration for the conversation with the server and for late packets.
 const CONVERSATION_MARGIN: Span = Span::seconds(30);
@@ -77,7 +78,7 @@ impl Load {
     /// Runs `test`, which should take `duration`, during the load. Returns the results of both.
     ///
     /// # Errors
-    /// That of the test, or of the first stream of load that failed.
+    /// The error of the test, or of the first stream of load that failed.
     pub fn beside<T>(
         &self,
         duration: Span,
@@ -85,7 +86,7 @@ impl Load {
         test: impl FnOnce() -> Result<T, Error>,
     ) -> Result<(T, Vec<LoadStream>), Error> {
         let streams = self.streams(duration)?;
-        // Each stream has its own stop flag, because a test resets the flag that it follows.
+        // Each stream has its own stop flag, because a test resets its flag.
         let ends: Vec<Stop> = streams.iter().map(|_| Stop::new()).collect();
         let end_all = || ends.iter().for_each(Stop::request);
         let flowing = AtomicUsize::new(0);
@@ -104,7 +105,7 @@ impl Load {
             }
             let settled = settle(&flowing, &running, self.settle, stop);
             let result = settled.then(test);
-            // Streams that ended by themselves have recorded why; the others only need the request to stop.
+            // Streams that ended by themselves have recorded the reason; the others only need the request to stop.
             let (gone, left): (Vec<_>, Vec<_>) = running.into_iter().partition(ScopedJoinHandle::is_finished);
             let early = !gone.is_empty();
             end_all();
@@ -152,21 +153,21 @@ impl LoadServer {
         settings.control_port = self.port;
         settings.terms.key = self.key.clone();
         settings.sending.priority = load.priority();
-        // Kernel stamps would cost time, and nothing uses those of the load.
+        // Kernel stamps would cost time, and the load does not need them.
         settings.terms.stamps = StampSource::User;
         settings.sending.segmented = true;
         test
     }
 }
 
-/// A free UDP port of this host.
+/// Finds a free UDP port of this host.
 fn free_port() -> Result<u16, Error> {
     let port = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).and_then(|socket| socket.local_addr());
     let port = port.map(|address| address.port());
     port.map_err(|source| Error::System { doing: "finding a free port for the load", source })
 }
 
-/// Waits until every stream has run for `settle`. False if one never begins.
+/// Waits until every stream has run for `settle`. Returns false if a stream never begins.
 fn settle<T>(flowing: &AtomicUsize, running: &[ScopedJoinHandle<'_, T>], settle: Span, stop: &Stop) -> bool {
     let asked = steady();
     let mut since: Option<SteadyTime> = None;
@@ -203,7 +204,7 @@ fn send(load: &LoadSpec, test: &OneWay, end: &Stop, flowing: &AtomicUsize) -> Re
         ))
     })?;
     let summary = analysed.into_iter().next().map(|a| a.summary);
-    let summary = summary.ok_or_else(|| Error::Load("the load reported nothing of itself".to_owned()))?;
+    let summary = summary.ok_or_else(|| Error::Load("the load stream ended without a report".to_owned()))?;
     Ok(LoadStream {
         load: load.to_string(),
         offered_bps: summary

@@ -1,4 +1,4 @@
-//! [`Phases`]: the same test idle and loaded, and whether the difference is significant.
+//! [`Phases`]: the same test idle and under load, and whether the difference is significant.
 
 use super::{Load, LoadStream};
 use crate::analysis::{Analysed, Analyses, RecordCollector};
@@ -13,29 +13,29 @@ use jitlat_verdict::compare::{Basis, Comparison, ComparisonSettings, ComparisonS
 /// The idle and the loaded phase of a test.
 #[derive(Clone, Debug)]
 pub struct Phases {
-    /// Without the load.
+    /// The phase without the load.
     pub idle: LoadPhase,
-    /// During the load.
+    /// The phase during the load.
     pub loaded: LoadPhase,
-    /// The results of the load's streams.
+    /// Results of the load's streams.
     pub streams: Vec<LoadStream>,
     /// The loaded phase compared with the idle one.
     pub comparison: Comparison,
 }
 
-/// One phase: a test of one stream.
+/// One phase: a test with one stream.
 #[derive(Clone, Debug)]
 pub struct LoadPhase {
-    /// Its figures.
+    /// The stream and its figures.
     pub analysed: Analysed,
-    /// Its records, in arrival order.
+    /// Records of the stream, in arrival order.
     pub records: Vec<PacketRecord>,
 }
 
 impl Phases {
-    /// Runs `instrument` twice, idle and during `load`. `basis` is what is compared: for one-way delays it should be
-    /// their variation, because the offset of the two clocks may change between the phases. `observers` receive the
-    /// events of the idle and of the loaded phase.
+    /// Runs `instrument` twice, idle and during `load`. `basis` is the quantity that is compared: for one-way delays
+    /// it should be their variation, because the offset of the two clocks may change between the phases. `observers`
+    /// receive the events of the idle and of the loaded phase.
     ///
     /// # Errors
     /// [`Error`] if either phase could not be measured.

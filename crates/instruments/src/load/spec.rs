@@ -1,4 +1,4 @@
-//! [`LoadSpec`]: traffic to be sent beside a test, as people write it: `udp:5Mbit,dscp=AF11`, `tcp:20Mbit,streams=4`,
+//! [`LoadSpec`]: background traffic during a test, as people write it: `udp:5Mbit,dscp=AF11`, `tcp:20Mbit,streams=4`,
 //! `tcp,streams=20`.
 
 use crate::error::Error;
@@ -9,12 +9,12 @@ use jitlat_core::{AccessCategory, Direction, Dscp, Schedule, Span, TestSpec, Tra
 use std::fmt;
 use std::str::FromStr;
 
-/// Traffic of one kind.
+/// Background traffic of one kind.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LoadSpec {
     text: String,
     transport: Transport,
-    /// Of all streams together; `None`: as fast as TCP goes.
+    /// Rate of all streams together; `None`: as fast as TCP can send.
     rate: Option<SendingRate>,
     payload: u64,
     streams: usize,
@@ -25,22 +25,23 @@ pub struct LoadSpec {
 
 /// Payload bytes: a datagram that fits the MTU of nearly any path; for TCP several segments.
 const PAYLOAD: [u64; 2] = [1400, 14_480];
-/// A server grants one client 32 sessions, and the test needs one of them.
+/// Most streams of one load: a server grants one client 32 sessions, and the test needs one of them.
 const MAX_STREAMS: usize = 31;
-/// The most packets of one stream, and of all streams without a rate: half a gigabyte of records at each end.
+/// Most packets of one stream, and of all streams without a rate: half a gigabyte of records at each end.
 const MAX_PACKETS: u64 = 8_000_000;
-/// Bits a second of a stream without a rate. Less in long tests, so that all records fit.
+/// Rate of a stream without a rate of its own, in bit/s. Less in long tests, so that all records fit.
 const UNLIMITED_STREAM_BITS: f64 = 1e9;
-/// Bits a second of all streams without a rate: most of what a server grants a client in one direction.
+/// Rate of all streams without a rate of their own, in bit/s: most of what a server grants a client in one direction.
 const UNLIMITED_TOTAL_BITS: f64 = 8e9;
 
 impl LoadSpec {
-    /// Priority of its packets within this host (`SO_PRIORITY`); `None`: the default.
+    /// Priority of the packets within this host (`SO_PRIORITY`); `None`: the default.
     pub fn priority(&self) -> Option<u32> {
         self.priority
     }
 
-    /// The specification of each stream, for `duration`, in a load with `unlimited` streams that have no rate.
+    /// Returns the specification of each stream, for `duration`, in a load with `unlimited` streams that have no
+    /// rate.
     ///
     /// # Errors
     /// [`Error::Spec`] if such a stream is impossible.
@@ -54,12 +55,12 @@ impl LoadSpec {
         Ok(vec![spec; self.streams])
     }
 
-    /// Its streams without a rate.
+    /// Number of streams without a rate.
     pub fn unlimited(&self) -> usize {
         if self.is_limited() { 0 } else { self.streams }
     }
 
-    /// Whether it has a rate; otherwise it goes as fast as TCP does.
+    /// True if the load has a rate; false if it sends as fast as TCP can.
     pub fn is_limited(&self) -> bool {
         self.rate.is_some()
     }
@@ -93,8 +94,9 @@ impl FromStr for LoadSpec {
     type Err = QuantityError;
 
     fn from_str(text: &str) -> Result<LoadSpec, QuantityError> {
-        const USAGE: &str = "write udp:RATE, tcp:RATE, or tcp for as fast as it goes, then streams=N, dscp=EF, ac=VO or \
-                             priority=N, payload=BYTES, down as needed: tcp:20Mbit,streams=4,dscp=AF11";
+        const USAGE: &str = "write udp:RATE, tcp:RATE, or tcp for as fast as possible, then streams=N, \
+                             dscp=EF, ac=VO or priority=N, payload=BYTES, down as needed: \
+                             tcp:20Mbit,streams=4,dscp=AF11";
         let bad = |why: &str| QuantityError::new(format!("'{text}' is not a load: {why}; {USAGE}"));
         let mut parts = text.split(',');
         let first = parts.next().unwrap_or_default();
@@ -107,7 +109,7 @@ impl FromStr for LoadSpec {
         let rate = match rate {
             Some(rate) => Some(quantity::rate(rate).map_err(|e| bad(&e.to_string()))?),
             None if transport == Transport::Tcp => None,
-            None => return Err(bad("UDP needs a rate, as nothing slows it down")),
+            None => return Err(bad("UDP needs a rate, because nothing slows it down (udp:5Mbit)")),
         };
         let mut payload = PAYLOAD[usize::from(transport == Transport::Tcp)];
         let (mut streams, mut dscp, mut direction) = (1, Dscp::default(), Direction::Up);
@@ -139,7 +141,7 @@ impl FromStr for LoadSpec {
         }
         if priority.is_some() && direction == Direction::Down {
             return Err(bad(
-                "ac and priority are of what this host sends: give them to the `jitlat serve` there",
+                "ac and priority apply to packets that this host sends: set them at the `jitlat serve` of the far host",
             ));
         }
         if let Some(SendingRate::Bits(bits)) = rate {

@@ -26,17 +26,17 @@ use std::sync::Arc;
 /// Settings of a one-way test.
 #[derive(Clone, Debug)]
 pub struct OneWay {
-    /// Server, streams, and how this host sends and stamps; the driver reads them as they are. Control port, dialect,
-    /// key, segmentation and feedback are for jitlat's own protocol only.
+    /// Server, streams, and settings of sending and stamping. Control port, dialect, key, segmentation and feedback
+    /// apply only to jitlat's own protocol.
     pub settings: TestRequest,
     /// Client of the protocol to use.
     pub client: Arc<dyn OneWayClient>,
-    /// What is stored with the test.
+    /// Annotations that are stored with the test.
     pub annotations: Annotations,
 }
 
 impl OneWay {
-    /// A test of `streams` (one, or one each way) against the server at `host`, with kernel stamps.
+    /// Creates a test of `streams` (one, or one per direction) against the server at `host`, with kernel stamps.
     pub fn new(host: impl Into<String>, streams: Vec<TestSpec>) -> OneWay {
         OneWay {
             settings: TestRequest::new(host, streams),
@@ -46,17 +46,17 @@ impl OneWay {
     }
 }
 
-/// What was left at this host by a test whose program ended before the server delivered its results.
+/// The part of a test on this host whose program ended before the server delivered its results.
 #[derive(Clone, Debug)]
 pub struct InterruptedTest {
     /// The session as far as it was known.
     pub session: Session,
-    /// The packets that this host received; empty for a stream that it sent.
+    /// Packets that this host received; empty for a stream that it sent.
     pub records: Vec<PacketRecord>,
 }
 
 impl OneWay {
-    /// Fetches what the server still has of an earlier test with the same streams.
+    /// Fetches the results that the server still has of an earlier test with the same streams.
     ///
     /// # Errors
     /// [`Error`], for example if the server no longer has the results of that test.
@@ -72,7 +72,7 @@ impl OneWay {
             return Err(Error::Settings(why.to_owned()));
         }
         let id = ids.first().copied().flatten().ok_or_else(|| {
-            Error::Settings("the log names no session: no server keeps its results".to_owned())
+            Error::Settings("the log names no session, so no server has stored its results".to_owned())
         })?;
         let session: SessionId =
             id.parse().map_err(|e| Error::Settings(format!("the log's session '{id}': {e}")))?;
@@ -98,7 +98,7 @@ impl OneWay {
     }
 }
 
-/// An observer that completes the sessions in events before it forwards them.
+/// Returns an observer that completes the sessions in events before it forwards them.
 fn complete<'a>(
     known: &'a dyn Fn(&[Session]) -> Vec<Session>,
     observer: &'a mut dyn Observer,
@@ -120,7 +120,7 @@ fn recording(left: &InterruptedTest) -> Option<Recording> {
     })
 }
 
-/// Combines what was known before with what the server has added.
+/// Combines the facts known before with those that the server has added.
 fn merge(before: &Session, now: &Session) -> Session {
     let cut_short = before.spec.direction() == Direction::Down && before.ending != Ending::Complete;
     let (ending, reason) = match cut_short {

@@ -1,5 +1,5 @@
-//! [`OneWayProtocol`]: an entry of [`ONE_WAY_PROTOCOLS`](super::ONE_WAY_PROTOCOLS). Each file of the folder `protocols`
-//! exports one.
+//! [`OneWayProtocol`]: an entry of [`ONE_WAY_PROTOCOLS`](super::ONE_WAY_PROTOCOLS). Each file of the folder
+//! `protocols` exports one.
 
 use super::OneWay;
 use crate::arguments::{Argument, Arguments};
@@ -10,25 +10,25 @@ use crate::stop::Stop;
 use jitlat_core::observer::Observer;
 use std::fmt;
 
-/// A protocol of one-way tests: everything the rest of the program needs to know about it.
+/// A one-way protocol: everything that the rest of the program needs to know about it.
 pub struct OneWayProtocol {
-    /// Its name in small letters: `owamp`.
+    /// Name in small letters: `owamp`.
     pub name: &'static str,
-    /// As people write it: `OWAMP`.
+    /// Name as people write it: `OWAMP`.
     pub title: &'static str,
-    /// What answers it: for help.
+    /// Programs that answer the protocol, for help.
     pub answered_by: &'static str,
-    /// Arguments of its client.
+    /// Arguments of the client.
     pub arguments: &'static [Argument],
     /// Makes a client from [complete](Arguments::complete) arguments.
     pub client: fn(&Arguments) -> Result<Box<dyn OneWayClient>, Error>,
-    /// The server; `None` for jitlat's own protocol, which has settings of its own
+    /// The server; `None` for jitlat's own protocol, whose server has separate settings
     /// ([`OneWayService`](crate::serve::OneWayService)).
     pub server: Option<ProtocolServer>,
 }
 
 impl OneWayProtocol {
-    /// Makes its client from `arguments`.
+    /// Makes a client from `arguments`.
     ///
     /// # Errors
     /// [`Error::Settings`] if an argument is unknown or has an invalid value.
@@ -45,13 +45,13 @@ impl fmt::Debug for OneWayProtocol {
 
 /// The client of a one-way protocol, with its arguments.
 pub trait OneWayClient: fmt::Debug + Send + Sync {
-    /// The protocol's entry.
+    /// Entry of the protocol in the list.
     fn protocol(&self) -> &'static OneWayProtocol;
 
-    /// Checks that the protocol can do what `test` asks for.
+    /// Checks that the protocol can run `test`.
     ///
     /// # Errors
-    /// [`Error::Settings`] with what it cannot.
+    /// [`Error::Settings`] if the test asks for something that the protocol cannot do.
     fn check(&self, test: &OneWay) -> Result<(), Error>;
 
     /// Runs `test`, which was checked.

@@ -1,4 +1,4 @@
-//! [`PassiveError`]: why captured traffic could not be analysed.
+//! [`PassiveError`]: reason why captured traffic could not be analysed.
 
 use super::points::LivePoint;
 use jitlat_net::capture::CaptureError;
@@ -6,7 +6,7 @@ use jitlat_net::capture::interface::InterfaceError;
 use jitlat_net::digest::CollectorError;
 use jitlat_passive::{NoPlan, PartError};
 
-/// Why captured traffic could not be analysed, or not to its end.
+/// Reason why captured traffic could not be analysed, or not to its end.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PassiveError {
@@ -22,57 +22,61 @@ pub enum PassiveError {
     /// Two captures have no packets in common.
     #[error("{why}{}", lines(.notes))]
     NothingCommon {
-        /// What is missing to match them.
+        /// Reason why their packets cannot be matched.
         why: NoPlan,
         /// Possible reasons.
         notes: Vec<String>,
     },
-    /// Live points had too few packets in common when the time was over.
+    /// Live points had too few packets in common when the time was up.
     #[error("{}{}", no_traffic(.why), lines(.notes))]
     NotLearnt {
-        /// What is missing to match them.
+        /// Reason why their packets cannot be matched.
         why: NoPlan,
-        /// What each point captured, and possible reasons.
+        /// Facts about each point, and possible reasons.
         notes: Vec<String>,
     },
     /// Both live points are the same.
-    #[error("both points are {0}: name two that the traffic passes one after the other")]
+    #[error("both points are {0}: give two points that the traffic passes one after the other")]
     SamePoint(LivePoint),
-    /// Captures that are still written have other clocks than interfaces.
-    #[error("captures are followed at both points or at none: name two folders, or two interfaces and hosts")]
+    /// A live interface cannot be combined with a capture that is still being written: their clocks differ.
+    #[error(
+        "a capture that is still being written cannot be combined with an interface or a host: give two folders, or two interfaces or hosts"
+    )]
     FilesAlone,
-    /// Digests do not say which flow a packet belongs to.
-    #[error("flows and prefixes need one of the points here: digests identify packets but not their flows")]
+    /// Digests do not contain the flow of a packet.
+    #[error("flows and prefixes need a point on this host: digests identify packets but not their flows")]
     NoFlows,
     /// Matching as the CAIA tool does needs whole captures.
     #[error("matching like the CAIA tool is for files: it needs the whole of both captures")]
     CaiaLive,
     /// A part of captures needs a first pass over the whole.
     #[error(
-        "a part of captures is found in two readings, which standard input cannot: give files, or --plan"
+        "a part of captures is found by reading them twice, but standard input can be read only once: give files, or --plan"
     )]
     NoSecondReading,
-    /// Matching as the CAIA tool does depends on all packets before.
-    #[error("matching like the CAIA tool needs the whole of both captures: leave --compat out for parts")]
+    /// Matching like the CAIA tool depends on all earlier packets.
+    #[error(
+        "matching like the CAIA tool needs the whole of both captures: leave out --compat when you analyse parts"
+    )]
     CaiaParts,
     /// At the second point, a part's connections have other addresses.
     #[error(
-        "addresses are translated between the points, so the parts of one are not those of the other: analyse each point \
-         in parts by itself (--one-point)"
+        "addresses are translated between the points, so the parts of one point do not correspond to those \
+         of the other: analyse the parts of each point separately (--one-point)"
     )]
     TranslatedParts,
     /// Parts cannot be joined.
     #[error(transparent)]
     Part(#[from] PartError),
-    /// The thread that reads a capture died; what it had not delivered is missing.
-    #[error("the thread that reads {0} failed: what was read of it is not the whole capture")]
+    /// The thread that reads a capture died; packets that it had not delivered are missing.
+    #[error("the thread that reads {0} failed: the end of the capture is missing")]
     ReaderFailed(String),
     /// The thread that captures at a live point died.
-    #[error("the thread that captures at {0} failed: what it saw last is missing")]
+    #[error("the thread that captures at {0} failed: the last packets are missing")]
     PointFailed(LivePoint),
-    /// There is no TCP in a capture.
-    #[error("no TCP segment in {name}: {packets} IP packets, {skipped} frames that are not IP or not understood{}",
-        if *.filtered { "; only some hosts and ports were looked at" } else { "" })]
+    /// A capture contains no TCP.
+    #[error("no TCP segment in {name}: {packets} IP packets, {skipped} frames without a known IP packet{}",
+        if *.filtered { "; a filter selected some hosts and ports only" } else { "" })]
     NoTcp {
         /// The captures.
         name: String,
@@ -80,7 +84,7 @@ pub enum PassiveError {
         packets: u64,
         /// Frames that hold no IP packet.
         skipped: u64,
-        /// Whether a filter excluded some packets.
+        /// True if a filter excluded some packets.
         filtered: bool,
     },
 }

@@ -23,15 +23,15 @@ use std::path::PathBuf;
 
 /// Longest time between the passages of a packet at both points.
 pub(super) const MAX_TRANSIT: Span = Span::seconds(10);
-/// The same, when matching as the CAIA tool does.
+/// Longest time between the passages of a packet at both points when matching like the CAIA tool.
 const CAIA_MAX_TRANSIT: Span = Span::seconds(60);
 
-/// Where the packets of a point are read from: pcap or pcapng, plain or compressed.
+/// Source of a point's packets: pcap or pcapng, plain or compressed.
 #[non_exhaustive]
 pub enum CaptureSource {
     /// Files that are read one after the other, as from a rotating capture; `-` is standard input.
     Files(Vec<PathBuf>),
-    /// Any reader, with its name in messages.
+    /// A reader, with its name for messages.
     Reader(String, Box<dyn Read + Send>),
 }
 
@@ -42,7 +42,7 @@ impl fmt::Debug for CaptureSource {
 }
 
 impl CaptureSource {
-    /// Its name in messages.
+    /// Name for messages.
     pub fn name(&self) -> String {
         match self {
             CaptureSource::Files(paths) => {
@@ -89,7 +89,7 @@ impl Passive {
         }
     }
 
-    /// The same, except that captures without common packets are not an error.
+    /// Like [`follow_captures`](Self::follow_captures), except that captures without common packets are not an error.
     pub(super) fn try_captures(
         &self,
         points: [CaptureSource; 2],
@@ -163,8 +163,8 @@ impl Passive {
         Ok(Ok(self.conclude(followed, observers, observer)))
     }
 
-    /// The plan for matching; the inner error says what is missing, and what the captures have in common between other
-    /// addresses.
+    /// Returns the plan for matching. The inner error contains what is missing, and what the captures have in common
+    /// between other addresses.
     pub(super) fn survey(
         &self,
         [reference, monitor]: &[Vec<PacketPreview>; 2],
@@ -174,14 +174,14 @@ impl Passive {
         let asked = self.sides.as_ref();
         let mut plan = survey(reference, monitor, asked);
         if let (Err(NoPlan::NothingCommon | NoPlan::OtherAddresses(_)), [Some(r), Some(m)]) = (&plan, again) {
-            // The captures may begin at different times: use a sample of all of both.
+            // The captures may begin at different times, so a sample of both whole captures is used.
             plan = survey(&sample(&r, available)?, &sample(&m, available)?, asked);
         }
         let why = match plan {
             Ok(plan) => return Ok(Ok(plan)),
             Err(why) => why,
         };
-        // Without a survey, what the user has specified must be enough.
+        // Without a survey, the user's own settings must be sufficient.
         let identified = self.mask.is_some() || matches!(self.matching, Matching::Caia { .. });
         if let (Some(sides), true) = (asked, identified) {
             return Ok(Ok(MatchPlan {
@@ -204,7 +204,7 @@ pub(super) fn start_reader(source: CaptureSource) -> Result<CaptureReader, Passi
     Ok(CaptureReader::start(source.name(), source.open()?))
 }
 
-/// A sample of the packets in all of the files.
+/// Samples the packets in all of the files.
 fn sample(paths: &[PathBuf], available: usize) -> Result<Vec<PacketPreview>, PassiveError> {
     let mut capture = Capture::open(paths)?;
     let mut sample = PreviewSample::new(available);
@@ -214,7 +214,7 @@ fn sample(paths: &[PathBuf], available: usize) -> Result<Vec<PacketPreview>, Pas
     Ok(sample.into_previews())
 }
 
-/// The facts about the capture, as far as it could be read.
+/// Returns the facts about the capture, as far as it could be read.
 fn finish(capture: NamedCapture, failures: &mut Vec<PassiveError>) -> CaptureFacts {
     capture.finish().unwrap_or_else(|failure| {
         failures.push(failure);
@@ -225,13 +225,13 @@ fn finish(capture: NamedCapture, failures: &mut Vec<PassiveError>) -> CaptureFac
 /// Two captures without common packets.
 pub(super) struct Unmatched {
     why: NoPlan,
-    /// The traffic they have in common between other addresses, if there is any.
+    /// Traffic that they have in common between other addresses, if there is any.
     elsewhere: Option<MatchPlan>,
     readers: [CaptureReader; 2],
 }
 
 impl Unmatched {
-    /// The error, with notes about both captures.
+    /// Returns the error, with notes about both captures.
     fn explain(self) -> PassiveError {
         let rule = NamingRule {
             sides: Sides::any(),

@@ -1,4 +1,5 @@
-//! [`Passive::first_pass`]: how two captures are matched, how their clocks differ over all of their time, and an index of them.
+//! [`Passive::first_pass`]: finds how two captures are matched, how their clocks differ over time, and where each
+//! file's packets are.
 
 use super::error::PassiveError;
 use super::files::CaptureSource;
@@ -12,11 +13,11 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::path::PathBuf;
 
-/// Addresses counted of a file, and those kept.
+/// Number of addresses counted in a file, and number of those stored.
 const COUNTED_HOSTS: (usize, usize) = (4096, 16);
 
 impl Passive {
-    /// Reads both captures once: what the runs over their parts need, the same for all of them.
+    /// Reads both captures once and returns what all runs over their parts need in common.
     ///
     /// # Errors
     /// [`PassiveError`] if a capture cannot be read a second time, or if both have no packets in common.
@@ -72,7 +73,7 @@ impl Passive {
     }
 }
 
-/// What is in a file, and its packets for the sample.
+/// Returns the contents of a file as an index entry, and adds its packets to the sample.
 fn index(path: &PathBuf, sample: &mut PreviewSample) -> Result<IndexedFile, PassiveError> {
     let mut capture = Capture::open(std::slice::from_ref(path))?;
     let (mut span, mut frames): (Option<(WallTime, WallTime)>, u64) = (None, 0);

@@ -1,4 +1,4 @@
-//! [`FollowedPoints`]: two captures that are still being written, read together in the order of their time.
+//! [`FollowedPoints`]: two captures that are still being written, read together in time order.
 
 use super::error::PassiveError;
 use super::points::{PointEnd, PointSource};
@@ -13,37 +13,37 @@ use std::path::Path;
 use std::thread::sleep;
 use std::time::Duration;
 
-/// Frames in a delivery.
+/// Number of frames in a delivery.
 const FRAMES_PER_DELIVERY: usize = 1024;
-/// How long to wait where nothing new has been written.
+/// Time to wait when nothing new has been written.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// Frames delivered between two attempts to make a plan.
 const FRAMES_PER_ATTEMPT: usize = 8 * FRAMES_PER_DELIVERY;
-/// Frames that are kept in any case until the plan is made, and how long a plan may take to be made of them.
+/// Frames that are always stored until the plan is made, and longest time to make a plan from them.
 const MIN_PLAN_FRAMES: usize = 24 * FRAMES_PER_DELIVERY;
 const PLAN_TIMEOUT: Span = Span::millis(3500);
-/// By how much one capture may be read ahead of the other: what comes later waits on disk.
+/// Longest time by which one capture is read ahead of the other; later packets wait on disk.
 const MAX_LEAD: Span = Span::seconds(10);
-/// Frames of a capture are in order but for this much.
+/// Longest time by which frames of a capture are out of order.
 const MAX_DISORDER: Span = Span::millis(50);
 
 /// Two captures that are still being written.
 pub(super) struct FollowedPoints {
     captures: [FollowedFiles; 2],
-    /// First and last time of what was delivered of each.
+    /// First and last time of the packets delivered from each point.
     spans: [Option<(WallTime, WallTime)>; 2],
     /// Monitor clock minus reference clock, once there is a plan.
     offset: Option<Span>,
-    /// Frames delivered before there was a plan, and since when there are as many as are kept.
+    /// Frames delivered before a plan was made, and time since when the storage is full.
     early: usize,
     enough: Option<SteadyTime>,
     stopping: bool,
-    /// Points that have delivered all, when nothing more is waited for.
+    /// Points that have delivered everything, after the end of following.
     finished: usize,
 }
 
 impl FollowedPoints {
-    /// Opens both.
+    /// Opens both captures.
     pub(super) fn open(paths: [&Path; 2]) -> Result<FollowedPoints, PassiveError> {
         let [reference, monitor] = paths.map(FollowedFiles::open);
         Ok(FollowedPoints {
@@ -57,7 +57,7 @@ impl FollowedPoints {
         })
     }
 
-    /// What there is of a point; `None`: nothing new.
+    /// Reads the next packets of a point; `None`: nothing new.
     fn read(&mut self, point: CapturePoint) -> Option<PointDelivery> {
         let mut frames = FrameBatch::default();
         if self.captures[point as usize].poll(FRAMES_PER_DELIVERY, |f| frames.push(f)) == 0 {
@@ -74,8 +74,8 @@ impl FollowedPoints {
         Some(PointDelivery { point, what: CapturedBatch::Frames(frames), covered })
     }
 
-    /// Gives time to make a plan before frames are delivered that push out the first ones. Without one, which packets that come later
-    /// may make possible, reading goes on.
+    /// Waits for a plan before frames are delivered that would displace the first ones. Reading continues if no plan
+    /// can be made, because later packets may make one possible.
     fn plan_first(&mut self, frames: usize) {
         let before = self.early;
         self.early += frames;
@@ -87,7 +87,7 @@ impl FollowedPoints {
         }
     }
 
-    /// Whether nothing is read because a plan is still to be made.
+    /// True while reading pauses because a plan is being made.
     fn is_planning(&self) -> bool {
         let lately = |since: SteadyTime| clock::steady() - since < PLAN_TIMEOUT;
         self.offset.is_none() && !self.stopping && self.enough.is_some_and(lately)
@@ -109,7 +109,7 @@ impl PointSource for FollowedPoints {
             return None;
         }
         let [reference, monitor] = self.spans.map(|span| span.map(|(_, last)| last));
-        // Until there is a plan the clocks are taken for equal.
+        // The clocks count as equal until the plan gives their offset.
         let monitor = monitor.map(|last| last - self.offset.unwrap_or_default());
         let (behind, other) = match monitor < reference {
             true => (CapturePoint::Monitor, CapturePoint::Reference),
@@ -127,7 +127,7 @@ impl PointSource for FollowedPoints {
             sleep(POLL_INTERVAL);
             return None;
         }
-        // Nothing is late any more.
+        // Following has ended, so no packet is late any more.
         let point = *[CapturePoint::Reference, CapturePoint::Monitor].get(self.finished)?;
         self.finished += 1;
         Some(PointDelivery { point, what: CapturedBatch::Nothing, covered: self.spans[point as usize] })

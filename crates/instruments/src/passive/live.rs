@@ -1,5 +1,6 @@
-//! Two live points: interfaces, other hosts, or captures that are still being written. A sighting is matched once both points have delivered everything up to its time, so late deliveries
-//! are waited for, up to a bounded number of sightings.
+//! Two live points: interfaces, other hosts, or captures that are still being written. A packet is matched once both
+//! points have delivered everything up to its time. Late deliveries are waited for, up to a bounded number of
+//! packets.
 
 use super::error::PassiveError;
 use super::files::MAX_TRANSIT;
@@ -24,16 +25,17 @@ use jitlat_proto::jitlat::PresharedKey;
 /// Longest time between the passages of a packet at both points, unless the settings say otherwise. Shorter than for
 /// files, because a packet lost towards the reference point delays the pairs by this much.
 pub(super) const LIVE_MAX_TRANSIT: Span = Span::seconds(5);
-/// How long the end waits for packets that the points have not delivered yet.
+/// Time to wait at the end for packets that the points have not delivered yet.
 pub(super) const END_TIMEOUT: Span = Span::seconds(3);
-/// Bytes of every IP packet that both points are sure to have: the snap length less the longest link-layer header.
+/// Number of bytes of every IP packet that both points certainly have: the snap length minus the longest link-layer
+/// header.
 pub(super) const CAPTURED_BYTES: u16 = 200;
-/// The same of captures in files, unless their packets show that it is less.
+/// Number of bytes of every IP packet that captures in files have, unless their packets show that it is less.
 const CAPTURED_FILE_BYTES: u16 = 256;
-/// How long the end of captures in files may take to read.
+/// Time limit for reading the end of captures in files.
 const FILE_END_TIMEOUT: Span = Span::seconds(30);
 
-/// How to capture at live points, and for how long.
+/// Settings of a capture at live points.
 #[derive(Clone, Debug, Default)]
 pub struct LiveSettings {
     /// How to capture at interfaces of this host.
@@ -85,7 +87,7 @@ impl Passive {
         self.follow_points(points, manner, &names, settings, stop, observer)
     }
 
-    /// Analyses what points deliver.
+    /// Analyses the packets that points deliver.
     fn follow_points(
         &self,
         mut points: impl PointSource,
@@ -138,7 +140,7 @@ impl Passive {
             pairs += observers.estimator.pairs().len() as u64;
             forward(&mut observers, observer);
         }
-        // Another signal ends the process at once.
+        // From here on, another signal ends the process at once.
         following.end(&mut points, manner.ending);
         let (ends, failures) = points.close();
         let counts = following.merger.finish(&mut observers, |observers| forward(observers, observer));
@@ -147,14 +149,14 @@ impl Passive {
         captures.iter_mut().zip(ends).for_each(|(facts, end)| end.add_to(facts));
         for (facts, frames) in captures.iter_mut().zip(left_out).filter(|(_, frames)| *frames > 0) {
             facts.notes.push(format!(
-                "{frames} frames from before the addresses at both points were known are left out: there was no room to keep them"
+                "{frames} frames captured before the addresses at both points were known are left out: there was no room to store them"
             ));
         }
         let followed = MatchedCaptures { plan, identity, window, captures, counts, numbers, failures };
         Ok(self.conclude(followed, observers, observer))
     }
 
-    /// The packets that another host should report; the sides are filled in for each point.
+    /// Rule for the packets that another host should report; the sides are filled in for each point.
     pub(super) fn rule(&self, identity: IdentityRule, without_echoes: bool) -> DigestRule {
         let protocols = self.only.and_then(|o| o.protocols).unwrap_or_default().to_vec();
         let port = self.only.and_then(|o| o.port);
@@ -162,16 +164,16 @@ impl Passive {
     }
 }
 
-/// What differs between kinds of points.
+/// Properties that depend on the kind of points.
 #[derive(Clone, Copy)]
 struct PointTraits {
-    /// Whether both points have one clock.
+    /// True if both points have the same clock.
     same_clock: bool,
-    /// Whether they are captures in files.
+    /// True if the points are captures in files.
     files: bool,
     /// Longest time between the passages of a packet, unless the settings say otherwise.
     window: Span,
-    /// How long the end waits for what was not delivered yet.
+    /// Time to wait at the end for packets that were not delivered yet.
     ending: Span,
 }
 
@@ -185,8 +187,8 @@ pub(super) struct Following {
 }
 
 impl Following {
-    /// Follows the packets of a plan, which the points are told; what `learner` holds is still to be taken. The clocks differ by `offset`,
-    /// and a packet may take up to `window`.
+    /// Begins to follow the packets of a plan and sends the plan to the points. The packets that `learner` holds must
+    /// still be taken. The clocks differ by `offset`, and a packet may take up to `window`.
     pub(super) fn begin(
         passive: &Passive,
         plan: &MatchPlan,
@@ -213,7 +215,7 @@ impl Following {
         Following { salt: points.salt(), identity, numbers, namers, merger }
     }
 
-    /// Asks the points to stop, and takes what they still deliver in this time.
+    /// Asks the points to stop, and takes the packets that they still deliver within `ending`.
     pub(super) fn end(&mut self, points: &mut impl PointSource, ending: Span) {
         points.stop();
         let late = clock::steady() + ending;
@@ -242,7 +244,7 @@ impl Following {
                 }
             }
             CapturedBatch::Dropped(_, from, to) => self.merger.drops(point, from, to),
-            // Captured before there was a plan: the time it covers does not count.
+            // Captured before the plan was made: the time that it covers does not count.
             CapturedBatch::Previews(_) => return,
             _ => {}
         }
@@ -253,7 +255,7 @@ impl Following {
     }
 }
 
-/// The error if there is no plan, with notes about what each point captured.
+/// Returns the error for a missing plan, with notes about each point.
 fn not_learnt(learnt: NotLearnt, names: &[String; 2], ends: &[PointEnd; 2]) -> PassiveError {
     let NotLearnt { why, seen } = learnt;
     let mut notes = Vec::new();
@@ -263,8 +265,8 @@ fn not_learnt(learnt: NotLearnt, names: &[String; 2], ends: &[PointEnd; 2]) -> P
     }
     if seen.iter().all(|s| *s > 0) {
         notes.push(
-            "packets are recognised by what does not change on the way: segmentation offload at one of the points \
-             makes packets that never match (ethtool -K IFACE tso off gso off gro off lro off)"
+            "packets are matched by fields that the path does not change: segmentation offload at one of the \
+             points makes packets that never match (ethtool -K IFACE tso off gso off gro off lro off)"
                 .to_owned(),
         );
     }

@@ -15,17 +15,17 @@ use jitlat_passive::{
 /// The result of a passive measurement.
 #[derive(Debug)]
 pub struct PassiveOutcome {
-    /// The figures, and how they were obtained.
+    /// Figures, and how they were obtained.
     pub result: PassiveResult,
-    /// The sessions of both ways, OUT first; empty unless [`Passive::records`] is set.
+    /// Sessions of both directions, OUT first; empty unless [`Passive::records`] is set.
     pub sessions: Vec<Session>,
-    /// What was found in a part of the captures, if [`TimePart::state`](super::TimePart::state) is set.
+    /// State of a part of the captures, if [`TimePart::state`](super::TimePart::state) is set.
     pub part: Option<PartState>,
-    /// Why parts of the result are missing: points that failed before their end.
+    /// Errors of points that failed before their end, which explain missing parts of the result.
     pub failures: Vec<PassiveError>,
 }
 
-/// What is known once all packets are matched.
+/// Result of matching all packets.
 pub(super) struct MatchedCaptures {
     pub(super) plan: MatchPlan,
     pub(super) identity: IdentityRule,
@@ -36,7 +36,7 @@ pub(super) struct MatchedCaptures {
     pub(super) failures: Vec<PassiveError>,
 }
 
-/// Sends what was found since the last call to `observer`.
+/// Sends everything found since the last call to `observer`.
 pub(super) fn forward(observers: &mut MatchObservers<DirectionRecords>, observer: &mut dyn CaptureObserver) {
     if !observers.estimator.pairs().is_empty() {
         observer.capture_event(&CaptureEvent::Pairs(observers.estimator.pairs()));
@@ -54,7 +54,7 @@ pub(super) fn forward(observers: &mut MatchObservers<DirectionRecords>, observer
 }
 
 impl Passive {
-    /// The observers of the matcher that the settings need.
+    /// The matcher's observers that the settings need.
     pub(super) fn observers(
         &self,
         plan: &MatchPlan,
@@ -71,7 +71,7 @@ impl Passive {
         }
     }
 
-    /// The outcome, from everything observed.
+    /// Makes the outcome from everything observed.
     pub(super) fn conclude(
         &self,
         followed: MatchedCaptures,

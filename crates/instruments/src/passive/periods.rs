@@ -1,4 +1,4 @@
-//! Two live points without an end: what passes them, period by period of wall time, in bounded memory.
+//! Capture at two live points without an end: reports the traffic by periods of wall time, in bounded memory.
 
 use super::error::PassiveError;
 use super::live::{CAPTURED_BYTES, END_TIMEOUT, Following, LIVE_MAX_TRANSIT, LiveSettings};
@@ -13,61 +13,64 @@ use jitlat_passive::pipeline::{CapturedBatch, Learner, Merger, PointDelivery};
 use jitlat_passive::{EndedPeriod, MatchCounts, PeriodRecord, PeriodStreams};
 use std::collections::BTreeMap;
 
-/// A clock that was set by more than this makes a capture begin anew.
+/// A clock step larger than this restarts a capture.
 pub(super) const MAX_CLOCK_STEP: Span = Span::millis(500);
-/// Time between two looks at clocks, and at whether anything is recognised.
+/// Time between two checks of the clocks and of the matching.
 const CHECK_INTERVAL: Span = Span::seconds(1);
-/// Looks in a row, packets each way, without a match after which what was learnt of the points is not true any more.
+/// Number of consecutive checks without a match, although packets pass in both directions, after which everything
+/// learnt about the points is discarded.
 const MAX_CHECKS_WITHOUT_MATCH: u32 = 15;
 const MIN_UNMATCHED_PACKETS: u64 = 16;
-/// Most periods that are ended at a time while nothing is learnt.
+/// Most periods that are ended at once while nothing is learnt.
 const MAX_PERIODS_ENDED: i64 = 100;
 
-/// What becomes of a capture without an end.
+/// An event of a capture without an end.
 #[derive(Debug)]
 pub enum PeriodEvent<'a> {
-    /// Capturing has begun, at points of these names; a second one that is not there has none.
+    /// Capturing has begun at points with these names; the second is empty if only one point exists.
     Listening([&'a str; 2]),
-    /// Packets are followed from now on.
+    /// Packets are matched from now on.
     Begun,
-    /// Packets of a way, OUT is 0, have arrived in a period.
+    /// Packets of a direction (0 is OUT) that arrived in a period.
     Records {
-        /// The number of the period.
+        /// Number of the period.
         period: i64,
-        /// What is known of the way so far.
+        /// Facts about the direction so far.
         session: &'a Session,
-        /// Which way.
+        /// Index of the direction.
         direction: usize,
-        /// Those that have arrived, numbered within the period.
+        /// Records of the arrived packets, numbered within the period.
         records: &'a [PacketRecord],
     },
-    /// A period is over.
+    /// A period has ended.
     Ended(EndedCapturePeriod),
 }
 
-/// A period of a capture that is over.
+/// A period of a capture that has ended.
 #[derive(Clone, Debug)]
 pub struct EndedCapturePeriod {
-    /// The number of the period: it begins so many of its lengths after 1970.
+    /// Number of the period: it begins this many period lengths after 1970.
     pub period: i64,
-    /// What is known of each stream, of two ways OUT first; `None`: no packet was recognised at both points since the capture began.
+    /// Facts about each stream, OUT first if there are two; `None`: no packet was recognised at both points since the
+    /// capture began.
     pub sessions: Option<Vec<Session>>,
-    /// Packets that the points dropped: they are in no count.
+    /// Packets dropped at the points, which are not in any count.
     pub dropped: u64,
-    /// Whether it was captured from its beginning to its end.
+    /// True if it was captured from its beginning to its end.
     pub is_whole: bool,
 }
 
-/// Why a capture ended that was not asked to.
+/// The end of a capture.
 #[derive(Debug, Default)]
 pub struct CaptureEnd {
-    /// Reasons, in words; empty if it was asked to.
+    /// Reasons in words; empty if the end was requested.
     pub reasons: Vec<String>,
 }
 
 impl Passive {
-    /// Follows the traffic between two live points, the reference point first, until `stop` or until a point ends. Periods are `every`
-    /// long and begin at its multiples since 1970 on the reference clock; each packet is in the period in which it was sent.
+    /// Follows the traffic between two live points, the reference point first, until `stop` or until a point ends.
+    /// Periods are `every` long and begin at its multiples since 1970 on the reference clock; each packet is in the
+    /// period in which it was sent.
     ///
     /// # Errors
     /// [`PassiveError`] if capturing cannot begin.
@@ -109,14 +112,14 @@ impl Passive {
     }
 }
 
-/// A capture under way.
+/// A capture in progress.
 struct PeriodCapture<'a> {
     passive: &'a Passive,
     every: Span,
     window: Span,
     same_clock: bool,
     stop: &'a Stop,
-    /// The period in which it began.
+    /// Period in which the capture began.
     first: i64,
     clocks: (WallTime, SteadyTime),
     looked: SteadyTime,
@@ -144,7 +147,7 @@ impl PeriodCapture<'_> {
         };
         (self.each)(PeriodEvent::Begun);
         let offset = self.passive.offset.unwrap_or(if self.same_clock { Span::ZERO } else { plan.offset });
-        // What passed in periods of which nothing was known is over.
+        // Periods about which nothing was known have ended.
         let begin = WallTime(next.saturating_mul(self.every.0));
         if next > self.first {
             learner.forget_before([begin, begin + offset]);
@@ -176,7 +179,7 @@ impl PeriodCapture<'_> {
             if now - self.looked >= CHECK_INTERVAL {
                 self.looked = now;
                 if astray.is_lost(&following.merger) {
-                    break Some("packets pass both points, and none is recognised any more: the clocks or addresses changed".to_owned());
+                    break Some("packets pass both points, but none can be matched any more: clocks or addresses have changed".to_owned());
                 }
             }
         };
@@ -190,7 +193,7 @@ impl PeriodCapture<'_> {
         end
     }
 
-    /// Why it is over; `Some(None)`: it was asked to end.
+    /// Returns the reason if the capture is over; `Some(None)`: its end was requested.
     fn is_over(&self, points: &LivePoints) -> Option<Option<String>> {
         if self.stop.is_requested() {
             return Some(None);
@@ -203,7 +206,7 @@ impl PeriodCapture<'_> {
         points.ended().then(|| Some(String::new()))
     }
 
-    /// Ends periods in which nothing was learnt; the next one.
+    /// Ends periods in which nothing was learnt and returns the number of the next period.
     fn wait(&mut self, mut next: i64) -> i64 {
         let over = clock::wall() - self.window - END_TIMEOUT;
         let now = over.0.div_euclid(self.every.0);
@@ -228,7 +231,7 @@ impl PeriodCapture<'_> {
         }
     }
 
-    /// Hands on what has arrived.
+    /// Sends the records that have arrived to the observer.
     fn hand_on(&mut self, periods: &mut PeriodStreams) {
         let fresh: Vec<PeriodRecord> = periods.records().collect();
         for part in fresh.chunk_by(|a, b| (a.period, a.direction) == (b.period, b.direction)) {
@@ -244,7 +247,7 @@ impl PeriodCapture<'_> {
         }
     }
 
-    /// Ends the next period; `over`: its time has passed.
+    /// Ends the next period. `over`: its time has passed.
     fn end(&mut self, periods: &mut PeriodStreams, over: bool) {
         let EndedPeriod { period, sessions } = periods.end();
         let later = self.dropped.split_off(&(period + 1));
@@ -259,7 +262,7 @@ impl PeriodCapture<'_> {
     }
 }
 
-/// Closes the points; why the capture ended.
+/// Closes the points and returns why the capture ended.
 fn end_of(points: LivePoints, reason: Option<String>) -> CaptureEnd {
     let (ends, failures) = points.close();
     let Some(reason) = reason else { return CaptureEnd::default() };
@@ -273,7 +276,7 @@ fn end_of(points: LivePoints, reason: Option<String>) -> CaptureEnd {
     CaptureEnd { reasons }
 }
 
-/// Finds that nothing is recognised any more although packets go both ways at both points.
+/// Detects that no packet is matched any more although packets pass in both directions at both points.
 #[derive(Default)]
 struct MatchWatchdog {
     before: [MatchCounts; 2],

@@ -20,19 +20,19 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, s
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// How long a point waits for a packet before it reports that there was none.
+/// Time that a point waits for a packet before it reports an empty delivery.
 const READ_TIMEOUT: Duration = Duration::from_millis(20);
-/// Frames taken from the kernel, and a batch of it more, before they are delivered.
+/// Number of frames that are taken from the kernel before they are delivered; one more batch can follow.
 const FRAMES_PER_DELIVERY: usize = 2048;
-/// Deliveries that can be queued. A point that finds the queue full waits, and the kernel counts what it drops
-/// meanwhile.
+/// Number of deliveries that can be queued. A point that finds the queue full waits, and the kernel counts the
+/// packets that it drops meanwhile.
 const MAX_QUEUED_DELIVERIES: usize = 64;
-/// Packets of an interface are in order but for this much: several processors receive them.
+/// Longest time by which packets of an interface are out of order, because several processors receive them.
 const MAX_DISORDER: Span = Span::millis(2);
-/// How long to wait for a delivery before checking for a stop.
+/// Time to wait for a delivery before checking for a stop.
 const STOP_CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Where a live point captures.
+/// A live capture point.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LivePoint {
@@ -40,24 +40,24 @@ pub enum LivePoint {
     Interface(String),
     /// Another host, where `jitlat serve --capture IFACE` runs.
     Remote {
-        /// Its name or address.
+        /// Name or address of the host.
         host: String,
-        /// The TCP port of its digest service.
+        /// TCP port of the host's digest service.
         port: u16,
-        /// Its interface; `None`: the first that it offers.
+        /// Interface of the host; `None`: the first that it offers.
         interface: Option<String>,
     },
-    /// A capture that is still being written: a folder in which files appear one after the other, or a file that grows.
+    /// A capture that is still being written: a folder in which files appear one after the other, or a growing file.
     Files(PathBuf),
 }
 
 impl LivePoint {
-    /// Whether its time stamps come from this host's clock.
+    /// True if its time stamps come from this host's clock.
     pub fn is_here(&self) -> bool {
         matches!(self, LivePoint::Interface(_))
     }
 
-    /// Whether it delivers packets, and not only digests of them.
+    /// True if it delivers packets, not only digests of them.
     pub(super) fn has_packets(&self) -> bool {
         !matches!(self, LivePoint::Remote { .. })
     }
@@ -88,46 +88,46 @@ pub(super) struct PointEnd {
     pub(super) drops: u64,
     /// Digests discarded before they were sent to this host.
     pub(super) missing: u64,
-    /// Messages about what went wrong.
+    /// Messages about errors and losses.
     pub(super) notes: Vec<String>,
 }
 
 impl PointEnd {
-    /// Adds it to the facts of a point.
+    /// Adds this state to the facts of a point.
     pub(super) fn add_to(self, facts: &mut CaptureFacts) {
         facts.drops += self.drops + self.missing;
         if self.missing > 0 {
             let n = self.missing;
             facts.notes.push(format!(
-                "{n} digests were given up: the connection or the rate allowed could not take them"
+                "{n} digests were discarded: the connection was too slow, or the rate limit was reached"
             ));
         }
         facts.notes.extend(self.notes);
     }
 }
 
-/// What delivers the packets of both points.
+/// A source that delivers the packets of both points.
 pub(super) trait PointSource {
-    /// The salt of all packet names, if another host computes some of them.
+    /// Salt of all packet names, if another host computes some of them.
     fn salt(&self) -> Option<u64>;
 
-    /// Sends both points the rule by which packets are selected; each gets its own sides.
+    /// Sends both points the rule by which packets are selected; each point receives its own sides.
     fn follow(&mut self, plan: &MatchPlan, rule: &DigestRule);
 
-    /// The next delivery; `None` if there is none within a short time.
+    /// Returns the next delivery; `None` if none arrives within a short time.
     fn next(&mut self) -> Option<PointDelivery>;
 
-    /// Whether a point has ended, so that nothing more can be matched.
+    /// True if a point has ended, so that nothing more can be matched.
     fn ended(&self) -> bool;
 
-    /// Requests both to end. What they have captured is still delivered.
+    /// Asks both points to end. Packets that they have captured are still delivered.
     fn stop(&mut self);
 
-    /// Ends both. Returns their final states and the errors of those that failed.
+    /// Ends both points. Returns their final states and the errors of those that failed.
     fn close(self) -> ([PointEnd; 2], Vec<PassiveError>);
 }
 
-/// Both points. Dropping this ends them.
+/// Both points. Dropping this value ends them.
 pub(super) struct LivePoints {
     names: [LivePoint; 2],
     deliveries: Receiver<PointDelivery>,
@@ -139,8 +139,8 @@ pub(super) struct LivePoints {
 }
 
 impl LivePoints {
-    /// Opens both. From now on they deliver every packet between `hosts` (every packet, if that is empty); at most
-    /// `available` bytes of each are used to name it.
+    /// Opens both points. From then on they deliver every packet between `hosts` (every packet if `hosts` is empty);
+    /// at most `available` bytes of each packet are used to name it.
     pub(super) fn open(
         names: [LivePoint; 2],
         settings: InterfaceSettings,
@@ -191,7 +191,7 @@ impl PointSource for LivePoints {
 
     fn follow(&mut self, plan: &MatchPlan, rule: &DigestRule) {
         for (to, sides) in self.plans.iter().zip(&plan.sides) {
-            // A point that has ended needs no plan.
+            // Sending fails only for a point that has ended, which needs no plan.
             let _ = to.as_ref().map(|to| to.send(DigestRule { sides: sides.clone(), ..rule.clone() }));
         }
     }
@@ -235,7 +235,7 @@ impl PointSource for LivePoints {
     }
 }
 
-/// What a point's thread shares with the others.
+/// State that the thread of a point shares with the others.
 struct PointLink {
     point: CapturePoint,
     plans: Receiver<DigestRule>,
@@ -244,7 +244,7 @@ struct PointLink {
 }
 
 impl PointLink {
-    /// Sends a delivery; false if the receiver no longer exists.
+    /// Sends a delivery. Returns false if the receiver no longer exists.
     fn deliver(&self, what: CapturedBatch, covered: Option<(WallTime, WallTime)>) -> bool {
         self.to.send(PointDelivery { point: self.point, what, covered }).is_ok()
     }
@@ -257,7 +257,7 @@ impl PointLink {
 fn capture_here(link: &PointLink, own: u16, mut capture: InterfaceCapture) -> PointEnd {
     let began = clock::wall();
     let mut end = PointEnd::default();
-    // Drops so far, and when they were read.
+    // Number of drops so far, and when it was read.
     let mut dropped = (0, began);
     loop {
         let last = link.is_stopping();
@@ -266,11 +266,11 @@ fn capture_here(link: &PointLink, own: u16, mut capture: InterfaceCapture) -> Po
         }
         if let Ok(DigestRule { sides, .. }) = link.plans.try_recv() {
             let hosts: Vec<Prefix> = sides.reference.iter().chain(&sides.monitor).copied().collect();
-            // Where the kernel cannot filter, the namer does.
+            // Where the kernel cannot filter, the packets are filtered when they are named.
             let _ = capture.limit_to(&hosts);
         }
         let (frames, covered, trouble) = take_batches(&mut capture, own, last);
-        // A queue that is never empty is that of a busy interface, nearly in order.
+        // A queue that is never empty belongs to a busy interface, whose packets are nearly in order.
         let covered = covered.or_else(|| Some(frames.latest()? - MAX_DISORDER)).map(|to| (began, to));
         let what = if frames.is_empty() { CapturedBatch::Nothing } else { CapturedBatch::Frames(frames) };
         let (drops, now) = (capture.drops(), clock::wall());
@@ -283,7 +283,7 @@ fn capture_here(link: &PointLink, own: u16, mut capture: InterfaceCapture) -> Po
         let delivered = drops_delivered && link.deliver(what, covered);
         if let Some(e) = &trouble {
             end.notes.push(match e {
-                InterfaceError::Gone(_) => format!("{e}: capturing ended there"),
+                InterfaceError::Gone(_) => format!("capturing ended: {e}"),
                 _ => e.to_string(),
             });
         }
@@ -292,20 +292,20 @@ fn capture_here(link: &PointLink, own: u16, mut capture: InterfaceCapture) -> Po
         }
     }
     if capture.downs() > 0 {
-        end.notes.push(format!("the interface {} went down while it was captured at", capture.interface()));
+        end.notes.push(format!("the interface {} went down during the capture", capture.interface()));
     }
     end.drops = capture.drops();
     end
 }
 
-/// The frames that have arrived at an interface, the time up to which they are complete, and errors.
+/// Returns the frames that have arrived at an interface, the time up to which they are complete, and errors.
 fn take_batches(
     capture: &mut InterfaceCapture,
     own: u16,
     last: bool,
 ) -> (FrameBatch, Option<WallTime>, Option<InterfaceError>) {
     let mut frames = FrameBatch::default();
-    // Frames that are passed over count, too: a busy interface would keep this from ending.
+    // Skipped frames count, too: otherwise a busy interface would keep this loop running.
     let mut all = 0;
     while all < FRAMES_PER_DELIVERY {
         let now = clock::wall();
@@ -316,7 +316,7 @@ fn take_batches(
             }
         });
         match taken {
-            // Nothing was left at `now` or later.
+            // No packet was left in the queue at `now`.
             Ok(0) => return (frames, Some(now - capture.delay()), None),
             Ok(taken) => all += taken,
             Err(e) => return (frames, None, Some(e)),
@@ -328,7 +328,8 @@ fn take_batches(
 fn collect(link: &PointLink, mut collector: DigestCollector) -> PointEnd {
     let mut end = PointEnd::default();
     let mut stopping = false;
-    // What was dropped or given up there and not said yet, and up to when everything was covered.
+    // Number of packets dropped or given up at the far host that are not reported yet, and the time up to which
+    // everything is covered.
     let (mut lacking, mut reached) = (0, None);
     loop {
         if let Ok(rule) = link.plans.try_recv() {
@@ -348,7 +349,7 @@ fn collect(link: &PointLink, mut collector: DigestCollector) -> PointEnd {
         match event {
             Some(CollectorEvent::Report { missing, covered, totals, entries }) => {
                 end.missing += missing;
-                // Until there is a plan, previews are enough that show what it can be.
+                // Previews are sufficient until the plan is made.
                 let counts = matches!(entries, Entries::Digests(_));
                 lacking += if counts { missing + totals.drops.saturating_sub(end.drops) } else { 0 };
                 end.drops = totals.drops;
@@ -378,7 +379,7 @@ fn collect(link: &PointLink, mut collector: DigestCollector) -> PointEnd {
     }
 }
 
-/// The sighting of a digest; it has no flow.
+/// Converts a digest to a sighting, which has no flow.
 fn sighting(d: &Digest) -> Sighting {
     Sighting { at: d.at, id: d.id, length: d.length, direction: d.direction, flow: UNKNOWN_FLOW }
 }

@@ -10,10 +10,10 @@ use std::thread::JoinHandle;
 
 /// Sightings in a batch.
 const SIGHTINGS_PER_BATCH: usize = 1024;
-/// Batches that can be queued: few, so that they are still in the CPU's cache when they are used.
+/// Number of batches that can be queued: few, so that they are still in the processor's cache when they are used.
 const MAX_QUEUED_BATCHES: usize = 8;
 
-/// Sightings, and the time that the capture covers so far.
+/// A batch of sightings, and the time that the capture covers so far.
 struct Batch {
     /// Named packets in time order.
     sightings: Vec<Sighting>,
@@ -44,14 +44,14 @@ impl CaptureReader {
         CaptureReader { name, head, naming, batches, empty, thread }
     }
 
-    /// The beginning of the capture; empty if the reader failed, which [`NamedCapture::finish`] reports.
+    /// The beginning of the capture; empty if the reader failed ([`NamedCapture::finish`] reports that).
     pub(super) fn head(&self) -> CaptureHead {
         self.head.recv().unwrap_or_default()
     }
 
     /// Names the packets by `rule` from here on.
     pub(super) fn name_packets(self, rule: NamingRule) -> NamedCapture {
-        // If the reader has ended, the batches end, too.
+        // Sending fails only if the reader has ended; the batches end then, too.
         let _ = self.naming.send(rule);
         NamedCapture {
             name: self.name,
@@ -72,13 +72,13 @@ pub(super) struct NamedCapture {
     empty: SyncSender<Vec<Sighting>>,
     thread: JoinHandle<CaptureFacts>,
     batch: Vec<Sighting>,
-    /// How many sightings of the batch are consumed.
+    /// Number of sightings of the batch that are consumed.
     at: usize,
     span: Option<(WallTime, WallTime)>,
 }
 
 impl NamedCapture {
-    /// The facts about the capture, once everything is read.
+    /// Returns the facts about the capture once everything is read.
     pub(super) fn finish(self) -> Result<CaptureFacts, PassiveError> {
         drop(self.batches);
         self.thread.join().map_err(|_| PassiveError::ReaderFailed(self.name))
@@ -97,7 +97,7 @@ impl NamedCapture {
             let next = self.batches.recv().ok()?;
             let mut done = std::mem::replace(&mut self.batch, next.sightings);
             done.clear();
-            // If there is no room for it, or the reader has ended, it is freed.
+            // The batch is freed if the queue is full or the reader has ended.
             let _ = self.empty.try_send(done);
             self.span = next.span.or(self.span);
             self.at = 0;
@@ -135,8 +135,8 @@ struct BatchSender {
 struct ReceiverGone;
 
 impl BatchSender {
-    /// Sends what is ready. Returns how many sightings should gather before the next call, so that those held back are
-    /// not moved more often than they are sent.
+    /// Sends the finished sightings. Returns how many sightings should gather before the next call, so that waiting
+    /// sightings are not moved more often than they are sent.
     fn send(&self, namer: &mut PacketNamer) -> Result<usize, ReceiverGone> {
         let room = self.empty.try_recv().unwrap_or_else(|_| Vec::with_capacity(2 * SIGHTINGS_PER_BATCH));
         let sightings = namer.take(room);

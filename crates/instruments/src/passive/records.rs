@@ -1,4 +1,4 @@
-//! [`DirectionRecords`]: collects the records of both ways for the observer, in bounded memory.
+//! [`DirectionRecords`]: collects the records of both directions for the observer, in bounded memory.
 
 use jitlat_core::spec::Direction;
 use jitlat_core::spec::MAX_PACKETS;
@@ -6,23 +6,23 @@ use jitlat_core::{Event, Observer, PacketRecord, Session, Span};
 use jitlat_passive::streams::session;
 use jitlat_passive::{Sides, StreamSink};
 
-/// Records of a way that are held until its session is complete; beyond this number they are sent earlier.
+/// Most records of a direction that are held until its session is complete; further records are sent early.
 const MAX_HELD_RECORDS: usize = 1 << 20;
 /// Most records in one event.
 const MAX_RECORDS_PER_EVENT: usize = 1 << 14;
 
-/// Holds the records of both ways until the sessions are complete, or until there are too many.
+/// Holds the records of both directions until the sessions are complete, or until there are too many.
 pub(super) struct DirectionRecords {
-    /// The sessions, without the number of packets and the times.
+    /// Sessions without the number of packets and the times.
     sessions: [Session; 2],
     held: [Vec<PacketRecord>; 2],
-    /// The ways whose records are sent as they come.
+    /// Directions whose records are sent as they arrive.
     open: [bool; 2],
     started: bool,
 }
 
 impl DirectionRecords {
-    /// Without records; `sides` as each point sees them.
+    /// Creates an empty collection; `sides` as each point sees them.
     pub(super) fn new(sides: &[Sides; 2]) -> DirectionRecords {
         let unknown = |direction| {
             let mut session = session(direction, sides, MAX_PACKETS.into(), 0, Span(0));

@@ -1,4 +1,5 @@
-//! [`SegmentCapture`]: what became of the TCP segments that leave an interface, period by period, without an end.
+//! [`SegmentCapture`]: follows the TCP segments that leave an interface to their acknowledgement or loss, period by
+//! period, without an end.
 
 use super::error::PassiveError;
 use super::live::LiveSettings;
@@ -19,29 +20,29 @@ use jitlat_proto::digest;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// The protocol of its sessions.
+/// Name of the protocol in sessions.
 pub const SEGMENTS: &str = "segments";
-/// How long a capture waits for a packet.
+/// Time that a capture waits for a packet.
 const READ_TIMEOUT: Duration = Duration::from_millis(20);
-/// How long a period waits for the acknowledgements of its last segments; what comes later counts in a later period.
+/// Time that a period waits for the acknowledgements of its last segments; later ones count in a later period.
 const ACK_GRACE: Span = Span::seconds(10);
 
-/// The data segments from the reference to the monitor side, seen at one interface: round trips from there to the monitor side
-/// and back, and losses beyond it.
+/// Data segments from the reference to the monitor side, seen at one interface: round trips from there to the monitor
+/// side and back, and losses beyond the interface.
 #[derive(Clone, Debug)]
 pub struct SegmentCapture {
-    /// The interface.
+    /// Name of the interface.
     pub interface: String,
-    /// The addresses on this side of it, and beyond.
+    /// Addresses on this side of the interface, and beyond.
     pub sides: Sides,
     /// Only connections of this port; `None`: all.
     pub port: Option<u16>,
 }
 
-/// A period that is not over.
+/// A period that has not ended.
 #[derive(Default)]
 struct OpenPeriod {
-    /// Segments of which it is known what became of them, and when the first passed.
+    /// Number of segments whose fate is known, and time when the first passed.
     sent: u64,
     first: Option<WallTime>,
     dropped: u64,
@@ -83,7 +84,7 @@ impl SegmentCapture {
             }
             let (drops, now) = (capture.drops(), clock::wall());
             if drops > dropped {
-                // What was not seen may be the acknowledgement of any segment.
+                // The unseen packets may contain the acknowledgement of any segment.
                 rounds.lose_sight();
                 run.period(now).dropped += drops - dropped;
                 dropped = drops;
@@ -126,14 +127,14 @@ struct SegmentRun<'a> {
     every: Span,
     /// The period in which the capture began.
     first: i64,
-    /// The first that is not over.
+    /// The first period that has not ended.
     next: i64,
     open: BTreeMap<i64, OpenPeriod>,
     each: &'a mut dyn FnMut(PeriodEvent<'_>),
 }
 
 impl SegmentRun<'_> {
-    /// The period of `at`, or the first one that is not over.
+    /// Returns the period of `at`, or the first one that has not ended.
     fn period(&mut self, at: WallTime) -> &mut OpenPeriod {
         self.open.entry(at.0.div_euclid(self.every.0).max(self.next)).or_default()
     }

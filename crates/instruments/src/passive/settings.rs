@@ -7,19 +7,19 @@ use jitlat_passive::{CapturePart, FirstPass, IdentityFields, MatchPlan, Sides};
 
 /// The fields of the CAIA tool's default mask.
 const CAIA_MASK: u32 = 63;
-/// The bits of the mask that select the addresses.
+/// Bits of the mask that select the addresses.
 const MASK_ADDRESSES: u32 = 3;
 
 /// Settings of passive round trips. The defaults suit any traffic between two points.
 #[derive(Clone, Debug)]
 pub struct Passive {
-    /// The addresses at either side, translated ones among them; `None`: found from the traffic.
+    /// Addresses at either side, including translated ones; `None`: found from the traffic.
     pub sides: Option<Sides>,
-    /// Whether some of the addresses in `sides` are translated ones.
+    /// True if some of the addresses in `sides` are translated ones.
     pub translated: bool,
-    /// What a translator on the path rewrites; `None`: found from the traffic.
+    /// Fields that a translator on the path rewrites; `None`: found from the traffic.
     pub translation: Option<Translation>,
-    /// Use only packets that match; `None`: all.
+    /// Use only packets that match the filter; `None`: all.
     pub only: Option<PacketFilter>,
     /// How packets are grouped into flows; `None`: no flows.
     pub grouping: Option<Grouping>,
@@ -35,29 +35,29 @@ pub struct Passive {
     /// Spacing of the instants at which round trips are counted per unit of time, and span of the moving average of the
     /// pair rate.
     pub interval: Span,
-    /// How packets are matched.
+    /// Method of matching packets.
     pub matching: Matching,
-    /// Whether to send the records of both ways: the events `Started`, `Concluding`, `Records` and `Finished`.
+    /// Whether to send the records of both directions: the events `Started`, `Concluding`, `Records` and `Finished`.
     pub records: bool,
     /// Whether to send each matched packet: the event `Matched`.
     pub matched: bool,
-    /// What a first pass over the captures found; `None`: found again.
+    /// Result of a first pass over the captures; `None`: a new first pass is made.
     pub first_pass: Option<FirstPass>,
-    /// Only this part of captures in files; `None`: all.
+    /// The only part of captures in files to analyse; `None`: all.
     pub part: Option<TimePart>,
 }
 
 /// A part of captures by time, on the reference clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TimePart {
-    /// From when on; `None`: from the beginning.
+    /// Begin of the part; `None`: the beginning of the capture.
     pub from: Option<PartTime>,
-    /// Up to when; `None`: to the end.
+    /// End of the part; `None`: the end of the capture.
     pub to: Option<PartTime>,
-    /// How much is read before and after, so that packets are matched as in the whole; `None`: twice the longest time between the
-    /// passages of a packet.
+    /// Time that is read before and after the part, so that packets are matched as in the whole; `None`: twice the
+    /// longest time between the passages of a packet.
     pub overlap: Option<Span>,
-    /// Whether what was found is returned as a state, to be joined with other parts.
+    /// Whether to return the result as a state that can be joined with other parts.
     pub state: bool,
 }
 
@@ -66,12 +66,12 @@ pub struct TimePart {
 pub enum PartTime {
     /// A time.
     At(WallTime),
-    /// So long after the reference capture begins.
+    /// This long after the reference capture begins.
     After(Span),
 }
 
 impl TimePart {
-    /// The part of captures that a first pass has been over.
+    /// Returns the part of captures that have been through a first pass.
     pub(super) fn of(&self, first: &FirstPass, window: Span) -> CapturePart {
         let spans = first.spans();
         let begun = spans[0].map_or(WallTime(0), |(first, _)| first);
@@ -111,10 +111,10 @@ impl Default for Passive {
     }
 }
 
-/// What a network address translator rewrites.
+/// Fields that a network address translator rewrites.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Translation {
-    /// Nothing: there is no translator.
+    /// No fields: no translator exists.
     Nothing,
     /// Addresses.
     Addresses,
@@ -122,27 +122,27 @@ pub enum Translation {
     Ports,
 }
 
-/// How packets are matched.
+/// Method of matching packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Matching {
     /// Every packet within a time window; ambiguous matches are discarded.
     #[default]
     Windowed,
-    /// As the CAIA tool does, to compare with it. Yields pairs, but neither records nor flows.
+    /// Like the CAIA tool, to compare with it. Yields pairs, but neither records nor flows.
     Caia {
-        /// How many packets are searched for a match.
+        /// Number of packets that are searched for a match.
         search: usize,
-        /// Whether the window narrows to the delays seen so far.
+        /// True if the window narrows to the delays seen so far.
         narrowing: bool,
     },
 }
 
 impl Passive {
-    /// The fields that identify packets: those the user has chosen, otherwise those found.
+    /// The fields that identify packets: the user's choice, otherwise those found.
     pub(super) fn fields(&self, plan: &MatchPlan) -> IdentityFields {
         let is_caia = matches!(self.matching, Matching::Caia { .. });
         match (self.mask.or(is_caia.then_some(CAIA_MASK)), plan.fields) {
-            // As in the CAIA tool, translated addresses are excluded but ports are not.
+            // Like in the CAIA tool, translated addresses are excluded but ports are not.
             (Some(mask), _) => {
                 IdentityFields::Mask(if self.translated { mask & !MASK_ADDRESSES } else { mask })
             }

@@ -1,5 +1,5 @@
-//! [`StreamCapture`]: captures a test's own stream where it leaves and reaches this host, so that a test over TCP can
-//! explain its latency.
+//! [`StreamCapture`]: captures a test's own stream at this host's interface, so that a test over TCP can explain its
+//! latency.
 
 use super::error::PassiveError;
 use jitlat_core::analysis::Samples;
@@ -25,13 +25,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// How long the kernel collects packets before it wakes the capturing thread, so that it does not wake for each of
-/// them.
+/// Time for which the kernel collects packets before it wakes the capturing thread, so that it does not wake for each
+/// packet.
 const KERNEL_BATCH_TIME: Duration = Duration::from_millis(20);
-/// IP packets longer than this were not sent in this form: the adapter segments them (TSO).
+/// Largest IP packet, in bytes, that can have been on the wire in this form; the adapter segments longer ones (TSO).
 const MAX_WIRE_LENGTH: u32 = 9000;
 
-/// Why a stream cannot be captured.
+/// Reason why a stream cannot be captured.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StreamCaptureError {
@@ -41,7 +41,7 @@ pub enum StreamCaptureError {
     /// The server's name cannot be looked up, or there is no route to it.
     #[error("{doing} {host}: {source}")]
     Route {
-        /// What was being done.
+        /// The operation that failed.
         doing: &'static str,
         /// The name of the server.
         host: String,
@@ -49,19 +49,19 @@ pub enum StreamCaptureError {
         source: io::Error,
     },
     /// The server has no address of the family asked for.
-    #[error("{0} has no address of that family")]
+    #[error("{0} has no address of the requested family (-4, -6)")]
     Family(String),
     /// No interface has the address that the test is bound to.
     #[error("no interface of this host has the address {0}")]
     NoInterface(IpAddr),
     /// The test has no stream.
-    #[error("a test has a stream")]
+    #[error("the test has no stream")]
     NoStream,
     /// The captured packets cannot be saved.
     #[error("saving the capture: {0}")]
     Save(io::Error),
     /// The capturing thread died.
-    #[error("the capture failed")]
+    #[error("the capturing thread failed")]
     Failed,
 }
 
@@ -72,12 +72,12 @@ pub struct CapturedStream {
     peer: IpAddr,
     port: u16,
     protocol: u8,
-    /// Bytes on a TCP test connection before its first packet.
+    /// Number of bytes on a TCP test connection before its first packet.
     lead: u64,
 }
 
 impl CapturedStream {
-    /// Where the stream that `request` describes will leave and reach this host.
+    /// Finds where the stream that `request` describes will leave or reach this host.
     ///
     /// # Errors
     /// [`StreamCaptureError`] if there is no route to the server.
@@ -102,7 +102,7 @@ impl CapturedStream {
         p.protocol == self.protocol && (p.src() == self.peer || p.dst() == self.peer) && port()
     }
 
-    /// Whether a packet of the stream was received by this host (not sent).
+    /// True if a packet of the stream was received (not sent) by this host.
     fn is_received(&self, p: &IpPacket<'_>) -> bool {
         match p.src() == p.dst() {
             true => p.ports().is_some_and(|(from, _)| from == self.port),
@@ -111,7 +111,7 @@ impl CapturedStream {
     }
 }
 
-/// Where captured frames are saved.
+/// Destination of captured frames.
 pub type SaveTo = Box<dyn Write + Send>;
 
 /// A running capture.
@@ -166,7 +166,7 @@ impl StreamCapture {
 }
 
 impl EndedCapture {
-    /// The captured traffic, and what it explains of the analysed streams `runs`.
+    /// Returns the captured traffic, and what it explains about the analysed streams `runs`.
     pub fn explain<'a>(self, runs: impl IntoIterator<Item = (&'a Session, &'a Samples)>) -> StreamTraffic {
         let EndedCapture { seen, stream } = self;
         let mut connections = seen.tcp.finish();
@@ -180,19 +180,20 @@ impl EndedCapture {
         }
         if delays.is_empty() && !connections.is_empty() && has_packets {
             notes.push(
-                "the capture does not hold the test's connection from its beginning: no delay can be assigned"
+                "the capture lacks the beginning of the test's connection: no delay can be explained"
                     .to_owned(),
             );
         }
         if seen.drops > 0 {
-            notes.push(format!("the capture lost {} packets itself; they look like gaps", seen.drops));
+            notes
+                .push(format!("{} packets were dropped during the capture; they look like gaps", seen.drops));
         }
         let [sent, received] = seen.counts;
         let longest = sent.longest.max(received.longest);
         if longest > MAX_WIRE_LENGTH {
             notes.push(format!(
-                "segments of up to {longest} bytes are cut by the adapter, and counted here before that; to see them as \
-                 the path does: ethtool -K {} tso off gso off gro off",
+                "segments of up to {longest} bytes were captured before the adapter cut them; to capture \
+                 them as they are sent: ethtool -K {} tso off gso off gro off",
                 stream.interface
             ));
         }
@@ -208,7 +209,7 @@ impl EndedCapture {
     }
 }
 
-/// What delayed the packets of a stream that were sent over one of `connections`, the largest delay first.
+/// Finds what delayed the packets of a stream that were sent over one of `connections`, the largest delay first.
 fn explain(
     tcp: &TcpAnalyzer,
     connections: &[ObservedConnection],
@@ -227,11 +228,11 @@ fn explain(
     let observed =
         |p: AcceptedPacket| ObservedRecord { seq: p.seq, sent: WallTime(p.sent), delay: Span(p.delay) };
     let records: Vec<_> = samples.iter().map(observed).collect();
-    // Packets are captured as they leave or as they arrive; this host is one end either way.
+    // Packets are captured as they leave or as they arrive; this host is an end of the stream either way.
     history.explain(if up { CaptureSide::Sender } else { CaptureSide::Receiver }, framing, &records)
 }
 
-/// The addresses of this host and of the server on the route between them.
+/// Returns the addresses of this host and of the server on the route between them.
 fn ends(request: &TestRequest) -> Result<(SocketAddr, SocketAddr), StreamCaptureError> {
     let host = &request.host;
     let failed = |doing| move |source| StreamCaptureError::Route { doing, host: host.clone(), source };
@@ -285,7 +286,7 @@ fn run(
         }
     }
     if let Some(e) = writer.and_then(|mut w| w.flush().err()).or(unsaved) {
-        seen.notes.push(format!("the capture could not be saved whole: {e}"));
+        seen.notes.push(format!("saving the capture failed before its end: {e}"));
     }
     seen.drops = capture.drops();
     seen

@@ -24,11 +24,11 @@ use std::path::PathBuf;
 use std::thread::sleep;
 use std::time::Duration;
 
-/// Frames read of a capture that is followed before it is seen whether that is over.
+/// Frames of a followed capture that are read between two checks for its end.
 const FRAMES_PER_CHECK: usize = 4096;
-/// How long to wait where nothing new has been written.
+/// Time to wait when nothing new has been written.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
-/// How long what is there in the end may take to read.
+/// Time limit for reading the remaining packets at the end.
 const FILE_END_TIMEOUT: Span = Span::seconds(30);
 
 /// Settings of an analysis of TCP connections.
@@ -36,13 +36,14 @@ const FILE_END_TIMEOUT: Span = Span::seconds(30);
 pub struct TcpCaptures {
     /// Only connections of this address or prefix; `None`: all.
     pub host: Option<Prefix>,
-    /// Only connections of this port; `None`: all.
+    /// Only connections with this port; `None`: all.
     pub port: Option<u16>,
     /// Treat two captures as consecutive ones of one point, even if they contain the same traffic.
     pub one_point: bool,
-    /// Only the connections of this part; `None`: all.
+    /// Only the connections of this share; `None`: all.
     pub share: Option<ConnectionShare>,
-    /// Whether the one capture – a folder, or a file – is still being written: until `stop` its files are read as they appear.
+    /// True if the only capture (a folder or a file) is still being written. Its files are then read as they appear,
+    /// until `stop`.
     pub follow: bool,
     /// End following after this time; `None`: no limit.
     pub duration: Option<Span>,
@@ -69,7 +70,7 @@ impl TcpCaptures {
         }
     }
 
-    /// The same, with what is needed to join this part with others.
+    /// Like [`analyse`](Self::analyse), but also returns what is needed to join this part with others.
     ///
     /// # Errors
     /// [`PassiveError`] if a capture cannot be read.
@@ -115,10 +116,10 @@ impl TcpCaptures {
         Ok(found)
     }
 
-    /// The whole from all its parts.
+    /// Joins all parts to the whole.
     ///
     /// # Errors
-    /// [`PassiveError`] if they are not those of one whole, or if it has no TCP segment.
+    /// [`PassiveError`] if they are not the parts of one whole, or if it has no TCP segment.
     pub fn of_parts(
         parts: Vec<ConnectionsPart>,
         observer: &mut dyn CaptureObserver,
@@ -139,7 +140,7 @@ impl TcpCaptures {
         Err(PassiveError::NoTcp { name, packets, skipped, filtered })
     }
 
-    /// The hosts and ports looked at; empty: all.
+    /// Describes the hosts and ports that the filter selects; empty: all.
     fn filter(&self) -> String {
         let host = self.host.map(|host| format!("host {host} "));
         let port = self.port.map(|port| format!("port {port}"));
@@ -166,7 +167,7 @@ impl TcpCaptures {
             let ours = p.ports().is_some_and(|(a, b)| {
                 of.is_between(SocketAddr::new(p.src(), a), SocketAddr::new(p.dst(), b))
             });
-            // The same ports may have been used before and after.
+            // The same ports may have been used by other connections before and after.
             if !ours || f.at < of.first || f.at > of.last {
                 continue;
             }
@@ -180,7 +181,7 @@ impl TcpCaptures {
         Ok(())
     }
 
-    /// The packets of each flow matched between two captures; `None` if they have none in common.
+    /// Matches the packets of each flow between two captures; `None` if they have none in common.
     fn join(
         &self,
         captures: [&PathBuf; 2],
@@ -300,10 +301,10 @@ impl TcpCaptures {
     }
 }
 
-/// What one point has.
+/// Results of one point.
 struct PointFound {
     read: PointRead,
-    /// Those with most bytes first.
+    /// Connections, those with most bytes first.
     connections: Vec<FoundConnection>,
     segments: u64,
     not_followed: u64,

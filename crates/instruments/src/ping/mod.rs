@@ -26,7 +26,7 @@ use jitlat_net::stamp::StampMode;
 use jitlat_net::twoway::client::{PingEvent, TwoWayLink, TwoWayProgress};
 use jitlat_net::twoway::socket::{Carrier, Marking};
 use jitlat_net::{clock, random};
-use jitlat_proto::twoway::PingPlan;
+use jitlat_proto::twoway::{Overdue, PingPlan};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, TryRecvError, sync_channel};
@@ -38,9 +38,9 @@ use std::time::Duration;
 pub struct Ping {
     /// The far host: a name or an address.
     pub host: String,
-    /// The client of the protocol to use.
+    /// The protocol's client.
     pub client: Arc<dyn PingClient>,
-    /// Requests to send.
+    /// Number of requests to send.
     pub packets: u64,
     /// Payload bytes; `None`: the protocol's default.
     pub payload: Option<u64>,
@@ -50,42 +50,45 @@ pub struct Ping {
     pub schedule: Schedule,
     /// Stop and wait: send the next request this long after the answer to the previous one; `None`: send by `schedule`.
     pub wait: Option<Span>,
-    /// How long an answer may take before it counts as lost.
+    /// Time after which a missing answer counts as lost.
     pub timeout: Span,
+    /// Handling of requests that became overdue while this host stalled.
+    pub overdue: Overdue,
     /// DSCP of the requests.
     pub dscp: Dscp,
     /// Priority of the packets within this host (`SO_PRIORITY`); `None`: the system's default.
     pub priority: Option<u32>,
     /// Source port of UDP requests; 0 = the system chooses.
     pub src_port: u16,
-    /// Only addresses of this family.
+    /// Family of addresses to use; `None`: either.
     pub family: Option<AddressFamily>,
     /// Local address; `None`: the system chooses.
     pub bind: Option<IpAddr>,
-    /// Name of the interface to send through; `None`: by route.
+    /// Name of the interface to send through; `None`: chosen by the route.
     pub interface: Option<String>,
-    /// How the sender waits for its deadlines; `None`: by the rate, see [`Pacing::mode`].
+    /// How the sender waits for its deadlines; `None`: depends on the rate, see [`Pacing::mode`].
     pub pace: Option<PaceMode>,
     /// The best kind of time stamps to use.
     pub stamps: StampMode,
-    /// What is kept with the test.
+    /// Annotations that are stored with the test.
     pub annotations: Annotations,
 }
 
 /// Capacity of the queue of events from the measuring thread.
 const EVENT_QUEUE: usize = 1 << 16;
-/// Time between two checks for events: waking a waiting observer would cost the sending thread time.
+/// Time between two checks for events. Waking a waiting observer for each event would cost the sending thread time.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
-/// Assumed time to an answer, for the estimated duration of a test that stops and waits.
+/// Assumed round-trip time, for the estimated duration of a stop-and-wait test.
 const USUAL_ANSWER: Span = Span::millis(200);
 
 impl Ping {
-    /// A thousand requests to `host`, one every 20 ms, with kernel stamps.
+    /// Creates a test of a thousand requests to `host`, one every 20 ms, with kernel stamps.
     pub fn new(host: impl Into<String>, client: impl PingClient + 'static) -> Ping {
         Ping::boxed(host, Box::new(client))
     }
 
-    /// The same for a client whose type is not known, such as that of a [`PingProtocol`] chosen by name.
+    /// Like [`new`](Self::new) for a client whose type is not known, such as that of a [`PingProtocol`] chosen by
+    /// name.
     pub fn boxed(host: impl Into<String>, client: Box<dyn PingClient>) -> Ping {
         Ping {
             host: host.into(),
@@ -96,6 +99,7 @@ impl Ping {
             schedule: Schedule::Periodic,
             wait: None,
             timeout: Span::seconds(2),
+            overdue: Overdue::Space,
             dscp: Dscp::default(),
             priority: None,
             src_port: 0,
@@ -108,7 +112,7 @@ impl Ping {
         }
     }
 
-    /// Bytes of a request as the system counts them: of the UDP payload, the ICMP message or the TCP record.
+    /// Size of a request in bytes as the system counts it: the UDP payload, the ICMP message or the TCP record.
     ///
     /// # Errors
     /// [`Error::Settings`] if the protocol does not allow this payload size.
@@ -123,21 +127,21 @@ impl Ping {
         Err(Error::Settings(format!("-l {payload}: {name} takes {low} to {high} bytes")))
     }
 
-    /// What is sent, and when.
+    /// Returns the requests to send and their times.
     ///
     /// # Errors
-    /// [`Error::Settings`] if that is impossible.
+    /// [`Error::Settings`] if the settings are impossible.
     pub fn plan(&self) -> Result<PingPlan, Error> {
         let size = self.size()?.max(HEADER_LEN.into()).min(MAX_PAYLOAD.into());
-        // Stop and wait has none.
+        // Stop-and-wait tests have no period.
         let period = if self.wait.is_some() { Span(1) } else { self.period };
         let transport = self.client.protocol().transport;
         let mut spec = TestSpec::new(Direction::Up, transport, self.packets, size, period, self.schedule)?;
         spec.dscp = self.dscp;
-        Ok(PingPlan { spec, wait: self.wait, timeout: self.timeout })
+        Ok(PingPlan { spec, wait: self.wait, timeout: self.timeout, overdue: self.overdue })
     }
 
-    /// The far host's address and port.
+    /// Looks up the far host's address and port.
     ///
     /// # Errors
     /// [`Error::Address`] if it has no address of the requested family.
@@ -195,7 +199,7 @@ impl Instrument for Ping {
         let found = thread::scope(|scope| {
             let measuring = thread::Builder::new().name("ping".to_owned());
             let measuring = measuring.spawn_scoped(scope, || {
-                // The events end with the test.
+                // Dropping the test ends the events.
                 let test = test;
                 self.client.measure(&test)
             });

@@ -8,19 +8,19 @@ use jitlat_net::reflect::Reflector;
 use jitlat_net::twoway::TwoWayLink;
 use std::fmt;
 
-/// A two-way protocol: everything the rest of the program needs to know about it.
+/// A two-way protocol: everything that the rest of the program needs to know about it.
 pub struct PingProtocol {
-    /// Its name in small letters: `stamp`.
+    /// Name in small letters: `stamp`.
     pub name: &'static str,
-    /// As people write it: `STAMP`.
+    /// Name as people write it: `STAMP`.
     pub title: &'static str,
-    /// What answers it: for help.
+    /// Programs that answer the protocol, for help.
     pub answered_by: &'static str,
-    /// The transport below it.
+    /// Transport that carries the protocol.
     pub transport: Transport,
-    /// What the payload is, and its default size: `of the UDP datagram (44)`.
+    /// Description and default size of the payload: `of the UDP datagram (44)`.
     pub payload: &'static str,
-    /// Arguments of its client.
+    /// Arguments of the client.
     pub arguments: &'static [Argument],
     /// Makes a client from [complete](Arguments::complete) arguments.
     pub client: fn(&Arguments) -> Result<Box<dyn PingClient>, Error>,
@@ -29,13 +29,13 @@ pub struct PingProtocol {
 }
 
 impl PingProtocol {
-    /// The switch `name` among its client's arguments: `raw`.
+    /// Finds the switch `name` among the client's arguments: `raw`.
     pub fn switch(&self, name: &str) -> Option<&'static Argument> {
         self.arguments.iter().find(|a| a.name == name && matches!(a.kind, ArgumentKind::Nothing))
     }
 }
 
-/// The reflectors of a protocol: one, or one for each way its packets come in.
+/// The reflectors of a protocol: one, or several that receive its packets differently.
 pub type ReflectorList = Vec<Box<dyn Reflector>>;
 
 /// The server of a protocol.
@@ -47,7 +47,7 @@ pub struct ProtocolServer {
 }
 
 impl PingProtocol {
-    /// Makes its client from `arguments`.
+    /// Makes a client from `arguments`.
     ///
     /// # Errors
     /// [`Error::Settings`] if an argument is unknown or has an invalid value.
@@ -55,7 +55,7 @@ impl PingProtocol {
         (self.client)(&arguments.complete(self.arguments)?)
     }
 
-    /// Makes its reflectors from `arguments`; empty if every host's kernel answers this protocol.
+    /// Makes the reflectors from `arguments`; empty if every host's kernel answers this protocol.
     ///
     /// # Errors
     /// [`Error::Settings`] if an argument is unknown or has an invalid value.
@@ -73,16 +73,16 @@ impl fmt::Debug for PingProtocol {
 
 /// The client of a two-way protocol, with its arguments.
 pub trait PingClient: fmt::Debug + Send + Sync {
-    /// The protocol's entry.
+    /// Entry of the protocol in the list.
     fn protocol(&self) -> &'static PingProtocol;
 
     /// The far host's port; 0 where the protocol has none.
     fn port(&self) -> u16;
 
-    /// The sizes that requests can have.
+    /// Sizes that requests can have.
     fn sizes(&self) -> RequestSizes;
 
-    /// Whether a test without any answer has failed.
+    /// True if a test without any answer has failed.
     fn expects_answers(&self) -> bool {
         true
     }

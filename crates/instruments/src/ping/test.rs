@@ -1,4 +1,4 @@
-//! [`PingTest`]: one two-way test as a protocol's client runs it, and [`PingResult`], its result.
+//! [`PingTest`]: one two-way test as a protocol's client runs it. [`PingResult`]: its result.
 
 use super::Ping;
 use crate::error::Error;
@@ -11,14 +11,14 @@ use jitlat_net::twoway::{self, TwoWayLink, TwoWayMeasured};
 use jitlat_proto::twoway::{PingPlan, Protocol};
 use std::net::SocketAddr;
 
-/// What a protocol's client receives.
+/// A test as a protocol's client receives it.
 #[derive(Clone)]
 pub struct PingTest<'a> {
     /// The settings of the test.
     pub settings: &'a Ping,
-    /// What is sent, and when.
+    /// The requests to send and their times.
     pub plan: PingPlan,
-    /// How to reach the far host.
+    /// Address and socket settings of the far host.
     pub link: TwoWayLink,
     /// Bytes of a request.
     pub size: usize,
@@ -34,9 +34,9 @@ pub struct PingTest<'a> {
 
 /// The result of a two-way test.
 pub struct PingResult {
-    /// Answers, in the order they came.
+    /// Answers, in arrival order.
     pub records: Vec<PacketRecord>,
-    /// What is known of the test.
+    /// Facts about the test.
     pub session: Session,
     /// Requests sent.
     pub requests: u64,
@@ -45,14 +45,14 @@ pub struct PingResult {
 }
 
 impl PingResult {
-    /// The part of the session that only two-way tests have.
+    /// Returns the part of the session that only two-way tests have.
     pub fn facts(&mut self) -> &mut TwoWay {
         self.session.two_way.get_or_insert_default()
     }
 }
 
 impl<'a> PingTest<'a> {
-    /// The same test at another port of the far host.
+    /// Returns the same test for another port of the far host.
     #[must_use]
     pub fn at_port(&self, port: u16) -> PingTest<'a> {
         let mut test = self.clone();
@@ -85,7 +85,7 @@ impl<'a> PingTest<'a> {
         session.spec.src_port = local.port();
         session.created = Some(self.created);
         session.src = Some(local.ip());
-        // A host that was lost cannot have answered: requests after its last answer say nothing about the path.
+        // Requests after the last answer of a host that was lost do not count: the host cannot have answered them.
         let sent = u32::try_from(outcome.requests.sent()).ok();
         session.sent = sent.filter(|_| ending != Ending::PeerLost);
         session.ending = ending;
@@ -99,7 +99,9 @@ impl<'a> PingTest<'a> {
         let (directions, losses) = outcome.requests.directions();
         facts.directions = Some(directions).filter(|d| d.stateful);
         facts.losses = losses;
-        // Messages at the end are why the test ended: its reason says so.
+        facts.shifts = outcome.shifts;
+        facts.skipped = outcome.skipped;
+        // Error messages at the end of the test are the reason for its end, which is reported separately.
         let refused = if ending == Ending::PeerLost { 0 } else { refused };
         facts.not_answers = NotAnswers { refused, prohibited, ..outcome.not_answers };
         if outcome.requests.far_count_broken() {
@@ -112,17 +114,17 @@ impl<'a> PingTest<'a> {
     }
 }
 
-/// How a far host was lost.
+/// Describes how a far host was lost.
 fn lost_peer(refused: bool) -> &'static str {
     if refused {
-        "the far host says that nothing listens there any more"
+        "the far host reports that nothing listens on this port any more"
     } else {
         "the connection was closed"
     }
 }
 
 impl Ping {
-    /// What is known of a test before it begins.
+    /// Returns the facts known before a test begins.
     pub(super) fn session(&self, plan: &PingPlan, to: SocketAddr) -> Session {
         let mut session = Session::new(plan.spec.clone());
         session.spec.dst_port = to.port();

@@ -17,13 +17,13 @@ pub struct LevelList(pub Vec<FactorLevel>);
 /// Kinds of stamps of one-way tests.
 const ONE_WAY_STAMPS: [&str; 3] = ["user", "kernel", "hardware"];
 
-/// Most values; more are certainly a mistake.
+/// Largest number of values; more are certainly a mistake.
 const MAX_VALUES: usize = 10_000;
 
 /// Parses payload sizes.
 ///
 /// # Errors
-/// A text that says which value is wrong, and what to write.
+/// Description of the wrong value, and of valid ones.
 pub fn payloads(text: &str) -> Result<LevelList, String> {
     let one = |t: &str| match t.trim().parse::<i64>() {
         Ok(n) if (0..=i64::from(MAX_PAYLOAD)).contains(&n) => Ok(n),
@@ -35,7 +35,7 @@ pub fn payloads(text: &str) -> Result<LevelList, String> {
 /// Parses priorities within this host; ascending.
 ///
 /// # Errors
-/// A text that says which value is wrong, and what to write.
+/// Description of the wrong value, and of valid ones.
 pub fn priorities(text: &str) -> Result<LevelList, String> {
     let one = |t: &str| {
         let number = t.trim().parse().ok().filter(|n: &i64| (0..=i64::from(i32::MAX)).contains(n));
@@ -43,7 +43,7 @@ pub fn priorities(text: &str) -> Result<LevelList, String> {
     };
     let LevelList(mut levels) = numbers(text, one, |n| n.to_string())?;
     levels.sort_by(|a, b| a.number.partial_cmp(&b.number).unwrap_or(Ordering::Equal));
-    // Their distances mean nothing.
+    // The distances between priorities have no meaning, so they get no number.
     levels.iter_mut().for_each(|level| level.number = None);
     Ok(LevelList(levels))
 }
@@ -51,7 +51,7 @@ pub fn priorities(text: &str) -> Result<LevelList, String> {
 /// Parses access categories; from BK to VO.
 ///
 /// # Errors
-/// A text that says which value is wrong, and what to write.
+/// Description of the wrong value, and of valid ones.
 pub fn categories(text: &str) -> Result<LevelList, String> {
     let one = |t: &str| t.parse::<AccessCategory>().map_err(|e| e.to_string());
     let mut categories = text.split(',').map(one).collect::<Result<Vec<_>, _>>()?;
@@ -62,7 +62,7 @@ pub fn categories(text: &str) -> Result<LevelList, String> {
 /// Parses periods.
 ///
 /// # Errors
-/// A text that says which value is wrong, and what to write.
+/// Description of the wrong value, and of valid ones.
 pub fn periods(text: &str) -> Result<LevelList, String> {
     numbers(text, |t| Ok(quantity::period(t)?.0), time)
 }
@@ -70,7 +70,7 @@ pub fn periods(text: &str) -> Result<LevelList, String> {
 /// Parses times between an answer and the next request; 0 is allowed.
 ///
 /// # Errors
-/// A text that says which value is wrong, and what to write.
+/// Description of the wrong value, and of valid ones.
 pub fn waits(text: &str) -> Result<LevelList, String> {
     numbers(text, |t| Ok(quantity::pause(t)?.0), time)
 }
@@ -78,7 +78,7 @@ pub fn waits(text: &str) -> Result<LevelList, String> {
 /// Parses DSCPs, by number or name.
 ///
 /// # Errors
-/// A text that says which value is wrong, and what to write.
+/// Description of the wrong value, and of valid ones.
 pub fn dscps(text: &str) -> Result<LevelList, String> {
     let one = |t: &str| {
         let dscp: Dscp = t.trim().parse().map_err(|e| format!("{e}"))?;
@@ -92,7 +92,7 @@ pub fn dscps(text: &str) -> Result<LevelList, String> {
 /// Parses protocols, each with the kind of stamps and its own switches: `icmp`, `lamp:user`, `lamp:raw:krt`, `jitlat`.
 ///
 /// # Errors
-/// A text that says which value is wrong, and what to write.
+/// Description of the wrong value, and of valid ones.
 pub fn protocols(text: &str) -> Result<LevelList, String> {
     named(text, |t| {
         let t = t.trim();
@@ -110,14 +110,14 @@ pub fn protocols(text: &str) -> Result<LevelList, String> {
         }
         let names = ONE_WAY_PROTOCOLS.iter().map(|p| p.name).chain(PROTOCOLS.iter().map(|p| p.name));
         Err(format!(
-            "'{t}' is not a protocol: give {}, with the stamps after a colon if not kernel, and switches of \
-             its own (lamp:user, lamp:raw)",
+            "'{t}' is not a protocol: give {}, followed by a colon and the kind of stamps if not kernel, and \
+             by switches of the protocol (lamp:user, lamp:raw)",
             names.collect::<Vec<_>>().join(", ")
         ))
     })
 }
 
-/// Whether a protocol of [`protocols`] measures one direction.
+/// True if a protocol of [`protocols`] measures one direction.
 pub fn is_one_way(text: &str) -> bool {
     OneWayProtocol::named(text.split(':').next().unwrap_or_default()).is_some()
 }
@@ -125,7 +125,7 @@ pub fn is_one_way(text: &str) -> bool {
 /// Parses `udp`, `tcp`.
 ///
 /// # Errors
-/// A text that says which value is wrong, and what to write.
+/// Description of the wrong value, and of valid ones.
 pub fn transports(text: &str) -> Result<LevelList, String> {
     named(text, |t| match t.trim() {
         t @ ("udp" | "tcp") => Ok(FactorLevel { text: t.to_owned(), number: None }),
@@ -179,13 +179,15 @@ fn range(
     all: &mut Vec<i64>,
 ) -> Result<(), String> {
     if low > high {
-        return Err(format!("'{part}' runs backwards"));
+        return Err(format!("'{part}' begins above its end"));
     }
     let factor = step.strip_prefix('x').map(|f| f.parse::<f64>().ok().filter(|f| *f > 1.0 && *f <= 1e6));
     let mut at = low;
     match factor {
         Some(None) => return Err(format!("'{step}' is not a factor: write x2")),
-        Some(Some(_)) if low == 0 => return Err(format!("'{part}': no factor leads away from 0")),
+        Some(Some(_)) if low == 0 => {
+            return Err(format!("'{part}': no factor leads from 0 to another value; begin above 0"));
+        }
         Some(Some(factor)) => {
             while at <= high && all.len() <= MAX_VALUES {
                 all.push(at);
@@ -209,7 +211,7 @@ fn range(
 fn distinct(levels: Vec<FactorLevel>) -> Result<LevelList, String> {
     for (i, level) in levels.iter().enumerate() {
         if levels[..i].iter().any(|l| l.text == level.text) {
-            return Err(format!("{} is there twice", level.text));
+            return Err(format!("{} is given twice", level.text));
         }
     }
     Ok(LevelList(levels))
@@ -236,7 +238,7 @@ mod tests {
         assert!(priorities("6").unwrap().0[0].number.is_none(), "no quantity");
         assert_eq!(texts(&protocols("icmp,lamp:user,lamp:krt")), ["icmp", "lamp:user", "lamp:krt"]);
         assert_eq!(texts(&protocols("lamp,lamp:raw,lamp:raw:user")), ["lamp", "lamp:raw", "lamp:raw:user"]);
-        assert!(protocols("icmp:raw").is_err(), "no switch of that protocol");
+        assert!(protocols("icmp:raw").is_err(), "not a switch of that protocol");
         assert_eq!(texts(&protocols("jitlat,jitlat:user,owamp")), ["jitlat", "jitlat:user", "owamp"]);
         assert!(is_one_way("jitlat:user") && !is_one_way("lamp:user"));
     }

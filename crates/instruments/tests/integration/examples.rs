@@ -1,4 +1,4 @@
-//! The examples, run against a host of this library's own.
+//! The examples, run against a server of this library.
 
 #[allow(dead_code)]
 #[path = "../../examples/figures.rs"]
@@ -19,7 +19,8 @@ use jitlat_instruments::serve::{OneWayService, Policy, Serve};
 use std::net::Ipv4Addr;
 use std::path::Path;
 
-/// A loopback address that nothing else on this machine uses: one-way tests have a fixed port.
+/// Returns a loopback address that nothing else on this machine uses. One-way tests need it because their port is
+/// fixed.
 fn own_address() -> Ipv4Addr {
     let [_, _, high, low] = std::process::id().to_be_bytes();
     Ipv4Addr::new(127, 224 | high & 15, low, 1)

@@ -1,4 +1,4 @@
-//! Instruments as another program uses them.
+//! Tests of the instruments as another program uses them.
 
 mod examples;
 mod passive;

@@ -1,4 +1,4 @@
-//! Captured traffic, followed by the library alone.
+//! Captured traffic, analysed with the library alone.
 
 #[allow(dead_code)]
 #[path = "../../examples/passive.rs"]
@@ -22,7 +22,8 @@ fn the_example_finds_round_trips_and_losses() {
     assert_eq!((summary.pairs, lost), (420, [4, 15]));
 }
 
-/// Events come in their order, and their records are those of the sessions; a stop ends it with what is known by then.
+/// Events arrive in order, and their records belong to the sessions; a stop ends the analysis with the results so
+/// far.
 #[test]
 fn events_come_in_order_until_a_stop() {
     let passive = Passive { records: true, matched: true, ..Passive::default() };

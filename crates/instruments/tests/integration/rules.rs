@@ -1,5 +1,5 @@
-//! Every listener and every rule of the access policy: each service is started with each rule and used by a client.
-//! A service that is added to `SERVICES` needs its way to be used here, and its line in the rules that hold for it.
+//! Every listener with every rule of the access policy: each service is started with each rule and used by a client.
+//! A service that is added to `SERVICES` needs a client here, and its line in the lists of rules.
 
 use jitlat_core::{Direction, Schedule, Span, TestSpec, Transport};
 use jitlat_instruments::one_way::OneWayProtocol;
@@ -20,12 +20,12 @@ use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-/// A rule that refuses the client of these tests whatever it asks for.
+/// A rule that refuses every request of the client.
 struct Rule {
     name: &'static str,
-    /// Makes it a rule for this service.
+    /// Sets the rule for this service.
     set: fn(&mut Policy, Service),
-    /// The services that it holds for. Others are served as if it were not there.
+    /// Services that the rule applies to. Others are served as if it did not exist.
     holds: &'static [Service],
 }
 
@@ -33,10 +33,10 @@ const NOBODY: &str = "192.0.2.0/24";
 const LOCALHOST: &str = "127.0.0.0/8";
 const WITH_RATES: &[Service] = &[ONE_WAY, STAMP, TWAMP, OWAMP, LAMP, IRTT, TCP];
 const WITH_CONNECTIONS: &[Service] = &[ONE_WAY, TEST_PORT, TWAMP, OWAMP, TCP, DIGESTS, COLLECT];
-/// STAMP has sessions, too, and answers those without a place all the same, but without a count.
+/// Services with sessions. STAMP has sessions, too, but still answers clients without a session, without counting.
 const WITH_SESSIONS: &[Service] = &[ONE_WAY, TWAMP, OWAMP, LAMP, IRTT, DIGESTS, COLLECT];
 const WITH_DURATION: &[Service] = &[ONE_WAY, TWAMP, OWAMP, IRTT, TCP, DIGESTS, COLLECT];
-/// Of a whole client, or in all: the one-way test that leads to the test port is refused before it.
+/// The test port is not in lists of rules about a whole client: the one-way test that leads to it is refused first.
 const ALSO_BEFORE_THE_TEST_PORT: &[Service] =
     &[ONE_WAY, TEST_PORT, TWAMP, OWAMP, LAMP, IRTT, DIGESTS, COLLECT];
 
@@ -129,10 +129,10 @@ fn rules() -> Vec<Rule> {
     networks.into_iter().chain(all.into_iter().flatten()).collect()
 }
 
-/// Packets of a client's test.
+/// Number of packets of a client's test.
 const PACKETS: u64 = 20;
 
-/// A host at `ip` that serves `service` alone, with `policy`; `elsewhere`: another of its services has a key.
+/// Returns a host at `ip` that serves only `service`, with `policy`; `elsewhere`: another of its services has a key.
 fn host(ip: Ipv4Addr, service: Service, policy: Policy, elsewhere: bool) -> Serve {
     let digests = |keys| DigestService {
         port: 0,
@@ -171,7 +171,7 @@ fn host(ip: Ipv4Addr, service: Service, policy: Policy, elsewhere: bool) -> Serv
     }
 }
 
-/// A collector that keeps nothing.
+/// A collector that discards everything.
 #[derive(Debug)]
 struct Bin;
 
@@ -193,7 +193,7 @@ impl PushIntake for Bin {
     }
 }
 
-/// Whether a host may offer its tests, and still may after a moment.
+/// Returns true if a host may offer its tests, and still may a moment later.
 fn push(host: &str, port: u16) -> bool {
     let Ok(mut connection) = PushConnection::open(host, port, key()) else { return false };
     let mut opened = false;
@@ -212,7 +212,7 @@ fn key() -> PresharedKey {
     PresharedKey::from_file_contents(b"a key of quite enough bytes").unwrap()
 }
 
-/// Whether a client of `service` is served: at least half of its packets, or what it asked for.
+/// Returns true if a client of `service` is served: it receives at least half of its packets, or the requested data.
 fn served(service: Service, serve: &Serve) -> bool {
     let Ok(serving) = serve.start() else { return false };
     assert!(serving.failures().is_empty(), "{:?}", serving.failures());
@@ -224,7 +224,7 @@ fn served(service: Service, serve: &Serve) -> bool {
         }
         DIGESTS => serving.digests().first().is_some_and(|at| {
             let asked = DigestCollector::connect(&host, at.port(), Listen::default(), None).map(drop);
-            // No interface is offered, which is said to who may ask.
+            // The host offers no interface, which it reports only to permitted clients.
             matches!(
                 asked,
                 Err(CollectorError::Conversation {
@@ -279,9 +279,10 @@ fn ping(host: &str, protocol: &'static PingProtocol, port: u16) -> bool {
     streams.is_ok_and(|mut streams| streams.remove(0).summary.counts.received >= PACKETS / 2)
 }
 
-/// Calls `check` for every service and for each of `parts` numbers from 0, every call on a thread and at an address of its own.
+/// Calls `check` for every service and for each part number from 0 to `parts` - 1, each on its own thread and at its
+/// own address.
 fn walk(parts: usize, check: impl Fn(Service, Ipv4Addr, usize) + Sync) {
-    // The test port is a fixed one: no two calls have the same address.
+    // The test port is fixed: no two calls may share an address.
     static ADDRESSES: AtomicU8 = AtomicU8::new(1);
     let [_, _, high, low] = std::process::id().to_be_bytes();
     std::thread::scope(|threads| {
@@ -296,7 +297,7 @@ fn walk(parts: usize, check: impl Fn(Service, Ipv4Addr, usize) + Sync) {
 
 #[test]
 fn every_listener_keeps_every_rule() {
-    // Refusals take the time that a client waits for an answer.
+    // A refusal takes as long as a client waits for an answer.
     const PARTS: usize = 6;
     let rules = rules();
     walk(PARTS, |service, ip, part| {
@@ -315,7 +316,7 @@ fn every_listener_keeps_every_rule() {
 fn rules_of_one_service_are_no_rules_of_another() {
     walk(1, |service, ip, _| {
         let mut policy = Policy::default();
-        // One-way tests need both of theirs.
+        // One-way tests need both of their services.
         let spared = |other| {
             other == service
                 || [other, service] == [TEST_PORT, ONE_WAY]
@@ -331,7 +332,7 @@ fn rules_of_one_service_are_no_rules_of_another() {
 #[test]
 fn beside_a_service_with_a_key_only_what_is_open_is_served_without() {
     walk(1, |service, ip, _| {
-        // A collector always asks for a key.
+        // A collector always requires a key.
         let keyed = service == COLLECT;
         assert_eq!(served(service, &host(ip, service, Policy::default(), true)), keyed, "{service}");
         let mut policy = Policy::default();

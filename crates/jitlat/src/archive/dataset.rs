@@ -1,4 +1,5 @@
-//! `jitlat analyze --dataset DIR`: the packets of many tests, analysed again on all processors, figures by path and time.
+//! `jitlat analyze --dataset DIR`: analyses the packets of many tests again on all processors, with figures by path
+//! and time.
 
 use super::FilterArgs;
 use crate::exit::ExitStatus;
@@ -16,13 +17,13 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use tracing::{error, warn};
 
-/// Many tests of an archive.
+/// Arguments for many tests of an archive.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Dataset")]
 pub struct DatasetArgs {
     /// Analyse the packets of an archive again instead of logs
     ///
-    /// Figures of all packets of each group.
+    /// Each group gets figures of all its packets.
     #[arg(long, value_name = "DIR", conflicts_with_all = ["logs", "merge", "state"])]
     pub dataset: Option<PathBuf>,
     /// Groups: path, day, hour, month, year, or several of them
@@ -38,8 +39,8 @@ pub struct DatasetArgs {
     filter: FilterArgs,
 }
 
-/// Analyses the packets of all tests that were asked for, and prints a line for each group. Of `report` the JSON and the
-/// thresholds are of groups; all that is of one test is refused.
+/// Analyses the packets of all selected tests, and prints a line for each group. From `report`, only JSON and
+/// thresholds apply, to groups; options about single tests are refused.
 pub fn run(root: &Path, args: &DatasetArgs, report: &ReportArgs, live: LiveArgs) -> Result<ExitStatus> {
     check(report, live)?;
     let tests = Archive::open(root)?.list(&args.filter.filter(&args.tags), &[])?;
@@ -78,7 +79,7 @@ pub fn run(root: &Path, args: &DatasetArgs, report: &ReportArgs, live: LiveArgs)
     })
 }
 
-/// Refuses, before anything is read, what groups of tests do not have.
+/// Refuses options that do not apply to groups of tests, before anything is read.
 fn check(report: &ReportArgs, live: LiveArgs) -> Result<()> {
     let output = report.outputs.other_than("json").map(|output| (true, output.name));
     let others = [
@@ -91,14 +92,14 @@ fn check(report: &ReportArgs, live: LiveArgs) -> Result<()> {
     ];
     if let Some((_, name)) = output.into_iter().chain(others).find(|(is_given, _)| *is_given) {
         bail!(
-            "--{name} is of the report of one test, and --dataset has figures of groups of tests: --json FILE writes them"
+            "--{name} is about a single test, but --dataset has figures of groups of tests: use --json FILE"
         );
     }
     for condition in &report.fail_if {
         let selector = condition.selector();
-        if selector.way.is_some() || !pool::has(selector.scalar) {
+        if selector.direction.is_some() || !pool::has(selector.scalar) {
             bail!(
-                "--fail-if {selector}: a group of tests has no such figure; `jitlat archive ls` shows those of each test"
+                "--fail-if {selector}: groups of tests do not have this figure; `jitlat archive ls` shows it for single tests"
             );
         }
     }

@@ -23,7 +23,7 @@ use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 use tracing::{error, info};
 
-/// Keep tests in a folder for years, and ask what a path was like
+/// Store tests in a folder for years, and look up how a path has changed
 #[derive(Clone, Debug, Args)]
 pub struct ArchiveArgs {
     #[command(subcommand)]
@@ -32,31 +32,31 @@ pub struct ArchiveArgs {
 
 #[derive(Clone, Debug, Subcommand)]
 enum Verb {
-    /// Put logs into the archive, which is made if there is none
+    /// Add logs to the archive, which is created if missing
     Add(AddArgs),
-    /// List tests
+    /// List tests, with figures and the verdict of each
     Ls(LsArgs),
-    /// The report of a test
+    /// Print the report of a test
     Show(Box<ShowArgs>),
-    /// A figure of a path by hour, day, month or year, of all packets of each
+    /// Print a figure of a path by hour, day, month or year
     Query(QueryArgs),
-    /// A path before a time and after it
+    /// Compare a path before and after a time
     Compare(ArchiveCompareArgs),
-    /// Write logs again as they were added
+    /// Write logs as they were added
     Export(ArchiveExportArgs),
-    /// Put small files of packets together
+    /// Merge small packet files into larger ones
     Compact(WhereArgs),
-    /// Remove what is old; figures of periods stay
+    /// Remove old tests or packets; figures of periods stay
     Prune(PruneArgs),
-    /// What waits to be pushed to collectors and what was dropped, and what other hosts have pushed here
+    /// Show tests pushed to collectors (waiting, dropped) and tests received from other hosts
     Pushes(PushesArgs),
-    /// Compare everything with its checksums, and put in order what a crash left behind
+    /// Check all data against checksums, and repair the archive after a crash
     Fsck(FsckArgs),
-    /// Bring an archive of an older version to the newest
+    /// Convert an archive of an older version to the newest
     Migrate(WhereArgs),
 }
 
-/// Which archive.
+/// Location of the archive.
 #[derive(Clone, Debug, Args)]
 struct WhereArgs {
     /// Folder of the archive
@@ -76,18 +76,18 @@ struct AddArgs {
     tags: Vec<(String, String)>,
 }
 
-/// Which tests.
+/// Selection of tests.
 #[derive(Clone, Debug, Args)]
 struct FilterArgs {
-    /// From host A to host B, by address or name; either may be left out
+    /// Only tests from host A to host B, by address or name; either may be left out
     #[arg(long, value_name = "A:B")]
     path: Option<Endpoints>,
-    /// Started at this time or later: a date, or how long ago (36h, 7d)
+    /// Only tests that started at this time or later: a date, or an age (36h, 7d)
     ///
-    /// 2026-11-23, 2026-11-23T10:00:00Z, 36h, 7d.
+    /// For example 2026-11-23, 2026-11-23T10:00:00Z, 36h or 7d.
     #[arg(long, value_name = "TIME", value_parser = when)]
     since: Option<When>,
-    /// Started before this time
+    /// Only tests that started before this time
     #[arg(long, value_name = "TIME", value_parser = when)]
     before: Option<When>,
 }
@@ -110,7 +110,7 @@ struct LsArgs {
     form: FormArgs,
 }
 
-/// In which format; text by default.
+/// Output format; text by default.
 #[derive(Clone, Copy, Debug, Args)]
 struct FormArgs {
     /// Print one JSON object
@@ -125,7 +125,7 @@ struct FormArgs {
 struct ShowArgs {
     #[command(flatten)]
     place: WhereArgs,
-    /// Test: at least four first digits of its number, or its name
+    /// Test: the first four or more digits of its number, or its name
     #[arg(value_name = "ID")]
     id: String,
     #[command(flatten)]
@@ -142,7 +142,9 @@ struct QueryArgs {
     filter: FilterArgs,
     /// Figure to show
     ///
-    /// Counts, loss, and percentiles, means and extremes of latency, pdv and ipdv.
+    /// Counts, loss, and percentiles, means and extremes of latency, pdv and ipdv are computed from all packets of a
+    /// period. Other metrics are those of the worst test in the period; metrics without a better and a worse end, and
+    /// the verdict (column `answer` or `severity`), are listed per test by `jitlat archive ls`.
     #[arg(long, value_name = "FIGURE", default_value = "pdv-p99")]
     figure: Selector,
     /// Length of the periods, in UTC: test, hour, day, month, year or all
@@ -156,12 +158,12 @@ struct QueryArgs {
 struct ArchiveCompareArgs {
     #[command(flatten)]
     place: WhereArgs,
-    /// From host A to host B, by address or name; either may be left out
+    /// Only tests from host A to host B, by address or name; either may be left out
     #[arg(long, value_name = "A:B")]
     path: Option<Endpoints>,
-    /// Time that separates both: a date, or how long ago (36h, 7d)
+    /// Time that separates both parts: a date, or an age (36h, 7d)
     ///
-    /// 2026-11-23, 2026-11-23T10:00:00Z, 36h, 7d.
+    /// For example 2026-11-23, 2026-11-23T10:00:00Z, 36h or 7d.
     #[arg(long, value_name = "TIME", value_parser = when)]
     before: When,
 }
@@ -173,7 +175,7 @@ struct ArchiveExportArgs {
     /// Folder for the logs; created if missing
     #[arg(value_name = "FOLDER")]
     folder: PathBuf,
-    /// Tests, by number or name (default: all that the options select)
+    /// Tests, by number or name (default: all selected by the options)
     #[arg(value_name = "ID", conflicts_with_all = ["path", "since", "before", "tags"])]
     ids: Vec<String>,
     #[command(flatten)]
@@ -187,11 +189,10 @@ struct ArchiveExportArgs {
 struct PruneArgs {
     #[command(flatten)]
     place: WhereArgs,
-    /// What to keep: packets=90d, tests=400d or size=20G; may be repeated
+    /// Retention: packets=90d, tests=400d or size=20G; may be repeated
     ///
-    /// packets=90d: packets of older tests are removed, their figures stay. tests=400d: older tests are removed,
-    /// their part in the figures of periods stays. size=20G: the oldest packets are removed until the others take
-    /// this much.
+    /// packets=90d removes packets of older tests and retains their figures. tests=400d removes older tests and
+    /// retains their share in the figures of periods. size=20G removes the oldest packets until the rest fits.
     #[arg(long, required = true, value_name = "WHAT")]
     keep: Vec<Retention>,
 }
@@ -215,7 +216,7 @@ struct FsckArgs {
 }
 
 impl ArchiveArgs {
-    /// Completes options with others.
+    /// Resolves options that depend on others.
     pub fn complete(&mut self) -> Result<()> {
         let Verb::Show(args) = &mut self.verb else { return Ok(()) };
         args.report.quiet = args.quiet.quiet;
@@ -242,7 +243,7 @@ impl FormArgs {
     }
 }
 
-/// Prints an answer.
+/// Prints a text.
 fn printed(text: &str) -> Result<ExitStatus> {
     terminal::print(text)?;
     Ok(ExitStatus::Measured)
@@ -254,7 +255,7 @@ impl FilterArgs {
     }
 }
 
-/// Does what the verb says.
+/// Runs the given verb.
 pub fn run(args: &ArchiveArgs) -> Result<ExitStatus> {
     match &args.verb {
         Verb::Add(args) => add(args),
@@ -308,7 +309,7 @@ pub fn run(args: &ArchiveArgs) -> Result<ExitStatus> {
     }
 }
 
-/// A test as a path, which every command takes.
+/// Path of a test in an archive, which every command accepts.
 fn test_path(archive: &Path, id: &str) -> Result<PathBuf> {
     let found = Archive::open(archive)?.find(id)?;
     Ok(archive.join(found.to_string()))
@@ -322,7 +323,7 @@ fn add(args: &AddArgs) -> Result<ExitStatus> {
         let name = log.display();
         match archive.add(log, &args.tags) {
             Ok(AddOutcome::New(id)) => terminal::print(&format!("{id}  {name}\n"))?,
-            Ok(AddOutcome::Known(id)) => terminal::print(&format!("{id}  {name}: was there already\n"))?,
+            Ok(AddOutcome::Known(id)) => terminal::print(&format!("{id}  {name}: already in the archive\n"))?,
             Err(e) => {
                 error!("{name}: {e}");
                 failed += 1;
@@ -330,18 +331,18 @@ fn add(args: &AddArgs) -> Result<ExitStatus> {
         }
     }
     if stop.is_requested() {
-        bail!("interrupted: what is listed above was added, and nothing else");
+        bail!("interrupted: only the tests listed above were added");
     }
     Ok(if failed == 0 { ExitStatus::Measured } else { ExitStatus::NotMeasured })
 }
 
-/// Puts the log of a test into the archive at `root`, which is made if there is none.
+/// Adds the log of a test to the archive at `root`, which is created if it does not exist.
 pub fn add_log(root: &Path, log: &Path) -> Result<TestId, jitlat_archive::ArchiveError> {
     let (AddOutcome::New(id) | AddOutcome::Known(id)) = Archive::make(root)?.add(log, &[])?;
     Ok(id)
 }
 
-/// Puts the logs of a test that has just ended into `archive`. A failure is reported, and costs nothing else.
+/// Adds the logs of a test that has just ended to `archive`. A failure is reported, and affects nothing else.
 pub fn add_logs<'a>(archive: Option<&Path>, logs: impl Iterator<Item = &'a Path>) -> bool {
     let Some(root) = archive else { return true };
     let mut whole = true;
@@ -359,11 +360,11 @@ pub fn add_logs<'a>(archive: Option<&Path>, logs: impl Iterator<Item = &'a Path>
     whole
 }
 
-/// Rejects, before a measurement, an archive that could not take it.
+/// Rejects an archive that could not store the test, before the measurement.
 pub fn check(archive: Option<&Path>, log_to_stdout: bool) -> Result<()> {
     let Some(root) = archive else { return Ok(()) };
     if log_to_stdout {
-        bail!("--archive takes the log of the test, which -o - writes to standard output: name a file");
+        bail!("--archive needs a log file, but -o - writes the log to standard output: give -o a file name");
     }
     if is_archive(root) {
         Archive::open_to_write(root).map(drop)?;
@@ -375,8 +376,11 @@ pub fn check(archive: Option<&Path>, log_to_stdout: bool) -> Result<()> {
 
 fn query(args: &QueryArgs) -> Result<ExitStatus> {
     let archive = Archive::open(&args.place.archive)?;
-    if let Some(way) = args.figure.way {
-        bail!("{}: roll-ups have whole tests, not their ways ({way:?})", args.figure);
+    if let Some(direction) = args.figure.direction {
+        bail!(
+            "{}: figures of periods are available for whole tests only, not by direction ({direction:?})",
+            args.figure
+        );
     }
     let found = archive.query(&args.filter.filter(&[]), args.figure.scalar, args.by)?;
     printed(&show::points(args.figure.scalar, args.by, &found, args.form.form())?)
@@ -394,7 +398,7 @@ fn compare(args: &ArchiveCompareArgs) -> Result<ExitStatus> {
         .map(|((stream, a), (_, b))| (stream, a, b))
         .collect();
     if both.is_empty() {
-        bail!("no stream of this path has tests both before that time and after it");
+        bail!("no stream of this path has tests both before and after this time");
     }
     let figures =
         SCALARS.iter().filter(|f| pool::has(f) && (f.headline || ["sent", "loss"].contains(&f.key)));

@@ -1,4 +1,4 @@
-//! [`CAPTURED`]: what a monitor can find in captured traffic, all the time, with the options of the commands.
+//! [`CAPTURED`]: kinds of continuous captures of a monitor, with the options of the commands.
 
 use super::given::{OptionSet, ids};
 use crate::exit::explain;
@@ -12,21 +12,21 @@ use jitlat_monitor::runtime::{CaptureResult, CaptureSetup};
 use jitlat_passive::pipeline::PacketFilter;
 use jitlat_proto::jitlat::PresharedKey;
 
-/// Captures until it is to stop; the key is what this host proves at others.
+/// Captures until a stop is requested; the key authenticates this host at others.
 type Follow =
     fn(&CaptureSetup, Option<&PresharedKey>, &Stop, &mut dyn FnMut(PeriodEvent<'_>)) -> CaptureResult;
 
 /// An instrument that a capture of the file may name.
 pub struct CaptureKind {
-    /// Its name.
+    /// Name of the instrument.
     pub name: &'static str,
-    /// Whether it needs two points.
+    /// True if it needs two points.
     pub two_points: bool,
-    /// Captures until it is to stop.
+    /// Captures until a stop is requested.
     pub follow: Follow,
 }
 
-/// Every instrument of captures; the first is that of a capture that names none.
+/// All instruments of captures; the first is the default.
 pub const CAPTURED: [CaptureKind; 2] = [
     CaptureKind { name: "spp", two_points: true, follow: follow_pairs },
     CaptureKind { name: "tcp", two_points: false, follow: follow_segments },
@@ -47,7 +47,7 @@ const OPTIONS: [&str; 11] = [
     "capture_buffer",
 ];
 
-/// Checks what the file asks for.
+/// Checks the settings of a capture in the file.
 pub fn check(asked: &DeclaredCapture<'_>) -> Result<(), EntryError> {
     let ends = asked.has_ends.then_some(["192.0.2.1", "192.0.2.2"]);
     let is_far = asked.is_far && asked.instrument == "spp";
@@ -61,22 +61,19 @@ pub fn check(asked: &DeclaredCapture<'_>) -> Result<(), EntryError> {
 fn options() -> OptionSet {
     let own = [
         ("every", "write every = \"5min\" in the capture"),
-        ("key_file", "keys are those of [[host]] and [serve]"),
-        ("tags", "results have the tags of the file's names"),
+        ("key_file", "keys are set in [[host]] and [serve]"),
+        ("tags", "a monitor sets the tags of its results: leave it out"),
     ];
     let instead = |id: &str| {
         let own = own.iter().find(|(known, _)| *known == id);
-        own.map_or(
-            "a capture of a monitor puts its packets into the archive: leave it out",
-            |(_, instead)| instead,
-        )
+        own.map_or("a monitor stores captured packets in its archive: leave it out", |(_, instead)| instead)
     };
     let others = ids::<SppArgs>().into_iter().filter(|id| !OPTIONS.contains(&id.as_str()));
     OptionSet::new::<SppArgs>("a capture", others.map(|id| (id.clone(), instead(&id).to_owned())).collect())
 }
 
-/// The options with what the file says elsewhere: both points, of which the second is a host if it `is_far`, and the addresses of
-/// both ends, if the options do not have them.
+/// Completes the options with settings from elsewhere in the file: both points, of which the second is a host if it
+/// `is_far`, and the addresses of both ends, if the options do not have them.
 fn read(
     given: &[(String, OptionValue)],
     [reference, monitor]: [&str; 2],
@@ -88,8 +85,8 @@ fn read(
         vec![format!("--reference-interface={reference}"), format!("--monitor-{second}={monitor}")];
     if !given.iter().any(|(name, _)| name == "reference-address" || name == "monitor-address") {
         let Some([own, far]) = ends else {
-            let message = "say whose traffic it is: options = { reference-address = [\"10.1.0.0/16\"], \
-                           monitor-address = [\"10.2.0.0/16\"] }, behind 'interface' and behind 'far-interface'";
+            let message = "name the hosts whose traffic is captured: options = { reference-address = [\"10.1.0.0/16\"], \
+                           monitor-address = [\"10.2.0.0/16\"] }, beyond 'interface' and beyond 'far-interface'";
             return Err(EntryError { key: None, message: message.to_owned() });
         };
         others.push(format!("--reference-address={own}"));
@@ -117,7 +114,7 @@ fn follow_pairs(
     let points = [setup.capture.interface.as_str(), second];
     let args = read(&setup.capture.options, points, far.is_some(), ends)
         .map_err(|wrong| (SlotFailure::Other, wrong.message))?;
-    // Names are looked up here.
+    // Host names are looked up here, which may fail.
     let passive = args.settings().map_err(|e| other(&e))?;
     let mut settings = args.live.settings().map_err(|e| other(&e))?;
     settings.key = key.cloned();
@@ -133,10 +130,11 @@ fn follow_pairs(
         .map_err(|e| (kind(&e), e.to_string()))
 }
 
-/// Anything beyond an interface.
+/// Every address: anything beyond an interface.
 const ANYWHERE: &str = "0.0.0.0/0,::/0";
 
-/// The segments of TCP connections from this host, or from what lies on this side of it, that leave one interface.
+/// Follows the segments of TCP connections from this host, or from hosts on this side of it, that leave one
+/// interface.
 fn follow_segments(
     setup: &CaptureSetup,
     _: Option<&PresharedKey>,
@@ -156,17 +154,18 @@ fn follow_segments(
     capture.follow_periods(&settings, setup.capture.every, stop, each).map_err(|e| (kind(&e), e.to_string()))
 }
 
-/// The port of a filter that TCP passes; `None`: all ports.
+/// Returns the port of a filter that selects TCP; `None`: all ports.
 fn only_tcp(args: &SppArgs) -> Result<Option<u16>, EntryError> {
     let Some(only) = args.only else { return Ok(None) };
     if only.protocols.is_some() && only != PacketFilter::tcp(only.port) {
-        let message = "this instrument is of TCP alone: write only = \"tcp:443\", or leave it out".to_owned();
+        let message =
+            "this instrument analyses TCP only: write only = \"tcp:443\", or leave it out".to_owned();
         return Err(EntryError { key: Some("only".to_owned()), message });
     }
     Ok(only.port)
 }
 
-/// What kind of failure an error is.
+/// Kind of failure of an error.
 fn kind(error: &PassiveError) -> SlotFailure {
     use jitlat_net::digest::CollectorError;
     use jitlat_proto::digest::DigestError;

@@ -1,4 +1,4 @@
-//! Tests that people ask for on a page are what the command line would send.
+//! Tests on demand from a page send the same packets as from the command line.
 
 use super::instruments::MonitorInstruments;
 use jitlat_monitor::runtime::DemandedTest;
@@ -8,19 +8,19 @@ fn host(only_answers: bool) -> HostOffer {
     HostOffer { name: "oslo".to_owned(), address: "10.0.0.2".to_owned(), only_answers }
 }
 
-fn wish(fields: &[(&str, &str)]) -> RunRequest {
+fn request(fields: &[(&str, &str)]) -> RunRequest {
     let json = fields.iter().map(|(k, v)| ((*k).to_owned(), serde_json::Value::from(*v)));
     serde_json::from_value(json.collect()).unwrap()
 }
 
 #[test]
-fn a_wish_is_what_the_command_line_would_send() {
+fn a_request_is_what_the_command_line_would_send() {
     let of = |fields: &[(&str, &str)]| {
-        DemandedTest::of(&wish(fields), &host(false), &MonitorInstruments).unwrap().planned()
+        DemandedTest::of(&request(fields), &host(false), &MonitorInstruments).unwrap().planned()
     };
     let usual = of(&[]);
     assert_eq!((usual.packets, usual.duration_ns, usual.bits_per_second), (2000, 20_000_000_000, 50_400));
-    assert_eq!(usual.about, "one way, UDP, both directions: 1000 packets in 20 s");
+    assert_eq!(usual.about, "one-way, UDP, both directions: 1000 packets in 20 s");
     let there =
         of(&[("test", "one-way-tcp"), ("direction", "forward"), ("packets", "10"), ("period", "10ms")]);
     assert_eq!((there.packets, there.duration_ns), (10, 100_000_000));
@@ -28,7 +28,7 @@ fn a_wish_is_what_the_command_line_would_send() {
     assert_eq!(voice.about, "round trips, STAMP: 250 packets as voice sends in 5 s");
     let large = of(&[("size", "1000"), ("direction", "backward")]);
     assert!(large.bits_per_second > 8 * usual.bits_per_second && large.packets == 1000);
-    // Whatever is offered can be asked for.
+    // Every offered test can be requested.
     for test in DemandedTest::offered() {
         assert!(
             of(&[("test", &test.id), ("direction", if test.one_way { "forward" } else { "" })]).packets > 0
@@ -39,9 +39,9 @@ fn a_wish_is_what_the_command_line_would_send() {
 #[test]
 fn what_is_wrong_is_said_of_its_field() {
     for (fields, answers, field, said) in [
-        (&[("test", "x")][..], false, "test", "no test 'x'"),
+        (&[("test", "x")][..], false, "test", "unknown test 'x'"),
         (&[("test", "one-way-udp")], true, "test", "only answers"),
-        (&[("direction", "up")], false, "direction", "'up' is no direction"),
+        (&[("direction", "up")], false, "direction", "'up' is not a direction"),
         (&[("direction", "forward"), ("test", "ping-icmp")], false, "direction", "both directions"),
         (&[("duration", "soon")], false, "duration", "soon"),
         (&[("packets", "x")], false, "packets", "x"),
@@ -51,7 +51,7 @@ fn what_is_wrong_is_said_of_its_field() {
         (&[("profile", "vioce")], false, "profile", "vioce"),
     ] {
         let Err(RunRefusal::Wish(about, why)) =
-            DemandedTest::of(&wish(fields), &host(answers), &MonitorInstruments)
+            DemandedTest::of(&request(fields), &host(answers), &MonitorInstruments)
         else {
             panic!("{fields:?}")
         };

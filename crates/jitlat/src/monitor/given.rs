@@ -1,20 +1,20 @@
-//! Options in the file: read by the same definitions as those of the command line.
+//! Options in the file, parsed by the same definitions as those of the command line.
 
 use clap::builder::Arg;
 use clap::error::{ContextKind, ContextValue};
 use clap::{ArgMatches, Args, Command};
 use jitlat_monitor::file::{EntryError, OptionValue, keys};
 
-/// Options of a command, as a file may give them.
+/// The options of a command that a file may give.
 pub struct OptionSet {
     command: Command,
-    /// Options that only make sense on the command line, by their id, and what to write instead.
+    /// Options that only make sense on the command line, by id, with advice on what to write instead.
     refused: Vec<(String, String)>,
-    /// What has these options, for messages.
+    /// Owner of the options, for messages.
     of: &'static str,
 }
 
-/// The ids of a group of options.
+/// Ids of a group of options.
 pub fn ids<A: Args>() -> Vec<String> {
     A::augment_args(Command::new("")).get_arguments().map(|a| a.get_id().to_string()).collect()
 }
@@ -26,16 +26,16 @@ impl OptionSet {
         OptionSet { command, refused, of }
     }
 
-    /// The options that a file may give, by long name.
+    /// Long names of the options that a file may give.
     fn names(&self) -> Vec<&str> {
         let refused = |arg: &&Arg| self.refused.iter().any(|(id, _)| arg.get_id() == id.as_str());
         self.command.get_arguments().filter(|arg| !refused(arg)).filter_map(|arg| arg.get_long()).collect()
     }
 
-    /// Reads `given`, then arguments that are not the file's.
+    /// Parses `given`, then arguments that are not from the file.
     ///
     /// # Errors
-    /// [`EntryError`], with the option it is about.
+    /// [`EntryError`] with the wrong option.
     pub fn read(&self, given: &[(String, OptionValue)], others: &[String]) -> Result<ArgMatches, EntryError> {
         let mut line = Vec::new();
         for (name, value) in given {
@@ -65,7 +65,7 @@ impl OptionSet {
     }
 }
 
-/// What clap says, in one line, and the option it is about.
+/// Converts clap's message to one line, with the wrong option.
 fn wrong(error: &clap::Error) -> EntryError {
     let key = match error.get(ContextKind::InvalidArg) {
         Some(ContextValue::String(arg)) => Some(arg.as_str()),

@@ -1,4 +1,4 @@
-//! What a monitor can measure with: the tests of the command, with the same options.
+//! The instruments of a monitor: the tests of the command, with the same options.
 
 use super::captures::{self, CAPTURED};
 use super::given::{OptionSet, ids};
@@ -30,17 +30,17 @@ type MakeTest = fn(&OptionSet, &DeclaredTest<'_>, &TestSite<'_>) -> Result<Box<d
 
 /// An instrument that a test of the file may name.
 pub struct Monitored {
-    /// Its name.
+    /// Name of the instrument.
     pub name: &'static str,
-    /// Its options.
+    /// Options of the instrument.
     options: fn() -> OptionSet,
-    /// What a test of it sends.
+    /// Traffic of a test.
     traffic: fn(&OptionSet, &DeclaredTest<'_>) -> Result<Traffic, EntryError>,
-    /// A test that is ready to run.
+    /// Makes a test that is ready to run.
     test: MakeTest,
 }
 
-/// Every instrument of a monitor; the first is that of a test that names none.
+/// All instruments of a monitor; the first is the default.
 pub const MONITORED: [Monitored; 2] = [
     Monitored { name: "one-way", options: one_way_options, traffic: one_way_traffic, test: one_way_test },
     Monitored { name: "ping", options: ping_options, traffic: ping_traffic, test: ping_test },
@@ -61,7 +61,7 @@ impl Instruments for MonitorInstruments {
 
     fn traffic(&self, asked: &DeclaredTest<'_>) -> Result<Traffic, EntryError> {
         let known = MONITORED.iter().find(|i| i.name == asked.instrument);
-        let instrument = known.ok_or_else(|| whole("there is no such instrument"))?;
+        let instrument = known.ok_or_else(|| whole("unknown instrument"))?;
         (instrument.traffic)(&(instrument.options)(), asked)
     }
 
@@ -85,7 +85,7 @@ impl Instruments for MonitorInstruments {
 impl Equipment for MonitorInstruments {
     fn test(&self, asked: &DeclaredTest<'_>, site: &TestSite<'_>) -> Result<Box<dyn Instrument>, EntryError> {
         let known = MONITORED.iter().find(|i| i.name == asked.instrument);
-        let instrument = known.ok_or_else(|| whole("there is no such instrument"))?;
+        let instrument = known.ok_or_else(|| whole("unknown instrument"))?;
         (instrument.test)(&(instrument.options)(), asked, site)
     }
 
@@ -98,7 +98,7 @@ impl Equipment for MonitorInstruments {
     ) -> CaptureResult {
         let known = CAPTURED.iter().find(|kind| kind.name == setup.capture.instrument);
         let Some(kind) = known else {
-            return Err((SlotFailure::Other, "there is no such instrument".to_owned()));
+            return Err((SlotFailure::Other, "unknown instrument".to_owned()));
         };
         (kind.follow)(setup, key, stop, each)
     }
@@ -132,23 +132,23 @@ fn with_reason(refused: impl IntoIterator<Item = String>, instead: &str) -> Vec<
     refused.into_iter().map(|id| (id, instead.to_owned())).collect()
 }
 
-/// Options that have a key of their own in the file, or no meaning there.
+/// Options that have separate keys in the file, or no meaning there.
 fn refused(groups: Vec<String>) -> Vec<(String, String)> {
     let own = [
         ("duration", "write for = \"10s\" in the test"),
-        ("both", "write direction = \"both\" in the test, which is usual"),
+        ("both", "write direction = \"both\" in the test, or leave it out: it is the default"),
         ("reverse", "write direction = \"backward\" in the test"),
         ("names", "write profile = \"voice\" in the test"),
-        ("name", "results have the test's name"),
-        ("key_file", "keys are those of [[host]] and [serve]"),
-        ("doctor", "a slot of a monitor has no time for it: leave it out"),
-        ("path", "a slot of a monitor has no time for it: leave it out"),
+        ("name", "results get the name of the test"),
+        ("key_file", "keys are set in [[host]] and [serve]"),
+        ("doctor", "the slots of a monitor leave no time for it: leave it out"),
+        ("path", "the slots of a monitor leave no time for it: leave it out"),
         ("capture", "a monitor does not capture its tests: leave it out"),
     ];
     let mut list: Vec<(String, String)> =
         own.iter().map(|(id, instead)| ((*id).to_owned(), (*instead).to_owned())).collect();
     let others = groups.into_iter().filter(|id| id != "tags" && !own.iter().any(|(own, _)| own == id));
-    list.extend(with_reason(others, "results of a monitor go into its archive: leave it out"));
+    list.extend(with_reason(others, "a monitor stores results in its archive: leave it out"));
     list
 }
 
@@ -171,18 +171,18 @@ fn ping_options() -> OptionSet {
     OptionSet::new::<PingArgs>("ping", refused(groups.concat()))
 }
 
-/// The options of the server.
+/// Parses the options of the server.
 pub fn serve_args(options: &[(String, OptionValue)]) -> Result<ServeArgs, EntryError> {
     let confined = "the server of a monitor is not confined: leave it out";
     let refused = [
         ("key_file", "write key-file = \"…\" in [serve]"),
-        ("show_policy", "ask `jitlat serve --show-policy`"),
-        ("late_packets", "run `jitlat serve --late-packets` for it"),
+        ("show_policy", "use `jitlat serve --show-policy`"),
+        ("late_packets", "use `jitlat serve --late-packets`"),
         ("user", confined),
         ("no_sandbox", confined),
     ];
     let refused = refused.map(|(id, instead)| (id.to_owned(), instead.to_owned())).to_vec();
-    // Captures of the file may need the interfaces of this host, and then these options hold.
+    // Captures of the file may need the interfaces of this host; these options are valid then.
     let of_captures = ["capture-port", "capture-without-key", "max-digest-rate"];
     let named = |name: &str| options.iter().any(|(given, _)| given == name);
     let placeholder = of_captures.iter().any(|name| named(name)) && !named("capture");
@@ -199,7 +199,7 @@ fn duration(asked: &DeclaredTest<'_>) -> Option<String> {
     asked.duration.map(|d| format!("--duration={}ns", d.0))
 }
 
-/// A one-way test of `host`; `way`: the option for its direction, none if the client sends.
+/// Makes a one-way test of `host`; `way`: the option for its direction, none if the client sends.
 pub fn one_way(
     options: &OptionSet,
     asked: &DeclaredTest<'_>,
@@ -234,7 +234,7 @@ fn one_way_traffic(options: &OptionSet, asked: &DeclaredTest<'_>) -> Result<Traf
     Ok(Traffic { duration, forward, backward, recorded: up.packets + down.packets })
 }
 
-/// A two-way test of `host`.
+/// Makes a two-way test of `host`.
 pub fn ping(options: &OptionSet, asked: &DeclaredTest<'_>, host: &str) -> Result<Ping, EntryError> {
     let host = ["--".to_owned(), host.to_owned()];
     let others: Vec<String> = duration(asked).into_iter().chain(host).collect();
@@ -250,7 +250,7 @@ pub fn ping(options: &OptionSet, asked: &DeclaredTest<'_>, host: &str) -> Result
 
 fn ping_traffic(options: &OptionSet, asked: &DeclaredTest<'_>) -> Result<Traffic, EntryError> {
     if asked.direction != SendingHosts::Both {
-        let message = "a ping has both directions: leave 'direction' out".to_owned();
+        let message = "a ping always has both directions: leave out 'direction'".to_owned();
         return Err(EntryError { key: Some("direction".to_owned()), message });
     }
     let test = ping(options, asked, "host")?;
@@ -260,7 +260,7 @@ fn ping_traffic(options: &OptionSet, asked: &DeclaredTest<'_>) -> Result<Traffic
     Ok(Traffic { duration, forward: flow, backward: flow, recorded: flow.packets })
 }
 
-/// Bytes of a packet beside its payload: Ethernet with its checksum, IPv4, and UDP or TCP with time stamps.
+/// Bytes of a packet outside its payload: Ethernet with its checksum, IPv4, and UDP or TCP with time stamps.
 const ETHERNET_AND_IPV4: u64 = 18 + 20;
 
 fn flow_of(spec: &TestSpec) -> OneWayTraffic {
@@ -269,7 +269,7 @@ fn flow_of(spec: &TestSpec) -> OneWayTraffic {
     let packets = u64::from(spec.packets());
     let mut rate = (u128::from(length) * 8 * SECOND as u128 / spec.period().0.max(1) as u128) as u64;
     if let Schedule::Burst { size } = spec.schedule() {
-        // As long as a burst lasts, at least the packets of one in its time.
+        // During a burst, the rate is at least that of its packets.
         rate = rate.max(u64::from(size) * length * 8 * SECOND as u64 / Span::millis(100).0 as u64);
     }
     OneWayTraffic { packets, bytes: packets * length, rate }

@@ -1,7 +1,8 @@
-//! `jitlat monitor`: many paths, all the time, from one file that all hosts have. The library `jitlat-monitor` does it; here are its
-//! options, and those that its file may have.
+//! `jitlat monitor`: measures many paths continuously, from one file that all hosts share. The library
+//! `jitlat-monitor` does the work; this module has its options, and those that its file may contain.
 //!
-//! * [`instruments`] – tests and the server, with the options of the command line; [`captures`] – what passes interfaces
+//! * [`instruments`] – tests and the server, with the options of the command line; [`captures`] – captures at
+//!   interfaces
 //! * [`given`] – options in the file
 
 mod captures;
@@ -25,18 +26,18 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use tracing::warn;
 
-/// Measure many paths all the time: one file says which, and is the same on all hosts
+/// Measure many paths continuously, according to one file that all hosts share
 #[derive(Clone, Debug, Args)]
 pub struct MonitorArgs {
-    /// File with hosts, groups, tests and their times, in TOML
+    /// TOML file with hosts, groups, tests and their times
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// Check the file, print every mistake with line and column, and exit
+    /// Check the file, print every fault with line and column, and exit
     #[arg(long)]
     check: bool,
-    /// Print the timetable and what it means for each host, and exit
+    /// Print the timetable and the load of each host, and exit
     ///
-    /// Tests, traffic, disk, load.
+    /// The load is given in tests, traffic, disk space and time.
     #[arg(long, conflicts_with = "check")]
     plan: bool,
     /// Print the plan as one JSON object
@@ -44,11 +45,11 @@ pub struct MonitorArgs {
     json: bool,
     /// Name of this host in FILE
     ///
-    /// Default: the host with this host's name, or with an address of its interfaces. With --plan its next tests are
-    /// listed.
+    /// Default: the host with this host's name, or with an address of its interfaces. --plan lists the next tests of
+    /// this host.
     #[arg(long, value_name = "NAME")]
     host: Option<String>,
-    /// Archive for the results, instead of that of the file
+    /// Archive for the results, instead of the archive in the file
     #[arg(long, value_name = "DIR", conflicts_with_all = ["check", "plan"])]
     archive: Option<PathBuf>,
     /// Stop after this time (30s, 10m; a bare number is seconds)
@@ -57,7 +58,7 @@ pub struct MonitorArgs {
 }
 
 impl MonitorArgs {
-    /// Whether it measures.
+    /// True if it measures.
     pub fn runs_long(&self) -> bool {
         !self.check && !self.plan
     }

@@ -9,16 +9,16 @@ use jitlat_core::quantity;
 use jitlat_core::summary::{Bins, Method, Percent};
 use jitlat_core::time::Span;
 
-/// How figures are computed.
+/// Settings of the computation of figures.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Analysis")]
 pub struct AnalysisArgs {
     /// Percentile method: edf (RFC 2330), linear, or jitlat1
     ///
-    /// jitlat1 is the floor index of the first version.
+    /// jitlat1 uses the floor index of the first version.
     #[arg(long, value_name = "METHOD", default_value = "edf")]
     pub percentiles: PercentilesArg,
-    /// Further percentile for the JSON, such as 99.99; may be repeated
+    /// Further percentile in the JSON, such as 99.99; may be repeated
     #[arg(long, value_name = "P")]
     pub percentile: Vec<Percent>,
     /// Number of histogram bins, or auto
@@ -31,29 +31,29 @@ pub struct AnalysisArgs {
     pub interval: Option<Span>,
     /// Count packets with a corrected latency above this as lost (RFC 7680)
     ///
-    /// Refused where nothing is known of the clocks.
+    /// Refused if nothing is known about the clocks.
     #[arg(long, value_name = "T", value_parser = quantity::duration)]
     pub late_after: Option<Span>,
-    /// Take the clocks of both hosts as right, so that absolute latency is
+    /// Trust the clocks of both hosts, and therefore absolute latency
     #[arg(long)]
     pub trust_clocks: bool,
-    /// Also percentiles of latency with lost packets as infinite (RFC 7679), in JSON
+    /// Add percentiles of latency with lost packets as infinite (RFC 7679) to the JSON
     #[arg(long)]
     pub unconditional: bool,
     /// Count packets whose latency is within this of the mean and of the median
     ///
-    /// For example 500us. The shares are in report, tables and `--fail-if 'within-median<95%'`.
+    /// For example 500us. The shares are in the report, in tables and in `--fail-if 'within-median<95%'`.
     #[arg(long, value_name = "T", value_parser = quantity::duration, conflicts_with = "streaming")]
     pub within: Option<Span>,
     /// Codec of the voice quality figures
     ///
-    /// G.711, G.711+PLC, G.729A+VAD, G.723.1-6.3+VAD, GSM-EFR, or another as NAME:IE:BPL:DELAY (impairment,
+    /// G.711, G.711+PLC, G.729A+VAD, G.723.1-6.3+VAD, GSM-EFR, or another codec as NAME:IE:BPL:DELAY (impairment,
     /// robustness to loss, packetisation and look-ahead in ms).
     #[arg(long, value_name = "CODEC", default_value = "G.711+PLC", value_parser = codec)]
     pub codec: VoiceCodec,
     /// Effect of delay on speech: idd, full, or cole
     ///
-    /// idd assumes perfect echo control, full adds echo, cole is a fit that is wrong for long delays.
+    /// idd assumes perfect echo control, full adds echo, cole is an approximation that is wrong for long delays.
     #[arg(long, value_name = "MODEL", default_value = "idd")]
     pub delay_model: DelayModelArg,
     /// Buffer sizes of the voice quality curve, as a list
@@ -61,19 +61,19 @@ pub struct AnalysisArgs {
     /// Default: 19 sizes from 0 to 6 s.
     #[arg(long, value_name = "T,T…", value_delimiter = ',', value_parser = quantity::pause)]
     pub buffers: Vec<Span>,
-    /// Add intervals of mean, median and p99 by block bootstrap
+    /// Add intervals of mean, median and p99 by block bootstrap with this seed
     ///
-    /// They hold where packets resemble their neighbours. The seed makes them reproducible.
+    /// They are valid even if neighbouring packets are similar. The same seed gives the same intervals.
     #[arg(long, value_name = "SEED", num_args = 0..=1, require_equals = true, default_missing_value = "1")]
     pub bootstrap: Option<u64>,
     /// Also fit the four-parameter loss model of Gilbert and Elliott
     ///
-    /// It is reported if it explains more than the one with two.
+    /// It is reported if it explains the losses better than the two-parameter model.
     #[arg(long)]
     pub gilbert_elliott: bool,
     /// Memory for packets, 20 bytes each; beyond it the analysis is approximate
     ///
-    /// An analysis of more packets goes on in constant memory.
+    /// With more packets, the analysis continues in constant memory.
     #[arg(long, value_name = "SIZE", default_value = "200M", value_parser = quantity::bytes)]
     pub memory: u64,
     /// Analyse in constant memory from the first packet on

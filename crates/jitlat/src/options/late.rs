@@ -1,31 +1,31 @@
-//! What is sent in LaTe's formats while a test runs.
+//! Options of data that is sent in LaTe's formats while a test runs.
 
 use clap::Args;
 use jitlat_core::Span;
 use jitlat_core::quantity;
 use jitlat_store::late::ExtraFields;
 
-/// What is sent in LaTe's formats while a test runs.
+/// Options of data that is sent in LaTe's formats while a test runs.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "While the test runs")]
 pub struct LateArgs {
-    /// Further values per sample, as LaTe's -X: letters of p, r, m, n, or a
+    /// Further values per sample, like LaTe's -X: letters of p, r, m, n, or a
     ///
-    /// p is the loss so far, r the number past wraps, m and n the smallest and largest latency so far, a all of them.
-    /// They go to the listener of --late-stream and into `--as late-packets`.
+    /// p is the loss so far, r the sequence number without wraps, m and n the smallest and largest latency so far, a
+    /// all of them. They are sent to the listener of --late-stream and written to `--as late-packets`.
     #[arg(long, value_name = "LETTERS", default_value = "")]
     pub late_extra: ExtraFields,
-    /// Send each sample to a listener, as LaTe's -w
+    /// Send each sample to a listener, like LaTe's -w
     ///
-    /// Datagrams, with a start and an end over TCP.
+    /// Samples are datagrams; the start and the end are sent over TCP.
     #[arg(long, value_name = "HOST[:PORT]")]
     pub late_stream: Option<String>,
-    /// Confidence levels that the listener gets at the end, as LaTe's -C
+    /// Confidence levels that the listener gets at the end, like LaTe's -C
     ///
     /// A list of 90, 95 and 99, in percent.
     #[arg(long, value_name = "LEVELS", value_parser = levels, default_value = "95", requires = "late_stream")]
     pub late_confidence: WantedLevels,
-    /// Send the figures of each interval to Carbon, as LaTe's -g
+    /// Send the figures of each interval to Carbon, like LaTe's -g
     #[arg(long, value_name = "HOST[:PORT]")]
     pub graphite: Option<String>,
     /// Name of the figures in Graphite
@@ -41,7 +41,7 @@ pub struct LateArgs {
     pub graphite_udp: bool,
 }
 
-/// Which of the levels 90, 95 and 99 % are wanted.
+/// Selection of the levels 90, 95 and 99 %.
 #[derive(Clone, Copy, Debug)]
 pub struct WantedLevels(pub [bool; 3]);
 
@@ -50,13 +50,17 @@ fn levels(text: &str) -> Result<WantedLevels, String> {
     let mut wanted = [false; 3];
     for word in text.split(',') {
         let at = ["90", "95", "99"].iter().position(|level| *level == word.trim());
-        wanted[at.ok_or_else(|| format!("'{word}' is none of 90, 95 and 99"))?] = true;
+        wanted[at.ok_or_else(|| format!("'{word}' is not a level: give 90, 95 or 99"))?] = true;
     }
     Ok(WantedLevels(wanted))
 }
 
-/// Parses a duration of at least a second: Carbon keeps one value per second.
+/// Parses a duration of at least a second, because Carbon stores one value per second.
 fn seconds(text: &str) -> Result<Span, String> {
     let span = quantity::duration(text)?;
-    if span < Span::seconds(1) { Err("Carbon keeps one value a second: 1s or more".into()) } else { Ok(span) }
+    if span < Span::seconds(1) {
+        Err("Carbon stores one value per second: give 1s or more".into())
+    } else {
+        Ok(span)
+    }
 }

@@ -1,14 +1,14 @@
-//! `--live`.
+//! The option `--live`.
 
 use clap::Args;
 
-/// Whether a test is watched on a full screen.
+/// Option of the full-screen view.
 #[derive(Clone, Copy, Debug, Default, Args)]
 pub struct LiveArgs {
     /// Show the test on a full screen; ? lists the keys
     ///
-    /// Delay and loss over time, the distribution, every figure, the hosts' clocks. Of a saved log: scroll through
-    /// it.
+    /// The view has delay and loss over time, the distribution, every figure and the hosts' clocks. With a saved log,
+    /// scroll through it.
     #[arg(long, help_heading = "While the test runs")]
     pub live: bool,
 }

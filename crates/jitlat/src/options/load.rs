@@ -1,4 +1,4 @@
-//! Background traffic during a test.
+//! Options of background traffic during a test.
 
 use anyhow::Result;
 use clap::Args;
@@ -8,14 +8,14 @@ use jitlat_core::spec::CONTROL_PORT;
 use jitlat_instruments::load::{Load, LoadServer, LoadSpec};
 use std::path::PathBuf;
 
-/// Background traffic during a test.
+/// Options of background traffic during a test.
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Latency under load")]
 pub struct LoadArgs {
     /// Measure twice, idle and with this traffic to a `jitlat serve`, and compare
     ///
-    /// udp:5Mbit,dscp=AF11; tcp:20Mbit,streams=4; tcp,streams=20 as fast as it goes. All take payload=BYTES,
-    /// ac=BK|BE|VI|VO or priority=N, and down (server to client). May be repeated.
+    /// Examples: udp:5Mbit,dscp=AF11; tcp:20Mbit,streams=4; tcp,streams=20 (as fast as possible). All accept
+    /// payload=BYTES, ac=BK|BE|VI|VO or priority=N, and down (server to client). May be repeated.
     #[arg(long, value_name = "LOAD")]
     pub load: Vec<LoadSpec>,
     /// Time for which the load runs before the test begins
@@ -24,7 +24,7 @@ pub struct LoadArgs {
     /// Host of the `jitlat serve` that receives the load (default: the test's)
     #[arg(long, value_name = "HOST", requires = "load")]
     pub load_host: Option<String>,
-    /// Control port of that server
+    /// Control port of the server that receives the load
     #[arg(long, value_name = "PORT", default_value_t = CONTROL_PORT, requires = "load")]
     pub load_port: u16,
     /// File with the key shared with that server (default: the test's)

@@ -5,19 +5,19 @@ use jitlat_core::quantity;
 use jitlat_instruments::Annotations;
 use std::path::PathBuf;
 
-/// The log of a test.
+/// Options of the log of a test.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Log")]
 pub struct LogArgs {
     /// Name of the log (default: jitlat.XXXXXX in this folder)
     ///
-    /// An existing file is never replaced. - is standard output; the report then goes to standard error. Of a test in
-    /// both directions, LOG.up and LOG.down; with --load, LOG.idle and LOG.loaded.
+    /// An existing file is never replaced. - is standard output; the report then goes to standard error. A test in
+    /// both directions writes LOG.up and LOG.down, a test with --load LOG.idle and LOG.loaded.
     #[arg(short = 'o', value_name = "LOG")]
     pub output: Option<PathBuf>,
     /// Write no log
     ///
-    /// Nothing is left of the test but its report, and what --archive, --json and the like store.
+    /// Only the report remains of the test, and what --archive, --json and similar options store.
     #[arg(long, conflicts_with_all = ["output", "log_version"])]
     pub no_log: bool,
     /// Add the test to the archive in DIR, which is created if missing

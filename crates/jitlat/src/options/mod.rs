@@ -1,5 +1,5 @@
-//! The options of the command line, in groups that commands share, and the settings they make. Nothing here depends on
-//! a command.
+//! Options of the command line in groups that commands share, and the settings made from them. Nothing here depends
+//! on a command.
 
 pub mod analysis;
 pub mod late;

@@ -1,4 +1,4 @@
-//! Options of a one-way test: stream and hosts.
+//! Options of a one-way test: its stream and its hosts.
 
 use super::load::LoadArgs;
 use super::log::LogArgs;
@@ -22,7 +22,7 @@ use jitlat_proto::jitlat::{Dialect, TestTerms};
 use std::net::IpAddr;
 use std::path::PathBuf;
 
-/// The value of `--capture` without a file.
+/// Value of `--capture` without a file.
 pub const NO_FILE: &str = "-";
 
 /// Options of a one-way test.
@@ -32,8 +32,8 @@ pub struct OneWayArgs {
     pub stream: StreamArgs,
     /// Capture the stream at this host and explain TCP's delays
     ///
-    /// Retransmissions, closed and full windows, round trips. With FILE the packets are stored as pcap. Needs
-    /// CAP_NET_RAW.
+    /// The report then contains retransmissions, closed and full windows, and round trips. With FILE the packets are
+    /// stored as pcap. Needs CAP_NET_RAW.
     #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = NO_FILE)]
     pub capture: Option<PathBuf>,
     #[command(flatten)]
@@ -49,14 +49,14 @@ pub struct OneWayArgs {
 }
 
 impl OneWayArgs {
-    /// The settings of a test of `host`.
+    /// Makes the settings of a test of `host`.
     pub fn settings(&self, host: &str) -> Result<OneWay> {
         let mut seed = [0; 8];
         random::fill(&mut seed).context("drawing a seed from the system's random numbers")?;
         let mut streams: Vec<TestSpec> =
             self.stream.specs(u64::from_be_bytes(seed)).map_err(|e| anyhow!(e))?;
         let link = &self.host_args;
-        // Classic servers need a number, and so does the filter of a capture that begins before the test.
+        // Classic servers need a port number, and so does the filter of a capture that begins before the test.
         if self.stream.dst_port.is_none() && !link.classic && self.capture.is_none() {
             streams.iter_mut().for_each(|spec| match spec.direction() {
                 Direction::Up => spec.dst_port = 0,
@@ -66,12 +66,14 @@ impl OneWayArgs {
         }
         let priority = link.priority.priority();
         if priority.is_some() && self.stream.reverse {
-            bail!("--priority and --ac are of what this host sends: with -R give them to `jitlat serve`");
+            bail!(
+                "--priority and --ac apply to packets that this host sends: with -R give them to `jitlat serve`"
+            );
         }
         if let Some(name) = self.protocol.foreign()
             && self.capture.is_some()
         {
-            bail!("--capture explains what TCP does: leave it out with --proto {name}");
+            bail!("--capture explains the delays of TCP: leave it out with --proto {name}");
         }
         let settings = TestRequest {
             control_port: link.control_port,
@@ -88,6 +90,7 @@ impl OneWayArgs {
                 ..TestTerms::new(streams)
             },
             sending: SendSettings { pacing: link.pacing(), priority, segmented: false },
+            limit: self.stream.duration.map(|duration| duration + Span(duration.0 / 10).max(MIN_OVERRUN)),
             ..TestRequest::new(host, Vec::new())
         };
         Ok(OneWay { settings, client: self.protocol.client()?.into(), annotations: self.log.annotations() })
@@ -95,7 +98,7 @@ impl OneWayArgs {
 }
 
 impl OneWayArgs {
-    /// How the path to `host` is examined before the test.
+    /// Makes the settings to examine the path to `host` before the test.
     pub fn path(&self, host: &str) -> PathTest {
         PathTest {
             family: family(self.host_args.ipv4, self.host_args.ipv6),
@@ -119,13 +122,16 @@ impl HostArgs {
     }
 }
 
-/// The test stream.
+/// Options of the test stream.
 #[derive(Clone, Debug, Args)]
 pub struct StreamArgs {
     /// Number of packets to send
     #[arg(short = 'n', long, value_name = "N", default_value_t = 1000, conflicts_with = "duration")]
     pub packets: u64,
-    /// Send for this long instead (30s, 10m; a bare number is seconds)
+    /// Send for this long instead of -n (30s, 10m; bare number: seconds)
+    ///
+    /// A sender that cannot keep the rate is stopped a tenth of this time later, at least 1 s: the test then has fewer
+    /// packets, and its report says so.
     #[arg(long, value_name = "T", value_parser = quantity::duration)]
     pub duration: Option<Span>,
     /// Payload bytes per packet, 12 to 65507
@@ -134,7 +140,7 @@ pub struct StreamArgs {
     /// Time between packets (20ms; a bare number is ns)
     #[arg(short = 'p', long, value_name = "PERIOD", value_parser = quantity::period, default_value = "20ms", conflicts_with = "rate")]
     pub period: Span,
-    /// Rate instead of a period: 50/s, 2k/s, or payload bits as 64kbit
+    /// Rate instead of -p: packets (50/s, 2k/s) or payload bits (64kbit)
     ///
     /// A bare number is packets per second.
     #[arg(short = 'r', long, value_name = "RATE", value_parser = quantity::rate)]
@@ -142,7 +148,7 @@ pub struct StreamArgs {
     /// Use TCP instead of UDP
     #[arg(short = 't', long)]
     pub tcp: bool,
-    /// Have the server send
+    /// Reverse the direction: the server sends
     #[arg(short = 'R', long)]
     pub reverse: bool,
     /// Measure both directions at once
@@ -163,13 +169,15 @@ pub struct StreamArgs {
     /// Packets per burst of --schedule burst [default: 10]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub burst: Option<u32>,
-    /// Seed of the Poisson schedule (default: drawn afresh, and printed)
+    /// Seed of the Poisson schedule (default: random, and printed)
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
 }
 
-/// Packets per burst unless another number is given.
+/// Default number of packets per burst.
 const DEFAULT_BURST: u32 = 10;
+/// Minimum time by which a test may exceed its requested duration.
+const MIN_OVERRUN: Span = Span::seconds(1);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum ScheduleLaw {
@@ -179,7 +187,8 @@ pub enum ScheduleLaw {
 }
 
 impl StreamArgs {
-    /// The streams: one, or with `-b` up and down. `fresh_seed` is the seed of a Poisson schedule without `--seed`.
+    /// Makes the streams: one, or with `-b` up and down. `fresh_seed` is the seed of a Poisson schedule without
+    /// `--seed`.
     pub fn specs(&self, fresh_seed: u64) -> Result<Vec<TestSpec>, String> {
         let period = match self.rate {
             Some(rate) => rate.period(self.payload.max(HEADER_LEN.into()))?,
@@ -211,7 +220,7 @@ impl StreamArgs {
     }
 }
 
-/// This host, the server and the path between them.
+/// Options of this host, the server and the path between them.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Hosts and stamps")]
 pub struct HostArgs {
@@ -229,7 +238,7 @@ pub struct HostArgs {
     pub bind: Option<IpAddr>,
     /// File with the key shared with the server
     ///
-    /// Both sides prove that they know it.
+    /// Both sides prove that they know the key.
     #[arg(long, value_name = "FILE")]
     pub key_file: Option<PathBuf>,
     /// Use classic workorders instead of version 3
@@ -239,8 +248,8 @@ pub struct HostArgs {
     pub priority: PriorityArgs,
     /// How the sender waits: auto, sleep, hybrid, spin or etf
     ///
-    /// sleep uses absolute deadlines, hybrid sleeps and spins the last microseconds, etf hands packets to the
-    /// interface's queue with launch times. auto spins from 50000 packets per second on if two processors are idle,
+    /// sleep uses absolute deadlines, hybrid sleeps and spins for the last microseconds, etf passes packets with
+    /// launch times to the interface's queue. auto spins from 50000 packets per second if two processors are idle,
     /// and sleeps otherwise.
     #[arg(long, value_name = "MODE", default_value = "auto")]
     pub pace: PaceArg,
@@ -249,17 +258,17 @@ pub struct HostArgs {
     pub stamps: StampsArg,
     /// SCHED_FIFO priority of the measuring threads, with memory locked
     ///
-    /// Reduced with a note where that is not permitted.
+    /// Where it is not permitted, the priority is reduced and the report has a note.
     #[arg(long, value_name = "PRIORITY", num_args = 0..=1, default_missing_value = "50", value_parser = clap::value_parser!(u8).range(1..=99))]
     pub realtime: Option<u8>,
-    /// Before the test, measure what this host adds (3 s)
+    /// Measure the noise of this host before the test (3 s)
     ///
-    /// The result is stored in log and JSON, and figures no larger than it are marked.
+    /// The result is stored in log and JSON, and figures no larger than the noise are marked.
     #[arg(long)]
     pub doctor: bool,
-    /// Before the test, examine the path with three probes per hop (2 s)
+    /// Examine the path before the test with three probes per hop (2 s)
     ///
-    /// Its hops become tags of the test, hop.1, hop.2 and so on. Needs CAP_NET_RAW.
+    /// Its hops become tags of the test: hop.1, hop.2 and so on. Needs CAP_NET_RAW.
     #[arg(long)]
     pub path: bool,
     /// Pin the measuring threads to this CPU

@@ -26,19 +26,18 @@ impl OneWayProtocolArgs {
         Ok(self.protocol.client(&self.given.read()?.of(self.protocol.arguments))?)
     }
 
-    /// Takes the protocol called `name` instead.
+    /// Selects the protocol called `name` instead.
     pub fn choose(&mut self, name: &str) -> Result<()> {
-        self.protocol =
-            OneWayProtocol::named(name).with_context(|| format!("there is no protocol {name}"))?;
+        self.protocol = OneWayProtocol::named(name).with_context(|| format!("unknown protocol {name}"))?;
         Ok(())
     }
 
-    /// The name of the protocol.
+    /// Name of the protocol.
     pub fn name(&self) -> &'static str {
         self.protocol.name
     }
 
-    /// The name of the protocol, if it is not jitlat's own.
+    /// Name of the protocol, if it is not jitlat's own.
     pub fn foreign(&self) -> Option<&'static str> {
         (!std::ptr::eq(self.protocol, ONE_WAY_PROTOCOLS[0])).then_some(self.protocol.name)
     }
@@ -56,7 +55,7 @@ impl Args for OneWayProtocolArgs {
             .default_value(ONE_WAY_PROTOCOLS[0].name)
             .hide_possible_values(true)
             .help(format!("Protocol: {}", each(|p| p.name.to_owned()).join(", ")))
-            .long_help(format!("Protocol, and what answers it:\n{answered}"));
+            .long_help(format!("Protocol, and the programs that answer it:\n{answered}"));
         add_options(command.arg(proto), ONE_WAY_PROTOCOLS.iter().map(|p| (p.title, p.arguments)))
     }
 
@@ -69,7 +68,7 @@ impl FromArgMatches for OneWayProtocolArgs {
     fn from_arg_matches(matches: &ArgMatches) -> Result<OneWayProtocolArgs, clap::Error> {
         let name = matches.get_one::<String>("proto").map_or(ONE_WAY_PROTOCOLS[0].name, String::as_str);
         let protocol = OneWayProtocol::named(name)
-            .ok_or_else(|| clap::Error::raw(clap::error::ErrorKind::InvalidValue, "no such protocol"))?;
+            .ok_or_else(|| clap::Error::raw(clap::error::ErrorKind::InvalidValue, "unknown protocol"))?;
         let arguments = ONE_WAY_PROTOCOLS.iter().flat_map(|p| p.arguments);
         Ok(OneWayProtocolArgs { protocol, given: GivenArgs::new(arguments, matches) })
     }

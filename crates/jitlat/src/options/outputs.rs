@@ -1,4 +1,4 @@
-//! The options for [`OUTPUTS`]: `--json FILE` and the like, and `--as NAME[=FILE]` for every format.
+//! Options for [`OUTPUTS`]: `--json FILE` and similar ones, and `--as NAME[=FILE]` for every format.
 
 use clap::builder::{PossibleValue, TypedValueParser};
 use clap::error::ErrorKind;
@@ -28,17 +28,17 @@ impl<const PARTS: u8> Deref for Outputs<PARTS> {
     }
 }
 
-/// A format with the place to write it to.
+/// A format and the file to write it to.
 pub type OutputPath = (&'static Output, PathBuf);
 
-/// `--as NAME[=FILE]` of a report with the given [parts](ReportParts).
+/// Parser of `--as NAME[=FILE]` for reports with the given [parts](ReportParts).
 #[derive(Clone, Debug)]
 pub struct NamedParser {
     parts: ReportParts,
 }
 
 impl NamedParser {
-    /// Parses the names of the formats that need no more than `parts`.
+    /// Creates a parser for the formats that need no more than `parts`.
     pub fn new(parts: ReportParts) -> NamedParser {
         NamedParser { parts }
     }
@@ -73,7 +73,7 @@ impl TypedValueParser for NamedParser {
             let names: Vec<&str> = self.offered().map(|output| output.name).collect();
             let why = match OUTPUTS.iter().any(|output| output.name == name) {
                 true => format!("this command cannot write '{name}'"),
-                false => format!("there is no format '{name}'"),
+                false => format!("unknown format '{name}'"),
             };
             return wrong(format!(
                 "--as: {why}: choose one of {} (--as {HELP} describes them)",
@@ -81,7 +81,9 @@ impl TypedValueParser for NamedParser {
             ));
         };
         if file.is_empty() {
-            return wrong(format!("--as {name}= names no file: --as {name}=FILE, or --as {name}"));
+            return wrong(format!(
+                "--as {name}=: the file name is missing: write --as {name}=FILE, or --as {name}"
+            ));
         }
         Ok((output, PathBuf::from(OsString::from_vec(file.to_vec()))))
     }
@@ -91,12 +93,12 @@ impl TypedValueParser for NamedParser {
     }
 }
 
-/// One line for each of `outputs`: its name, and what it is.
+/// Lists `outputs`, one line for each: its name and a description.
 pub fn list(outputs: impl Iterator<Item = &'static Output>) -> String {
     outputs.map(|output| format!("  {:<12}  {}\n", output.name, output.help)).collect()
 }
 
-/// `--as NAME[=FILE]` for reports with `parts`.
+/// Defines `--as NAME[=FILE]` for reports with `parts`.
 pub fn option(parts: ReportParts) -> Arg {
     let parser = NamedParser::new(parts);
     let names = list(parser.offered());
@@ -109,22 +111,22 @@ pub fn option(parts: ReportParts) -> Arg {
         .help_heading(HEADING)
         .help("Write the format NAME to FILE, or to standard output; --as help lists them")
         .long_help(format!(
-            "Write the format NAME to FILE, or to standard output without FILE; may be repeated.\n\nOf two streams, \
-             formats of packets go to FILE.up and FILE.down. Names:\n{names}"
+            "Write the format NAME to FILE, or to standard output without FILE; may be repeated.\n\nFor two \
+             streams, formats of packets go to FILE.up and FILE.down. Names:\n{names}"
         ))
 }
 
-/// The formats that `jitlat export` is asked for: at least one.
+/// The formats requested from `jitlat export`: at least one.
 #[derive(Clone, Debug, Default)]
 pub struct Exports(Vec<OutputPath>);
 
 impl Exports {
-    /// The formats with their places.
+    /// The formats with their files.
     pub fn named(&self) -> &[OutputPath] {
         &self.0
     }
 
-    /// The same formats, each written to `file`.
+    /// Returns the same formats, each written to `file`.
     pub fn to(mut self, file: &Path) -> Exports {
         self.0.iter_mut().for_each(|(_, path)| *path = file.to_owned());
         self
@@ -158,7 +160,7 @@ impl FromArgMatches for Exports {
     }
 }
 
-/// The values of `--as`.
+/// Values of `--as`.
 fn named(matches: &ArgMatches) -> Vec<OutputPath> {
     matches.try_get_many::<OutputPath>(AS).ok().flatten().into_iter().flatten().cloned().collect()
 }
@@ -169,7 +171,7 @@ impl<const PARTS: u8> Args for Outputs<PARTS> {
             let (value, where_to) = match output.place {
                 Destination::File => ("FILE", " to FILE, or to standard output (-)"),
                 Destination::FileEach => {
-                    ("FILE", " to FILE, or to standard output (-). Of two streams: FILE.up and FILE.down")
+                    ("FILE", " to FILE, or to standard output (-). Two streams: FILE.up and FILE.down")
                 }
                 Destination::Folder => ("DIR", " to the folder DIR"),
             };

@@ -19,8 +19,27 @@ use jitlat_instruments::Ping;
 use jitlat_instruments::path::PathTest;
 use jitlat_net::random;
 use jitlat_net::stamp::{StampMode, UnknownStamps};
+use jitlat_proto::twoway::Overdue;
 use std::net::IpAddr;
 use std::str::FromStr;
+
+/// Handling of overdue requests.
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+pub enum OverdueArg {
+    Space,
+    Skip,
+    Send,
+}
+
+impl From<OverdueArg> for Overdue {
+    fn from(overdue: OverdueArg) -> Overdue {
+        match overdue {
+            OverdueArg::Space => Overdue::Space,
+            OverdueArg::Skip => Overdue::Skip,
+            OverdueArg::Send => Overdue::Send,
+        }
+    }
+}
 
 #[derive(Clone, Debug, Args)]
 pub struct PingArgs {
@@ -34,31 +53,39 @@ pub struct PingArgs {
     /// Number of requests to send
     #[arg(short = 'n', long, value_name = "N", default_value_t = 1000, conflicts_with = "duration")]
     pub packets: u64,
-    /// Send for this long instead (30s, 10m; a bare number is seconds)
+    /// Send for this long instead of -n (30s, 10m; bare number: seconds)
     #[arg(long, value_name = "T", value_parser = quantity::duration)]
     pub duration: Option<Span>,
     /// Time between requests (20ms; a bare number is ns)
     #[arg(short = 'p', long, value_name = "PERIOD", value_parser = quantity::period, default_value = "20ms", conflicts_with = "rate")]
     pub period: Span,
-    /// Rate instead of a period: 50/s, 2k/s, or payload bits as 64kbit
+    /// Rate instead of -p: packets (50/s, 2k/s) or payload bits (64kbit)
     ///
     /// A bare number is requests per second.
     #[arg(short = 'r', long, value_name = "RATE", value_parser = quantity::rate)]
     pub rate: Option<quantity::SendingRate>,
     /// Stop and wait: send the next request this long after the last answer
     ///
-    /// 0 is at once.
+    /// 0 sends it at once.
     #[arg(long, value_name = "T", value_parser = quantity::pause, conflicts_with_all = ["rate", "duration"])]
     pub wait: Option<Span>,
     /// Time after which a missing answer counts as lost
     #[arg(long, value_name = "T", value_parser = quantity::duration, default_value = "2s")]
     pub timeout: Span,
-    /// Send times: periodic, poisson, or a law of random gaps
+    /// Handling of overdue requests after a stall of this host: space, skip or send
     ///
-    /// poisson has random gaps of mean PERIOD. The laws are LaTe's, and say all about the gaps: uniform:LEAST,MOST;
-    /// exponential:LEAST,MEAN (LEAST and an exponential time, at most three times MEAN in all); normal:MEAN,DEVIATION
-    /// (between 0 and twice MEAN). For example uniform:10ms,100ms. A third number keeps each gap for that many
-    /// packets.
+    /// space shifts the rest of the schedule by the length of the stall: all requests are sent, and the test takes longer.
+    /// skip leaves them out: the test takes no longer, and has fewer requests (periodic schedules). send sends them at once,
+    /// in a burst that a rate limit may drop, such as that of irtt's server. A request is overdue when it is late by more
+    /// than a period and 5 ms. Default: skip with --duration, otherwise space.
+    #[arg(long, value_name = "HOW", conflicts_with = "wait")]
+    pub overdue: Option<OverdueArg>,
+    /// Send times: periodic, poisson, or a distribution of random gaps
+    ///
+    /// poisson has random gaps with the mean PERIOD. The distributions are LaTe's, and define the gaps completely:
+    /// uniform:LEAST,MOST; exponential:LEAST,MEAN (LEAST plus an exponential time, at most three times MEAN in
+    /// total); normal:MEAN,DEVIATION (between 0 and twice MEAN). For example uniform:10ms,100ms. A third number uses
+    /// each gap for that many packets.
     #[arg(long, value_name = "LAW", default_value = "periodic")]
     pub schedule: ScheduleArg,
     /// DSCP of the requests: 0 to 63, or a name (EF, AF41, CS1, LE)
@@ -83,23 +110,23 @@ pub struct PingArgs {
     pub interface: Option<String>,
     /// How the sender waits: auto, sleep, hybrid, spin or etf
     ///
-    /// As for one-way tests.
+    /// Same as for one-way tests.
     #[arg(long, value_name = "MODE", default_value = "auto")]
     pub pace: PaceArg,
     /// Source of time stamps: user, krt, kernel or hardware
     ///
-    /// krt is by the kernel on reception only, as LaTe's KRT; hardware is by the adapter. LaTe's letters u, r, s, h
+    /// krt: the kernel on reception only, like LaTe's KRT; hardware: the network adapter. LaTe's letters u, r, s, h
     /// are accepted too.
     #[arg(long, value_name = "SOURCE", default_value = "kernel", value_parser = stamps)]
     pub stamps: StampMode,
-    /// Before the test, measure what this host adds (3 s)
+    /// Measure the noise of this host before the test (3 s)
     ///
-    /// The result is stored in log and JSON, and figures no larger than it are marked.
+    /// The result is stored in log and JSON, and figures no larger than the noise are marked.
     #[arg(long)]
     pub doctor: bool,
-    /// Before the test, examine the path with three probes per hop (2 s)
+    /// Examine the path before the test with three probes per hop (2 s)
     ///
-    /// Its hops become tags of the test, hop.1, hop.2 and so on. Needs CAP_NET_RAW.
+    /// Its hops become tags of the test: hop.1, hop.2 and so on. Needs CAP_NET_RAW.
     #[arg(long)]
     pub path: bool,
     #[command(flatten)]
@@ -120,12 +147,12 @@ pub struct PingArgs {
 pub enum ScheduleArg {
     Periodic,
     Poisson,
-    /// Random gaps, and the number of packets that keep each.
+    /// Random gaps, and number of packets for which each gap is used.
     Random(Gaps, u32),
 }
 
 impl ScheduleArg {
-    /// The schedule; `seed` is used if it is random.
+    /// Makes the schedule; `seed` is used if it is random.
     pub fn with_seed(self, seed: u64) -> Schedule {
         match self {
             ScheduleArg::Periodic => Schedule::Periodic,
@@ -158,9 +185,9 @@ impl FromStr for ScheduleArg {
             _ => return Err(unknown.to_owned()),
         };
         let batch =
-            numbers.next().map_or(Ok(1), str::parse).map_err(|_| "the third is a number of packets")?;
+            numbers.next().map_or(Ok(1), str::parse).map_err(|_| "the third value is a number of packets")?;
         if numbers.next().is_some() || batch == 0 {
-            return Err("two times, and a number of packets that keep each gap".to_owned());
+            return Err("give two times, and optionally the number of packets for each gap".to_owned());
         }
         if !gaps.is_possible() {
             return Err(SpecError::Gaps.to_string());
@@ -169,7 +196,7 @@ impl FromStr for ScheduleArg {
     }
 }
 
-/// A source of stamps, by its name or LaTe's letter.
+/// Parses a source of stamps, by name or LaTe's letter.
 fn stamps(text: &str) -> Result<StampMode, UnknownStamps> {
     match text {
         "u" => Ok(StampMode::User),
@@ -181,7 +208,7 @@ fn stamps(text: &str) -> Result<StampMode, UnknownStamps> {
 }
 
 impl PingArgs {
-    /// How the path is examined before the test, with probes of this transport.
+    /// Makes the settings to examine the path before the test, with probes of this transport.
     pub fn path(&self, transport: Transport) -> PathTest {
         PathTest {
             family: family(self.ipv4, self.ipv6),
@@ -192,7 +219,7 @@ impl PingArgs {
         }
     }
 
-    /// The settings of the test.
+    /// Makes the settings of the test.
     pub fn settings(&self) -> Result<Ping> {
         let mut ping = Ping {
             packets: self.packets,
@@ -212,11 +239,16 @@ impl PingArgs {
         };
         ping.period = match (self.rate, self.schedule) {
             (Some(_), ScheduleArg::Random(..)) => {
-                bail!("-r: a law of gaps says all about the rate: leave one of them out")
+                bail!("-r: the distribution in --schedule already defines the rate: leave out one of them")
             }
             (Some(rate), _) => rate.period(ping.size()?).map_err(|e| anyhow!(e))?,
             (None, ScheduleArg::Random(gaps, _)) => gaps.mean(),
             (None, _) => self.period,
+        };
+        ping.overdue = match (self.overdue, self.duration) {
+            (Some(how), _) => how.into(),
+            (None, Some(_)) => Overdue::Skip,
+            (None, None) => Overdue::Space,
         };
         if let Some(d) = self.duration {
             ping.packets = (d.0 as u64).div_ceil(ping.period.0.max(1) as u64);

@@ -1,4 +1,4 @@
-//! Priority of packets within this host.
+//! Options of the priority of packets within this host.
 
 use clap::Args;
 use jitlat_core::AccessCategory;

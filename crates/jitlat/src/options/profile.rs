@@ -1,4 +1,4 @@
-//! `--profile`: a test that sends as an application does, and what the path is judged by.
+//! `--profile`: a test that sends like an application, and the profiles by which the path is judged.
 
 use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
@@ -7,18 +7,18 @@ use jitlat_verdict::{PROFILES, Profile};
 use serde::Deserialize;
 use std::path::{Path, PathBuf};
 
-/// The uses that a path is tested and judged for.
+/// The profiles that a path is tested and judged for.
 #[derive(Clone, Debug, Default, Args)]
 pub struct ProfileArgs {
-    /// Names of the uses.
-    #[arg(long = "profile", value_name = "NAME", help_heading = None::<&'static str>, help = "Send and judge as for this use: voice, video and others; may be repeated", long_help = help())]
+    /// Names of the profiles.
+    #[arg(long = "profile", value_name = "NAME", help_heading = None::<&'static str>, help = "Send and judge for this profile: voice, video and others; may be repeated", long_help = help())]
     pub names: Vec<String>,
-    /// TOML file with profiles of your own, a table [[profile]] for each
+    /// TOML file with own profiles, in a table [[profile]] each
     ///
-    /// They are judged, and --profile may name them.
+    /// The path is judged by them, and --profile may name them.
     #[arg(long, value_name = "FILE")]
     pub profiles: Option<PathBuf>,
-    /// The uses named, of those known and those in the file; `None`: all that are known.
+    /// The named profiles, from the built-in ones and those in the file; `None`: all built-in ones.
     #[arg(skip)]
     chosen: Option<Vec<Profile>>,
 }
@@ -26,8 +26,9 @@ pub struct ProfileArgs {
 fn help() -> String {
     let names: Vec<&str> = PROFILES.iter().map(|p| &*p.name).collect();
     format!(
-        "Send as this use does (payload, period, DSCP and duration, where they are not given) and judge by its \
-         needs: {}, or a profile of --profiles. May be repeated: the first decides how to send, all are judged",
+        "Send like this profile (its payload, period, DSCP and duration, unless given) and judge by its \
+         needs: {}, or a profile of --profiles. May be repeated: the first defines how to send, all are \
+         judged",
         names.join(", ")
     )
 }
@@ -42,7 +43,7 @@ impl ProfileArgs {
     /// Looks up the names, and reads the file.
     ///
     /// # Errors
-    /// A name that is not known, a file that cannot be read, or a profile in it that cannot be measured.
+    /// The name is unknown, the file cannot be read, or a profile in it cannot be measured.
     pub fn resolve(&mut self) -> Result<()> {
         let own = self.profiles.as_deref().map(read).transpose()?.unwrap_or_default();
         if self.names.is_empty() {
@@ -54,19 +55,19 @@ impl ProfileArgs {
             let found = known.iter().find(|p| p.name == *name).copied().cloned();
             found.ok_or_else(|| {
                 let names: Vec<&str> = known.iter().map(|p| &*p.name).collect();
-                anyhow!("--profile: '{name}' is not known: choose {}, or describe it in a file and give --profiles FILE", names.join(", "))
+                anyhow!("--profile: unknown profile '{name}': choose {}, or define it in a file and give --profiles FILE", names.join(", "))
             })
         };
         self.chosen = Some(self.names.iter().map(find).collect::<Result<_>>()?);
         Ok(())
     }
 
-    /// The judge of the uses.
+    /// The judge of the profiles.
     pub fn judge(&self) -> SharedJudge {
         self.chosen.clone().map_or_else(jitlat_verdict::judge, jitlat_verdict::judge_for)
     }
 
-    /// The use that says how to send; `None` if none was named.
+    /// The profile that defines how to send; `None` if no profile was named.
     pub fn sends(&self) -> Option<&Profile> {
         self.chosen.as_ref().filter(|_| !self.names.is_empty())?.first()
     }

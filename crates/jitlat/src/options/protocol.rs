@@ -31,12 +31,12 @@ impl ProtocolArgs {
         self.given.0.push((switch.name, OptionInput::Text(String::new())));
     }
 
-    /// Whether the argument `name` was given.
+    /// True if the argument `name` was given.
     pub fn has(&self, name: &str) -> bool {
         self.protocol.arguments.iter().any(|a| a.name == name) && self.given.0.iter().any(|(n, _)| *n == name)
     }
 
-    /// The value of the argument `name`; `None` if it was not given.
+    /// Value of the argument `name`; `None` if it was not given.
     pub fn text(&self, name: &str) -> Option<&str> {
         let found = self.given.0.iter().find(|(n, _)| *n == name && self.has(name))?;
         match &found.1 {
@@ -58,7 +58,7 @@ impl ProtocolArgs {
     }
 }
 
-/// Arguments in a list, as given on the command line.
+/// The arguments of a list that were given on the command line.
 #[derive(Clone, Debug, Default)]
 pub struct GivenArgs(Vec<(&'static str, OptionInput)>);
 
@@ -69,7 +69,7 @@ enum OptionInput {
 }
 
 impl GivenArgs {
-    /// The arguments in `list` that were explicitly given.
+    /// Collects the arguments in `list` that were explicitly given.
     pub fn new<'a>(list: impl Iterator<Item = &'a Argument>, matches: &ArgMatches) -> GivenArgs {
         let mut given: Vec<(&'static str, OptionInput)> = Vec::new();
         for argument in list {
@@ -90,12 +90,12 @@ impl GivenArgs {
         GivenArgs(given)
     }
 
-    /// Their names.
+    /// Names of the arguments.
     pub fn names(&self) -> impl Iterator<Item = &'static str> {
         self.0.iter().map(|(name, _)| *name)
     }
 
-    /// The files among them, by the name of the argument.
+    /// Files among the arguments, by name of the argument.
     pub fn files(&self) -> impl Iterator<Item = (&'static str, &Path)> {
         self.0.iter().filter_map(|(name, value)| match value {
             OptionInput::File(path) => Some((*name, path.as_path())),
@@ -103,7 +103,7 @@ impl GivenArgs {
         })
     }
 
-    /// Reads the files among them.
+    /// Reads the files among the arguments.
     pub fn read(&self) -> Result<Arguments> {
         let mut arguments = Arguments::new();
         for (name, value) in &self.0 {
@@ -116,7 +116,7 @@ impl GivenArgs {
     }
 }
 
-/// The command line option for `argument`.
+/// Defines the command-line option for `argument`.
 pub fn option(argument: &'static Argument) -> Arg {
     let (short, details) = argument.help.split_once("\n\n").unwrap_or((argument.help, ""));
     let default = argument.default.map_or_else(String::new, |default| format!(" [default: {}]", default()));
@@ -148,7 +148,7 @@ pub fn option(argument: &'static Argument) -> Arg {
     option.conflicts_with_all(argument.conflicts)
 }
 
-/// Adds the options for the arguments of several entries, each under its title; common arguments only once.
+/// Adds the options for the arguments of several entries, each under its title; common arguments are added once.
 pub fn add_options(
     mut command: Command,
     entries: impl Iterator<Item = (&'static str, &'static [Argument])>,
@@ -177,7 +177,7 @@ impl Args for ProtocolArgs {
                     .hide_possible_values(true)
                     .help(format!("Protocol: {}", each(|p| p.name.to_owned()).join(", ")))
                     .long_help(format!(
-                        "Protocol, and what answers it:\n{}",
+                        "Protocol, and the programs that answer it:\n{}",
                         each(|p| format!("  {:<6} {}", p.name, p.answered_by)).join("\n")
                     )),
             )
@@ -187,9 +187,9 @@ impl Args for ProtocolArgs {
                     .long("payload")
                     .value_name("BYTES")
                     .value_parser(value_parser!(u64))
-                    .help("Payload bytes per request (default: the protocol's usual size)")
+                    .help("Payload bytes per request (default: depends on the protocol)")
                     .long_help(format!(
-                        "Payload bytes per request, with the usual size of each protocol:\n{}",
+                        "Payload bytes per request; defaults by protocol:\n{}",
                         each(|p| format!("  {:<6} {}", p.name, p.payload)).join("\n")
                     )),
             );
@@ -205,7 +205,7 @@ impl FromArgMatches for ProtocolArgs {
     fn from_arg_matches(matches: &ArgMatches) -> Result<ProtocolArgs, clap::Error> {
         let name = matches.get_one::<String>("proto").map_or(PROTOCOLS[0].name, String::as_str);
         let protocol = PingProtocol::named(name)
-            .ok_or_else(|| clap::Error::raw(clap::error::ErrorKind::InvalidValue, "no such protocol"))?;
+            .ok_or_else(|| clap::Error::raw(clap::error::ErrorKind::InvalidValue, "unknown protocol"))?;
         let arguments = PROTOCOLS.iter().flat_map(|p| p.arguments);
         Ok(ProtocolArgs {
             protocol,

@@ -39,15 +39,15 @@ pub struct ReportArgs {
     pub text_plots: bool,
     #[command(flatten)]
     pub analysis: AnalysisArgs,
-    /// Whether the answer alone is printed ([`QuietArgs`]).
+    /// True if only the verdict line is printed ([`QuietArgs`]).
     #[arg(skip)]
     pub quiet: bool,
-    /// Whether the log goes to standard output (`-o -`), and the report to standard error.
+    /// True if the log goes to standard output (`-o -`), and therefore the report to standard error.
     #[arg(skip)]
     pub beside_log: bool,
 }
 
-/// The shortest report.
+/// Option of the shortest report.
 #[derive(Clone, Copy, Debug, Args)]
 pub struct QuietArgs {
     /// Print one line, the verdict
@@ -55,7 +55,7 @@ pub struct QuietArgs {
     pub quiet: bool,
 }
 
-/// How much is printed of what is no report of one test.
+/// Options of the length of reports that are not about one test.
 #[derive(Clone, Copy, Debug, Args)]
 pub struct LengthArgs {
     /// Print every figure instead of one screen
@@ -67,7 +67,7 @@ pub struct LengthArgs {
 }
 
 impl LengthArgs {
-    /// The text of the length that was asked for: the answer in a line, everything, or one screen.
+    /// Returns the text of the requested length: one line, all figures, or one screen.
     pub fn choose(
         self,
         answer: &Answer,
@@ -83,7 +83,7 @@ impl LengthArgs {
 }
 
 impl ReportArgs {
-    /// Nothing but `outputs`, from an analysis with these options.
+    /// Settings to write nothing but `outputs`, from an analysis with these options.
     pub fn of_files(outputs: Outputs<{ ReportParts::ALL.0 }>, analysis: AnalysisArgs) -> ReportArgs {
         ReportArgs {
             corrected: false,
@@ -110,7 +110,7 @@ impl ReportArgs {
         RunningWindows::new(self.options(), self.outputs.place("intervals"), !self.is_silent())
     }
 
-    /// The console report of `runs` from `origin`; `explained` is what an instrument adds to it.
+    /// Formats the console report of `runs` from `origin`; `explained` is the part that an instrument adds.
     pub fn page(&self, runs: &[AnalysedStream], origin: StreamOrigin<'_>, explained: &str) -> String {
         if self.quiet {
             return text::line(runs);
@@ -122,7 +122,8 @@ impl ReportArgs {
         text::page(runs, options) + explained + &text::figures_line(runs, &self.outputs, self.text_plots)
     }
 
-    /// What was asked for besides the screen, to come before it: the screen stays in sight.
+    /// Formats everything that was requested in addition to the screen. It is printed before the screen, which stays
+    /// in sight.
     fn beside(&self, runs: &[AnalysedStream], explained: &str) -> String {
         let windows = |run: &AnalysedStream| {
             let windows = windows(&run.summary, &run.shown_windows, &screen::options());
@@ -139,43 +140,44 @@ impl ReportArgs {
         }
     }
 
-    /// Whether the report is the full one, and not one screen.
+    /// True if the full report is printed instead of one screen.
     pub fn is_full(&self) -> bool {
         self.verbose || self.text_plots || self.corrected
     }
 
-    /// Whether one screen is printed.
+    /// True if one screen is printed.
     pub fn shows_screen(&self) -> bool {
         !(self.quiet || self.outputs.is_silent() || self.is_full())
     }
 
-    /// Whether nothing but one output, or one line, is for standard output.
+    /// True if standard output gets nothing but one output, or one line.
     pub fn is_silent(&self) -> bool {
         self.quiet || self.beside_log || self.outputs.is_silent()
     }
 
-    /// Takes note of where the log is written: nothing else is printed to standard output if it goes there.
+    /// Records where the log is written: if it goes to standard output, nothing else is printed there.
     pub fn set_log(&mut self, log: Option<&Path>) {
         self.beside_log = log.is_some_and(|path| path.as_os_str() == STDOUT);
     }
 
-    /// Rejects, before the measurement, outputs that could not be written, for a test of `streams` streams that also writes
-    /// `others`.
+    /// Rejects outputs that could not be written, before the measurement, for a test of `streams` streams that also
+    /// writes `others`.
     pub fn check(&self, streams: usize, others: &[&Path]) -> Result<()> {
         if self.beside_log && streams > 1 {
-            bail!("-o - writes one stream to standard output: name a file");
+            bail!("-o - writes one stream to standard output: give -o a file name");
         }
         if self.beside_log && self.outputs.is_silent() {
             bail!(
-                "standard output can take one format only, and -o - writes the log there: give all others a file"
+                "standard output can hold only one format, and -o - writes the log there: write all others to files"
             );
         }
         self.outputs.check_analysis(&self.options())?;
         Ok(self.outputs.check(streams, others)?)
     }
 
-    /// Prints the report of `text` and writes every format, as [`WantedOutputs::write`](jitlat_output::WantedOutputs::write);
-    /// beside a log on standard output, to standard error.
+    /// Prints the report of `text` and writes every format, like
+    /// [`WantedOutputs::write`](jitlat_output::WantedOutputs::write). If a log goes to standard output, the report
+    /// goes to standard error.
     pub fn write(&self, report: &dyn Report, text: impl FnOnce() -> String) -> bool {
         if !self.beside_log {
             return self.outputs.write(report, text);
@@ -186,18 +188,18 @@ impl ReportArgs {
         jitlat_output::log_failures(&failures)
     }
 
-    /// Whether an output needs the single packets after the analysis.
+    /// True if an output needs the single packets after the analysis.
     pub fn keeps_packets(&self) -> bool {
         self.outputs.keeps_packets() || self.text_plots || self.shows_screen()
     }
 }
 
-/// The help of `--fail-if`, with all figures.
+/// Help of `--fail-if`, with all figures.
 fn figures_help() -> String {
     format!(
-        "Exit with status 1 if a figure crosses a threshold; may be repeated.\n\nA threshold is written in the \
-         figure's unit: loss>1%, pdv-p99>30ms, latency-max>150ms, mos<3.8. For one direction of a round-trip test: \
-         up-loss>1%, down-pdv-p99>30ms. Figures:\n{}",
+        "Exit with status 1 if a figure crosses a threshold; may be repeated.\n\nA threshold has the \
+         figure's unit: loss>1%, pdv-p99>30ms, latency-max>150ms, mos<3.8. For one direction of a round-trip \
+         test: up-loss>1%, down-pdv-p99>30ms. Figures:\n{}",
         scalars::help()
     )
 }

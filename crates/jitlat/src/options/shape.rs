@@ -1,4 +1,4 @@
-//! How a test sends where `--profile` names a use and the options do not say otherwise.
+//! Makes a test send like the first profile of `--profile`, except where options say otherwise.
 
 use super::one_way::StreamArgs;
 use super::ping::PingArgs;
@@ -9,7 +9,7 @@ use jitlat_core::spec::Dscp;
 use jitlat_core::time::Span;
 use jitlat_verdict::Profile;
 
-/// Has a one-way test send as the first use does, where `given` does not say otherwise.
+/// Makes a one-way test send like the first profile, except for options in `given`.
 pub fn shape_stream(uses: &ProfileArgs, stream: &mut StreamArgs, given: &ArgMatches) {
     let Some(profile) = uses.sends() else { return };
     let free = |id| is_default(given, id);
@@ -27,7 +27,7 @@ pub fn shape_stream(uses: &ProfileArgs, stream: &mut StreamArgs, given: &ArgMatc
     }
 }
 
-/// The same of a two-way test.
+/// Makes a two-way test send like the first profile, except for options in `given`.
 pub fn shape_ping(uses: &ProfileArgs, ping: &mut PingArgs, given: &ArgMatches) {
     let Some(profile) = uses.sends() else { return };
     let free = |id| is_default(given, id);

@@ -1,20 +1,21 @@
-//! Options that the chosen mode of a command does not read are refused, not ignored.
+//! Refuses options that the chosen mode of a command does not read, instead of ignoring them.
 
 use anyhow::{Result, bail};
 use clap::parser::ValueSource;
 use clap::{Arg, ArgMatches, Args, Command};
 
-/// The ids of a group of options.
+/// Ids of a group of options.
 pub fn ids<A: Args>() -> Vec<String> {
     A::augment_args(Command::new("")).get_arguments().map(|arg| arg.get_id().to_string()).collect()
 }
 
-/// Whether the option `id` was given on the command line.
+/// True if the option `id` was given on the command line.
 pub fn is_given(given: &ArgMatches, id: &str) -> bool {
     given.try_contains_id(id).is_ok() && given.value_source(id) == Some(ValueSource::CommandLine)
 }
 
-/// Refuses options that were given and are not among `read`; `why` says what the command does instead of reading them.
+/// Refuses options that were given and are not among `read`; `why` describes what the command does instead of reading
+/// them.
 pub fn read_only(command: &Command, given: &ArgMatches, read: &[String], why: &str) -> Result<()> {
     refuse(command, given, |id| !read.iter().any(|known| known == id), why)
 }
@@ -32,7 +33,7 @@ fn refuse(command: &Command, given: &ArgMatches, unread: impl Fn(&str) -> bool, 
     }
 }
 
-/// `--packets`, `-o`, or `HOST`.
+/// Name of an argument as it is written: `--packets`, `-o`, or `HOST`.
 fn spelling(arg: &Arg) -> String {
     match (arg.get_long(), arg.get_short()) {
         (Some(long), _) => format!("--{long}"),

@@ -1,4 +1,4 @@
-//! What LaTe's formats say of a test of `jitlat ping`, and what is sent while it runs, from the options.
+//! LaTe's options of `jitlat ping`: what its formats contain about a test, and where samples are sent while it runs.
 
 use crate::options::late::LateArgs;
 use crate::options::ping::PingArgs;
@@ -10,7 +10,7 @@ use jitlat_net::stamp::StampMode;
 use jitlat_output::late::{CarbonSettings, LateTest, SampleStreams};
 use jitlat_store::late::summary::{LateGaps, LatencyType, Setting};
 
-/// The test, and the programs that receive its samples.
+/// Makes the description of the test, and the connections to programs that receive its samples.
 pub fn test(args: &PingArgs, ping: &Ping) -> Result<(LateTest, Option<SampleStreams>)> {
     let LateArgs { late_stream, graphite, graphite_path, graphite_every, graphite_udp, .. } = &args.late;
     let carbon = graphite.clone().map(|server| CarbonSettings {
@@ -29,7 +29,7 @@ fn setting(args: &PingArgs, ping: &Ping) -> Result<Setting> {
     Ok(Setting {
         unidirectional: protocol.text("mode") == Some("unidir"),
         raw: protocol.has("raw"),
-        // LaTe names the protocol below LaMP.
+        // LaTe reports the protocol below LaMP.
         protocol: if name == "lamp" { "UDP".to_owned() } else { name.to_uppercase() },
         priority: ping.priority.unwrap_or(0),
         payload: ping.size()? - ping.client.sizes().header,

@@ -24,7 +24,7 @@ use jitlat_store::log::{Journals, RowKind};
 use std::path::{Path, PathBuf};
 use tracing::{error, warn};
 
-/// The rows of a log of `ping`.
+/// Kind of rows in a log of `ping`.
 pub fn rows(ping: &Ping) -> RowKind {
     match ping.client.protocol().transport {
         Transport::Tcp => RowKind::TwoWayTcp,
@@ -75,7 +75,7 @@ pub fn run(args: &PingArgs) -> Result<ExitStatus> {
     let mut observers: [&mut dyn Observer; 7] =
         [&mut logs, &mut streams, &mut analyses, &mut records, &mut windows, &mut progress, &mut shown];
     let measured = ping.run(&stop, &mut observers);
-    // The terminal is given back before anything is said.
+    // The terminal is released before anything is printed.
     drop(view.take());
     progress.clear();
     let measured = measured.inspect_err(|e| {
@@ -124,7 +124,7 @@ pub fn run(args: &PingArgs) -> Result<ExitStatus> {
     for trouble in &troubles {
         error!("{trouble}");
     }
-    // The screen says both that it ended early and that nothing was answered.
+    // The screen already contains the early end and the missing answers.
     let said = args.report.shows_screen();
     for run in runs.iter().filter(|run| !said && run.session.ending == Ending::PeerLost) {
         warn!("the test ended early: {}", run.session.reason.as_deref().unwrap_or("the far host was lost"));

@@ -1,4 +1,4 @@
-//! Round trips to several hosts at once: one table while they run with `--live`, and one at the end.
+//! Round trips to several hosts at the same time: a table while they run with `--live`, and a table at the end.
 
 use super::rows;
 use crate::exit::{ExitStatus, explain};
@@ -17,11 +17,11 @@ use std::thread;
 use std::time::Duration;
 use tracing::{error, info};
 
-/// Time between two looks at a request to end.
+/// Time between two checks for a stop.
 const STOP_CHECK_INTERVAL: Duration = Duration::from_millis(50);
-/// Most hosts: each takes a thread and a socket.
+/// Largest number of hosts, because each takes a thread and a socket.
 const MAX_HOSTS: usize = 256;
-/// The figures of the table, by key.
+/// Figures in the table, by key.
 const SHOWN: [&str; 5] = ["loss", "latency-min", "latency-p50", "latency-p99", "pdv-p99"];
 
 /// Measures and prints the table.
@@ -29,7 +29,7 @@ pub fn run(args: &PingArgs) -> Result<ExitStatus> {
     args.protocol.check()?;
     let hosts: Vec<&str> = std::iter::once(&args.host).chain(&args.others).map(String::as_str).collect();
     if hosts.len() > MAX_HOSTS {
-        bail!("{} hosts at once: {MAX_HOSTS} at most", hosts.len());
+        bail!("{} hosts are too many: give at most {MAX_HOSTS}", hosts.len());
     }
     let tests = hosts.iter().map(|host| {
         let args = PingArgs { host: (*host).to_owned(), others: Vec::new(), ..args.clone() };
@@ -63,7 +63,7 @@ pub fn run(args: &PingArgs) -> Result<ExitStatus> {
     Ok(status)
 }
 
-/// Runs all tests at once; the result of each, and its log.
+/// Runs all tests at the same time; returns the result and the log of each.
 fn measure(
     tests: &[Ping],
     mut logs: Vec<Journals>,
@@ -109,9 +109,9 @@ fn measure(
             thread::sleep(STOP_CHECK_INTERVAL);
         }
         let joined = running.into_iter().map(|thread| match thread {
-            Ok(thread) => {
-                thread.join().unwrap_or_else(|_| Err(Error::msg("a thread of this program failed")))
-            }
+            Ok(thread) => thread.join().unwrap_or_else(|_| {
+                Err(Error::msg("the thread of the test panicked: this is a bug in jitlat; please report it"))
+            }),
             Err(e) => Err(Error::from(e).context("starting a thread for the test")),
         });
         joined.collect()
@@ -121,7 +121,7 @@ fn measure(
     (found, closed.collect())
 }
 
-/// A row for each host.
+/// Formats a row for each host.
 fn table(hosts: &[&str], found: &[Result<Summary>]) -> String {
     let figures: Vec<&Scalar> = SHOWN.iter().filter_map(|key| Scalar::named(key)).collect();
     let names = hosts.iter().map(|host| host.chars().count()).max().unwrap_or(0).clamp(12, 40);

@@ -22,10 +22,10 @@ use std::path::{Path, PathBuf};
 
 /// Measure round trips from two captures of the same traffic
 ///
-/// One line per pair goes to standard output, in the form of the CAIA tool: [count] timestamp rtt [spt]
-/// [owd-out owd-in], in seconds. What the captures say beyond that (loss, duplication, reordering and delay
-/// variation of each direction, clock offset and skew, the far host's processing time) goes to standard
-/// error, or to standard output with --summary.
+/// One line per pair is printed to standard output, in the form of the CAIA tool: [count] timestamp rtt [spt]
+/// [owd-out owd-in], in seconds. Further results (loss, duplication, reordering and delay variation of each
+/// direction, clock offset and skew, the far host's processing time) are printed to standard error, or to standard
+/// output with --summary.
 #[allow(rustdoc::broken_intra_doc_links, reason = "brackets of a synopsis, not links")]
 #[derive(Clone, Debug, Args)]
 // -v is the CAIA tool's verbosity.
@@ -41,16 +41,16 @@ pub struct SppArgs {
     /// Files, or folders of them; - is standard input.
     #[arg(short = 'F', long = "monitor", value_name = "FILE", num_args = 1.., required_unless_present_any = ["one_point", "payloads", "join", "reference_interface", "monitor_interface", "reference_remote", "monitor_remote"])]
     pub monitor: Vec<PathBuf>,
-    /// Captures of one point alone: round trips of TCP and QUIC
+    /// Captures of a single point: round trips of TCP and QUIC
     ///
-    /// Of TCP by its timestamps, of QUIC by its spin bit; from the point to the server and back, and to the client
-    /// and back. - is standard input.
+    /// TCP is measured by its timestamps, QUIC by its spin bit: from the point to the server and back, and to the
+    /// client and back. - is standard input.
     #[arg(long, value_name = "CAPTURE", num_args = 1.., conflicts_with_all = ["reference", "monitor", "labels", "log", "ping", "fail_if"])]
     pub one_point: Vec<PathBuf>,
     /// Names of several captures, in order
     ///
-    /// The first -f and the first -F file belong to the first name, and so on. Each is measured by itself and is a
-    /// curve of common figures. Without it several files are one capture in parts.
+    /// The first -f and the first -F file belong to the first name, and so on. Each capture is measured separately
+    /// and is a curve of common figures. Without this option several files are parts of one capture.
     #[arg(long = "label", value_name = "NAME", value_delimiter = ',', conflicts_with_all = ["log", "ping", "fail_if", "sizes_csv"])]
     pub labels: Vec<String>,
     #[command(flatten)]
@@ -69,7 +69,7 @@ pub struct SppArgs {
     /// Address of the monitor side as translated by NAT
     #[arg(short = 'N', long = "monitor-nat", value_name = "ADDR")]
     pub monitor_nat: Vec<String>,
-    /// What a NAT on the path rewrites
+    /// Fields that a NAT on the path rewrites
     ///
     /// Found from the captures if not given.
     #[arg(long, value_name = "WHAT")]
@@ -77,7 +77,7 @@ pub struct SppArgs {
 
     /// Print the time between the pair's packets at the monitor
     ///
-    /// The processing time of the server.
+    /// This is the processing time of the server.
     #[arg(short = 'p', long = "spt", help_heading = "Lines")]
     pub turnaround: bool,
     /// Print the number of each pair
@@ -89,7 +89,7 @@ pub struct SppArgs {
     /// Print the time of the pair's first packet instead of its middle
     #[arg(short = 'b', long = "begin", help_heading = "Lines")]
     pub begin: bool,
-    /// Print the raw one-way delays, with the clock offset in them
+    /// Print the raw one-way delays, which include the clock offset
     #[arg(short = 'O', long = "owd", help_heading = "Lines")]
     pub one_way: bool,
     /// Print the lengths of the two IP packets
@@ -98,10 +98,10 @@ pub struct SppArgs {
     /// Print the moving average of the pair rate, in pairs per second
     #[arg(long, help_heading = "Lines")]
     pub rate: bool,
-    /// Print the lines only, and nothing on standard error
+    /// Print only the lines, and nothing on standard error
     #[arg(short = 'q', long, help_heading = "Lines", conflicts_with = "summary")]
     pub quiet: bool,
-    /// Print the summary only, on standard output
+    /// Print only the summary, on standard output
     #[arg(long, help_heading = "Lines")]
     pub summary: bool,
     /// Interval of the RTT per unit of time, and span of the moving average
@@ -113,27 +113,27 @@ pub struct SppArgs {
     pub only: Option<PacketFilter>,
     /// Add figures of each flow
     ///
-    /// Protocol, addresses and ports; at most 65536 flows.
+    /// A flow is defined by protocol, addresses and ports; at most 65536 flows.
     #[arg(long, help_heading = "Apart")]
     pub per_flow: bool,
     /// Add figures of each pair of prefixes of this many bits
     ///
-    /// IPv4, or IPv4,IPv6 (24,48).
+    /// A number of bits for IPv4, or for IPv4 and IPv6 (24,48).
     #[arg(long, value_name = "BITS", value_parser = prefix_bits, conflicts_with = "per_flow", help_heading = "Apart")]
     pub per_prefix: Option<Grouping>,
     /// Number of flows or prefixes in the summary, by bytes
     ///
-    /// The JSON has all.
+    /// The JSON has all flows.
     #[arg(long, value_name = "N", default_value_t = 20, help_heading = "Apart")]
     pub top: usize,
     /// Round trips to compare with: output of ping, or a log of `jitlat ping`
     ///
-    /// Output of ping is best with -D. ICMP echoes in the reference capture are found without this option.
+    /// Output of ping should be made with -D. ICMP echoes in the reference capture are found without this option.
     #[arg(long, value_name = "FILE", help_heading = "Apart")]
     pub ping: Option<PathBuf>,
     /// Write the packets of both directions as logs LOG.up and LOG.down
     ///
-    /// Logs of version 3, OUT and IN, for analyze and compare.
+    /// The logs have version 3, with the directions OUT and IN, for analyze and compare.
     #[arg(long, value_name = "LOG")]
     pub log: Option<PathBuf>,
     /// Add these logs to the archive in DIR, which is created if missing
@@ -147,20 +147,20 @@ pub struct SppArgs {
     #[command(flatten)]
     pub figures: FigureArgs,
 
-    /// Compare with an access link, or find it
+    /// Compare with an access link, or find the link
     ///
-    /// pppoe-llc,up=128k,down=512k,tunnel=28 (also pppoa-vc, bridged-llc, ipoa-vc, ethernet, plain+BYTES and more; up
-    /// is from the reference side). To find it: fit, or fit,tunnel=BYTES.
+    /// Example: pppoe-llc,up=128k,down=512k,tunnel=28 (also pppoa-vc, bridged-llc, ipoa-vc, ethernet, plain+BYTES and
+    /// more; up is from the reference side). To find the link: fit, or fit,tunnel=BYTES.
     #[arg(long, value_name = "LINK", help_heading = "Link")]
     pub link: Option<LinkQuestion>,
     /// Write round trips by packet size to FILE, one line each
     ///
-    /// Least, median, mean; with --link also what the link takes and what is above that.
+    /// Columns: least, median, mean; with --link also the time that the link takes and the rest.
     #[arg(long, value_name = "FILE", help_heading = "Link", conflicts_with = "payloads")]
     pub sizes_csv: Option<PathBuf>,
-    /// Only print what --link makes of these UDP payloads (40,340,640)
+    /// Only print the delays of these UDP payloads on the --link (40,340,640)
     ///
-    /// Bytes layer by layer, cells, delays.
+    /// They are listed as bytes layer by layer, cells and delays.
     #[arg(long, value_name = "LIST", value_delimiter = ',', requires = "link", help_heading = "Link",
           value_parser = clap::value_parser!(u64).range(..=65_507), conflicts_with_all = ["reference", "monitor"])]
     pub payloads: Vec<u64>,
@@ -191,10 +191,10 @@ pub struct SppArgs {
     pub max_spt: Option<Span>,
     /// Match like the CAIA tool
     ///
-    /// Its fields, its list search, its order, no last pair, no negative RTT.
+    /// Uses the fields, list search and order of the CAIA tool, without the last pair and without negative RTT.
     #[arg(long, help_heading = "Matching")]
     pub compat: bool,
-    /// Packets searched for a match with --compat
+    /// Number of packets searched for a match with --compat
     #[arg(
         short = 'G',
         long = "search",
@@ -209,18 +209,18 @@ pub struct SppArgs {
     /// Accepted for old scripts: packets are always filtered
     #[arg(short = 'P', hide = true)]
     pub filter: bool,
-    /// See -P.
+    /// Accepted for old scripts, see -P.
     #[arg(short = 'H', hide = true, value_name = "HASH")]
     pub hash: Option<String>,
-    /// See -P.
+    /// Accepted for old scripts, see -P.
     #[arg(short = 'v', hide = true, value_name = "MASK")]
     pub verbosity: Option<u32>,
 }
 
-/// What a NAT rewrites.
+/// Fields that a NAT rewrites.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Nat {
-    /// Nothing: there is none
+    /// No fields: there is no NAT
     None,
     /// Addresses
     Address,
@@ -243,7 +243,7 @@ fn prefix_bits(text: &str) -> Result<Grouping, String> {
 }
 
 impl SppArgs {
-    /// The settings of the instrument.
+    /// Makes the settings of the instrument.
     pub fn settings(&self) -> anyhow::Result<Passive> {
         let offset = |s: f64| seconds(s).with_context(|| format!("-o {s}: not a number of seconds"));
         let window =
@@ -274,7 +274,7 @@ impl SppArgs {
         })
     }
 
-    /// The captures of both points; of a folder, those in it.
+    /// Returns the captures of both points; a folder stands for the files in it.
     pub fn points(&self) -> anyhow::Result<[CaptureSource; 2]> {
         Ok([
             CaptureSource::Files(in_folders(&self.reference)?),
@@ -282,7 +282,7 @@ impl SppArgs {
         ])
     }
 
-    /// The sides given by the user; `None`: found from the traffic.
+    /// Returns the sides given by the user; `None`: found from the traffic.
     fn sides(&self) -> anyhow::Result<Option<Sides>> {
         if self.reference_address.is_empty() {
             return Ok(None);
@@ -295,7 +295,7 @@ impl SppArgs {
                     continue;
                 }
                 let resolved = (text.as_str(), 0u16).to_socket_addrs().with_context(|| {
-                    format!("'{text}' is no address or prefix, and no host of that name is known")
+                    format!("'{text}' is not an IP address or prefix, and no host of that name is known")
                 })?;
                 all.extend(resolved.map(|a| Prefix::from(a.ip())));
             }
@@ -308,7 +308,7 @@ impl SppArgs {
         }))
     }
 
-    /// Whether an output needs the figures of both ways.
+    /// True if an output needs the figures of both directions.
     fn analyses_ways(&self) -> bool {
         let report = &self.report;
         let shown =
@@ -316,12 +316,12 @@ impl SppArgs {
         !self.compat && (shown || self.log.is_some())
     }
 
-    /// Whether a file asked for goes to standard output, where then nothing else goes.
+    /// True if a requested file goes to standard output, which then gets nothing else.
     pub fn writes_to_output(&self) -> bool {
         self.report.outputs.is_silent() || self.sizes_csv.as_deref() == Some(Path::new("-"))
     }
 
-    /// Whether no line of a pair is printed.
+    /// True if no line of a pair is printed.
     pub fn is_silent(&self) -> bool {
         self.summary || self.writes_to_output()
     }
@@ -337,7 +337,7 @@ impl SppArgs {
         }
     }
 
-    /// The columns of the lines.
+    /// Columns of the lines.
     pub fn columns(&self) -> PairColumns {
         PairColumns {
             count: self.count,
@@ -362,7 +362,7 @@ impl SppArgs {
             && (apart || self.analyses_ways() || self.per_flow || self.per_prefix.is_some())
         {
             bail!(
-                "a part of captures has lines, a summary and a state (--state), and so have parts that are joined: leave the other outputs out"
+                "parts of captures, also joined ones, only have lines, a summary and a state (--state): leave out the other outputs"
             );
         }
         let stdin = self.reference.iter().chain(&self.monitor);
@@ -372,25 +372,23 @@ impl SppArgs {
         let (names, files) = (self.labels.len(), [self.reference.len(), self.monitor.len()]);
         if names > 0 && files != [names; 2] {
             bail!(
-                "--label: {names} names, but {} files of -f and {} of -F: give one of each for every name",
+                "--label: {names} names, but {} files of -f and {} of -F: give one of each per name",
                 files[0],
                 files[1]
             );
         }
         if let (true, Some((output, _))) = (names > 0, self.report.outputs.needing(ReportParts::STREAMS)) {
-            bail!("{} is defined for one capture: leave it or --label out", output.spelling());
+            bail!("{} applies to one capture: leave out it or --label", output.spelling());
         }
         let apart = self.per_flow || self.per_prefix.is_some();
         if self.compat && (self.log.is_some() || !self.report.fail_if.is_empty() || apart) {
-            bail!(
-                "--compat makes pairs and nothing else: leave it out for logs, thresholds, flows and prefixes"
-            );
+            bail!("--compat only makes pairs: leave it out for logs, thresholds, flows and prefixes");
         }
         let outputs = &self.report.outputs;
         let of_ways =
             [ReportParts::STREAMS, ReportParts::ROWS].into_iter().find_map(|part| outputs.needing(part));
         if let (true, Some((output, _))) = (self.compat, of_ways) {
-            bail!("--compat makes pairs and nothing else: leave it out for {}", output.spelling());
+            bail!("--compat only makes pairs: leave it out for {}", output.spelling());
         }
         let others: Vec<&Path> = self.log.iter().chain(&self.sizes_csv).map(PathBuf::as_path).collect();
         outputs.check_one_way("")?;

@@ -1,18 +1,18 @@
-//! [`FigureArgs`]: what the figures of `jitlat spp` show and mark.
+//! [`FigureArgs`]: range and marks of the figures of `jitlat spp`.
 
 use clap::Args;
 use jitlat_core::Span;
 use jitlat_core::quantity;
 use jitlat_report::figure::{FigureRange, MarkedPeriod};
 
-/// What of a measurement is drawn. Figures in numbers are always those of all of it.
+/// Options of the drawn part of a measurement. Numbers in figures always refer to the whole.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Figures")]
 pub struct FigureArgs {
-    /// Draw only what comes this long after the first pair
+    /// Draw only pairs from this time after the first pair
     #[arg(long, value_name = "T", value_parser = quantity::duration)]
     from: Option<Span>,
-    /// Draw only what comes before this, from the first pair
+    /// Draw only pairs before this time after the first pair
     #[arg(long, value_name = "T", value_parser = quantity::duration)]
     to: Option<Span>,
     /// Draw only round trips of at least this
@@ -23,13 +23,13 @@ pub struct FigureArgs {
     rtt_max: Option<Span>,
     /// Mark a period in figures: 80s-120s=idle; may be repeated
     ///
-    /// Periods of one name share a colour.
+    /// Periods with the same name share a colour.
     #[arg(long = "mark", value_name = "A-B=NAME")]
     pub marks: Vec<MarkedPeriod>,
 }
 
 impl FigureArgs {
-    /// What is drawn.
+    /// The range that is drawn.
     pub fn range(&self) -> FigureRange {
         FigureRange { from: self.from, to: self.to, rtt_min: self.rtt_min, rtt_max: self.rtt_max }
     }

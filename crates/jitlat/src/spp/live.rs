@@ -33,9 +33,9 @@ pub struct LivePointArgs {
     /// Host of the monitor point, which runs `jitlat serve --capture`
     #[arg(short = 'R', long, value_name = "HOST[:PORT]", visible_alias = "remote", conflicts_with_all = ["monitor", "monitor_interface", "reference_remote"])]
     pub monitor_remote: Option<String>,
-    /// Read files of -f and -F while they are written
+    /// Read the files of -f and -F while they are written
     ///
-    /// Folders or files, as of tcpdump -C or -G.
+    /// Folders or files, like those of tcpdump -C or -G.
     #[arg(long, requires_all = ["reference", "monitor"], conflicts_with_all = ["one_point", "labels", "keep", "write_plan", "plan", "join"])]
     pub follow: bool,
     /// Interface of the far host (default: the first that it offers)
@@ -52,9 +52,9 @@ pub struct LivePointArgs {
     /// Stop after this many pairs
     #[arg(long, value_name = "N")]
     pub pairs: Option<u64>,
-    /// Listen also to packets for other hosts
+    /// Also capture packets for other hosts
     ///
-    /// At a mirror port or on a bridge.
+    /// Needed at a mirror port or on a bridge.
     #[arg(long)]
     pub promiscuous: bool,
     /// Kernel memory for waiting packets at each interface (k, M, G)
@@ -63,7 +63,7 @@ pub struct LivePointArgs {
 }
 
 impl LivePointArgs {
-    /// Whether a live point is given.
+    /// True if a live point is given.
     pub fn is_asked_for(&self) -> bool {
         self.follow
             || [
@@ -76,14 +76,14 @@ impl LivePointArgs {
             .any(Option::is_some)
     }
 
-    /// The reference and the monitor point; with --follow those of the options -f and -F.
+    /// Returns the reference and the monitor point; with --follow those of the options -f and -F.
     pub fn points(&self, captures: [&[PathBuf]; 2]) -> Result<[LivePoint; 2]> {
         if self.follow {
             let [[reference], [monitor]] = captures else {
                 bail!("--follow reads one folder or file at each point: -f DIR -F DIR");
             };
             if [reference, monitor].iter().any(|path| path.as_os_str() == STDIN) {
-                bail!("standard input is read as it comes: leave --follow out");
+                bail!("standard input is always read as it arrives: leave out --follow");
             }
             return Ok([LivePoint::Files(reference.clone()), LivePoint::Files(monitor.clone())]);
         }
@@ -105,7 +105,7 @@ impl LivePointArgs {
         }
         let remote = remote.as_ref().with_context(|| {
             format!(
-                "listening takes two points, and the {name} is missing: name an interface with -{here}, \
+                "live capture needs two points, but the {name} is missing: give an interface with -{here}, \
                  or another host with -{there}"
             )
         })?;
@@ -113,7 +113,7 @@ impl LivePointArgs {
         Ok(LivePoint::Remote { host, port, interface: self.remote_interface.clone() })
     }
 
-    /// How to capture at them.
+    /// Settings of the capture at these points.
     pub fn settings(&self) -> Result<LiveSettings> {
         Ok(LiveSettings {
             interface: InterfaceSettings {
@@ -130,7 +130,7 @@ impl LivePointArgs {
 
 /// Parses `host`, `host:port`, `v6`, `[v6]:port`.
 fn host_and_port(text: &str) -> Result<(String, u16)> {
-    let port = |text: &str| text.parse().with_context(|| format!("'{text}' is no port"));
+    let port = |text: &str| text.parse().with_context(|| format!("'{text}' is not a port: give 1 to 65535"));
     if let Some((host, p)) = text.strip_prefix('[').and_then(|t| t.split_once("]:")) {
         return Ok((host.to_owned(), port(p)?));
     }

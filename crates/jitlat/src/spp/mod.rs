@@ -29,7 +29,7 @@ use tracing::info;
 pub fn run(args: &SppArgs) -> anyhow::Result<ExitStatus> {
     if !args.payloads.is_empty() {
         let Some(LinkQuestion::Compare(link)) = &args.link else {
-            bail!("--payloads needs a link whose encapsulation and rates are given");
+            bail!("--payloads needs --link with an encapsulation and rates");
         };
         terminal::print(&text::link_tables(link, &args.payloads))?;
         return Ok(ExitStatus::Measured);
@@ -81,12 +81,13 @@ pub fn run(args: &SppArgs) -> anyhow::Result<ExitStatus> {
     failures.extend(lines.finish().map(anyhow::Error::from));
     match args.parts.state.is_some() && stop.is_requested() {
         false => failures.extend(parts::write_state(&args.parts, outcome.part.as_ref()).err()),
-        true => failures.push(anyhow!("interrupted: a state is of its whole part, and was not written")),
+        true => failures
+            .push(anyhow!("interrupted: the state was not written, because it must cover the whole part")),
     }
     let recorded = ways.0.map(DirectionRecorder::finish).unwrap_or_default();
     if !archive::add_logs(args.archive.as_deref(), recorded.runs.iter().filter_map(|run| run.log.as_deref()))
     {
-        failures.push(anyhow::anyhow!("not every log was archived"));
+        failures.push(anyhow::anyhow!("not all logs were archived"));
     }
     show::show(args, outcome.result, recorded, (trace, course), failures)
 }

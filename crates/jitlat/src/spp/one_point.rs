@@ -10,20 +10,20 @@ use jitlat_output::captures::OnePointReport;
 use jitlat_passive::OnePointResult;
 use jitlat_report::text;
 
-/// Runs it.
+/// Runs `jitlat spp --one-point`.
 pub fn run(args: &SppArgs) -> Result<ExitStatus> {
     let outputs = &args.report.outputs;
     let wanted: &WantedOutputs = outputs;
     if let Some((output, _)) = wanted.0.iter().find(|(output, _)| output.name != "json") {
-        bail!("{} needs two points: leave --one-point out", output.spelling());
+        bail!("{} needs two points: leave out --one-point", output.spelling());
     }
     outputs.check(0, &[])?;
     let found = one_point(&args.one_point, &interrupt::stop()?)?;
     if found.flows.is_empty() {
         let OnePointResult { packets, skipped, .. } = found;
         bail!(
-            "no TCP and no QUIC in these captures ({packets} IP packets read, {skipped} frames of another kind): \
-             --one-point measures nothing else"
+            "no TCP or QUIC in these captures ({packets} IP packets, {skipped} other frames), but \
+             --one-point measures nothing else: give two points, or another capture"
         );
     }
     let report = OnePointReport(&found);

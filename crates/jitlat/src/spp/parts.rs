@@ -1,4 +1,5 @@
-//! Captures in parts by time: a first pass over the whole, parts of it, and their states joined.
+//! Analysis of captures in parts by time: a first pass over the whole, runs over parts, and the joining of their
+//! states.
 
 use super::args::SppArgs;
 use super::show;
@@ -20,25 +21,25 @@ use std::path::{Path, PathBuf};
 /// Largest plan that is read, in bytes.
 const MAX_PLAN_BYTES: u64 = 64 << 20;
 
-/// Parts of captures.
+/// Options of parts of captures.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Parts")]
 pub struct PassivePartArgs {
-    /// Only pairs whose first packet passes in this part of the captures
+    /// Use only pairs whose first packet passes in this part of the captures
     ///
-    /// A..B on the reference clock: seconds since 1970 as in the lines, or since the captures begin with a +
-    /// (+60..+120); either may be left out.
+    /// A..B on the reference clock: seconds since 1970 like in the lines, or with a + seconds since the captures
+    /// begin (+60..+120); either may be left out.
     #[arg(long, value_name = "A..B", conflicts_with_all = ["one_point", "reference_interface", "monitor_interface", "reference_remote", "monitor_remote", "compat"])]
     pub keep: Option<PartRange>,
-    /// Time that is also read before and after that part (twice the window)
+    /// Time that is also read before and after the part (default: twice the window)
     #[arg(long, value_name = "T", value_parser = quantity::duration, requires = "keep")]
     pub overlap: Option<Span>,
     /// Write the results of this part to FILE, for --join
     #[arg(long, value_name = "FILE", requires = "keep")]
     pub state: Option<PathBuf>,
-    /// Only read the captures once, and write what all parts need to FILE
+    /// Only read the captures once, and write a plan for all parts to FILE
     ///
-    /// As JSON: addresses, offset and drift of the clocks, and an index of the files (first and last time, hosts,
+    /// The JSON has addresses, offset and drift of the clocks, and an index of the files (first and last time, hosts,
     /// drops).
     #[arg(long, value_name = "FILE", conflicts_with_all = ["one_point", "keep", "join", "plan", "compat"])]
     pub write_plan: Option<PathBuf>,
@@ -50,7 +51,7 @@ pub struct PassivePartArgs {
     pub join: Vec<PathBuf>,
 }
 
-/// `A..B`.
+/// A range written as `A..B`.
 #[derive(Clone, Copy, Debug)]
 pub struct PartRange {
     from: Option<PartTime>,
@@ -72,7 +73,7 @@ impl FromStr for PartRange {
             .split_once("..")
             .and_then(|(from, to)| Some(PartRange { from: border(from)?, to: border(to)? }));
         let part = parsed
-            .ok_or_else(|| format!("'{text}' is no part: write 1300000000.5..1300000060, or +60..+120"))?;
+            .ok_or_else(|| format!("'{text}' is not a part: write 1300000000.5..1300000060, or +60..+120"))?;
         match (part.from, part.to) {
             (Some(PartTime::At(a)), Some(PartTime::At(b))) if a >= b => {
                 Err(format!("'{text}' ends before it begins"))
@@ -85,7 +86,7 @@ impl FromStr for PartRange {
     }
 }
 
-/// Seconds with up to nine decimals, exactly.
+/// Parses seconds with up to nine decimals, exactly.
 fn nanoseconds(text: &str) -> Option<i64> {
     let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
     if fraction.len() > 9 || !text.bytes().all(|b| b.is_ascii_digit() || b == b'.') {
@@ -96,43 +97,43 @@ fn nanoseconds(text: &str) -> Option<i64> {
 }
 
 impl PassivePartArgs {
-    /// The part that is asked for.
+    /// The requested part.
     pub fn part(&self) -> Option<TimePart> {
         let PartRange { from, to } = self.keep?;
         Some(TimePart { from, to, overlap: self.overlap, state: self.state.is_some() })
     }
 
-    /// What a first pass found, from its file.
+    /// Reads the result of a first pass from its file.
     pub fn plan(&self) -> Result<Option<FirstPass>> {
         let Some(path) = &self.plan else { return Ok(None) };
         let about = || format!("reading the plan {}", path.display());
         if fs::metadata(path).with_context(about)?.len() > MAX_PLAN_BYTES {
-            bail!("{} is no plan: it has more than 64 MiB", path.display());
+            bail!("{} is not a plan: it is larger than 64 MiB", path.display());
         }
         let plan: FirstPass =
             serde_json::from_slice(&fs::read(path).with_context(about)?).with_context(about)?;
         if !plan.is_possible() {
-            bail!("{} is no plan that this program writes (jitlat spp --write-plan)", path.display());
+            bail!("{} is not a plan written by jitlat spp --write-plan", path.display());
         }
         Ok(Some(plan))
     }
 }
 
-/// `--write-plan`.
+/// Runs `--write-plan`.
 pub fn write_plan(args: &SppArgs, passive: &Passive, path: &Path) -> Result<ExitStatus> {
     let plan = passive.first_pass(&args.points()?)?;
     write_file(path, |out| Ok(serde_json::to_writer_pretty(out, &plan)?))?;
     Ok(ExitStatus::Measured)
 }
 
-/// `--state`.
+/// Writes the file of `--state`.
 pub fn write_state(args: &PassivePartArgs, part: Option<&PartState>) -> Result<()> {
     let (Some(path), Some(part)) = (&args.state, part) else { return Ok(()) };
     let bytes = part.save()?;
     Ok(write_file(path, |out| out.write_all(&bytes))?)
 }
 
-/// `--join`.
+/// Runs `--join`.
 pub fn join(args: &SppArgs) -> Result<ExitStatus> {
     let mut parts = Vec::new();
     for path in &args.parts.join {
@@ -142,7 +143,7 @@ pub fn join(args: &SppArgs) -> Result<ExitStatus> {
     }
     parts.sort_by_key(|(_, part)| part.part.from);
     let mut parts = parts.into_iter();
-    let (_, mut whole) = parts.next().context("no state was given")?;
+    let (_, mut whole) = parts.next().context("--join needs the files written with --state")?;
     for (path, next) in parts {
         whole.append(next).with_context(|| format!("joining {}", path.display()))?;
     }

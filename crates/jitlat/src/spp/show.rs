@@ -11,7 +11,7 @@ use jitlat_report::text::TextStyle;
 use jitlat_report::text::screen::Timeline;
 use jitlat_store::passive::write_sizes;
 
-/// Prints and writes the results. A failure does not affect the other outputs; `failures` are those so far.
+/// Prints and writes the results. A failure does not affect the other outputs; `failures` are the earlier ones.
 pub fn show(
     args: &SppArgs,
     result: PassiveResult,
@@ -28,16 +28,16 @@ pub fn show(
     }
     let page = match args.report.is_full() {
         true => report.full_text(),
-        // Standard error may be no terminal where standard output is one.
+        // Standard output may be a terminal while standard error is not.
         false => report.one_screen(if args.summary { terminal::style() } else { TextStyle::Plain }),
     };
     if args.summary && !args.writes_to_output() {
         failures.extend(terminal::print(&page).err().map(anyhow::Error::from));
     } else if !args.quiet {
-        // Standard error may be closed: the lines are the result.
+        // Standard error may be closed, which is not a failure: the result is in the lines.
         let _ = terminal::print_to_stderr(&page);
     }
-    // A part may be a time without packets.
+    // A part may cover a time without packets.
     if !log_failures(&failures) || !report.result().is_measured() && args.parts.keep.is_none() {
         return Ok(ExitStatus::NotMeasured);
     }

@@ -1,7 +1,7 @@
-//! `jitlat sweep`: a test under every combination of some conditions, repeated, in random order, with confidence
-//! intervals, and an analysis of delay against packet size.
+//! `jitlat sweep`: runs a test under every combination of some conditions, repeatedly, in random order, with
+//! confidence intervals, and analyses delay against packet size.
 //!
-//! * [`test_options`] – the test's options after `--`, and how conditions change them
+//! * [`test_options`] – the test's options after `--`, changed by conditions
 
 mod test_options;
 
@@ -48,12 +48,12 @@ pub struct SweepArgs {
     pub periods: Option<LevelList>,
     /// Stop and wait: times between an answer and the next request (0,1ms)
     ///
-    /// For round trips: give --proto too.
+    /// Only for round trips: give --proto, too.
     #[arg(long, value_name = "LIST", value_parser = lists::waits, conflicts_with = "periods")]
     pub waits: Option<LevelList>,
     /// DSCPs, the classes of traffic (BE,EF,AF41)
     ///
-    /// They are the columns of a second table.
+    /// They become the columns of a second table.
     #[arg(short = 'D', long, visible_alias = "classes", value_name = "LIST", value_parser = lists::dscps)]
     pub dscps: Option<LevelList>,
     /// Priorities of sent packets within this host (SO_PRIORITY)
@@ -62,17 +62,17 @@ pub struct SweepArgs {
     /// Wi-Fi access categories: BK,BE,VI,VO
     #[arg(long, value_name = "LIST", value_parser = lists::categories, conflicts_with = "priorities")]
     pub acs: Option<LevelList>,
-    /// Protocols: of one-way tests (jitlat,owamp) or of round trips (icmp,stamp)
+    /// Protocols of one-way tests (jitlat,owamp) or of round trips (icmp,stamp)
     ///
-    /// The stamps follow a colon if they are not the kernel's, and so do switches of the protocol: icmp, stamp, twamp,
-    /// lamp, lamp:user, lamp:krt, lamp:raw, irtt, tcp; jitlat, jitlat:user, owamp.
+    /// A colon precedes the kind of stamps, if it is not the kernel's, and switches of the protocol: icmp, stamp,
+    /// twamp, lamp, lamp:user, lamp:krt, lamp:raw, irtt, tcp; jitlat, jitlat:user, owamp.
     #[arg(long, alias = "protos", value_name = "LIST", value_parser = lists::protocols)]
     pub proto: Option<LevelList>,
     /// Transports of one-way tests: udp,tcp
     #[arg(long, value_name = "LIST", value_parser = lists::transports)]
     pub transports: Option<LevelList>,
-    /// One-way tests, which is the default.
-    #[arg(long, hide = true, help = "One-way tests, which are the default")]
+    /// Accepted for clarity: one-way tests are the default.
+    #[arg(long, hide = true, help = "Run one-way tests (the default)")]
     pub one_way: bool,
     /// Packets per run
     #[arg(short = 'n', long, value_name = "N", default_value_t = 100)]
@@ -86,7 +86,7 @@ pub struct SweepArgs {
     /// Order of the runs: random within each repetition, or as given
     #[arg(long, value_name = "ORDER", default_value = "random")]
     pub order: RunOrder,
-    /// Seed of the random order (default: drawn afresh, and stored)
+    /// Seed of the random order (default: random, and stored)
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
     /// Confidence of the intervals in percent: 90, 95 or 99
@@ -102,12 +102,12 @@ pub struct SweepArgs {
     pub resume: Option<PathBuf>,
     #[command(flatten)]
     pub outputs: Outputs<{ ReportParts::ROWS.and(ReportParts::FIGURES).and(ReportParts::PAGE).0 }>,
-    /// Each --load is a condition too, in addition to none: the traffic that runs during the test
+    /// Make each --load a condition, in addition to no load
     #[command(flatten)]
     pub load: LoadArgs,
     #[command(flatten)]
     pub length: LengthArgs,
-    /// Options of the test, as of `jitlat HOST` or `jitlat ping`
+    /// Options of the test, as for `jitlat HOST` or `jitlat ping`
     #[arg(last = true, value_name = "OPTION")]
     pub options: Vec<String>,
 }
@@ -122,7 +122,7 @@ pub enum RunOrder {
 const SIZES: &str = "60..1460:200";
 
 impl SweepArgs {
-    /// Whether one-way tests are made: those of `jitlat HOST`, unless protocols of round trips are named.
+    /// True for one-way tests: those of `jitlat HOST`, unless protocols of round trips are named.
     fn is_one_way(&self) -> Result<bool> {
         let levels = self.proto.iter().flat_map(|LevelList(levels)| levels);
         let two_way: Vec<&str> =
@@ -130,25 +130,25 @@ impl SweepArgs {
         let count = self.proto.as_ref().map_or(0, |LevelList(levels)| levels.len());
         match two_way[..] {
             [] if self.waits.is_some() => {
-                bail!("--waits is defined for round trips: name their protocol, for example --proto icmp")
+                bail!("--waits applies to round trips: give their protocol, for example --proto icmp")
             }
             [] => Ok(true),
             [name, ..] if two_way.len() < count => {
                 bail!(
-                    "--proto: {name} measures round trips and others one direction: sweep one kind at a time"
+                    "--proto: {name} measures round trips, but others one direction: sweep one kind at a time"
                 )
             }
             [name, ..] if self.one_way => bail!("--one-way: {name} measures round trips"),
             [name, ..] if self.transports.is_some() => {
-                bail!("--transports is defined for one-way tests, and {name} measures round trips")
+                bail!("--transports applies to one-way tests, but {name} measures round trips")
             }
             _ => Ok(false),
         }
     }
 
-    /// The sweep that is asked for.
+    /// Makes the plan of the requested sweep.
     fn plan(&self) -> Result<SweepPlan> {
-        let host = self.host.clone().context("name the far host")?;
+        let host = self.host.clone().context("give the name or address of the far host")?;
         let one_way = self.is_one_way()?;
         let mut loads: Vec<FactorLevel> = Vec::new();
         if !self.load.load.is_empty() {
@@ -248,7 +248,7 @@ pub fn run(args: &SweepArgs) -> Result<ExitStatus> {
             args.length.choose(report.answer(), || report.table_page(), one_screen)
         });
     if let Some(e) = failure {
-        // Without a finished run there is nothing to continue: the same command begins again.
+        // Without a finished run there is nothing to continue: the same command starts again from the beginning.
         if state.outcomes().is_empty() {
             if args.resume.is_none() {
                 state.discard();
@@ -257,7 +257,7 @@ pub fn run(args: &SweepArgs) -> Result<ExitStatus> {
         }
         let file = state.path().display();
         return Err(
-            e.context(format!("the sweep is not complete: go on with `jitlat sweep --resume {file}`"))
+            e.context(format!("the sweep is not complete: continue it with `jitlat sweep --resume {file}`"))
         );
     }
     Ok(if whole && !state.outcomes().is_empty() { ExitStatus::Measured } else { ExitStatus::NotMeasured })

@@ -1,4 +1,4 @@
-//! [`TestOptions`]: the test's options after `--`, and how a combination of conditions changes them.
+//! [`TestOptions`]: the test's options after `--`. A combination of conditions changes them.
 
 use crate::options::load::LoadArgs;
 use crate::options::one_way::{self, OneWayArgs};
@@ -17,21 +17,21 @@ use jitlat_store::sweep::SweepPlan;
 
 /// The options of the test, without conditions.
 pub enum TestOptions {
-    /// Against `jitlat serve` at this host.
+    /// One-way test against `jitlat serve` at this host.
     OneWay(String, Box<OneWayArgs>),
     /// A two-way test.
     TwoWay(Box<PingArgs>),
 }
 
 impl TestOptions {
-    /// The options in `plan`.
+    /// Parses the options in `plan`.
     pub fn parse(plan: &SweepPlan) -> Result<TestOptions> {
         let factors: Vec<Factor> = plan.grid.axes.iter().map(|a| a.factor).collect();
         if plan.one_way {
             let (args, given) = parse::<OneWayArgs>(plan.options.iter())?;
             refuse(&given, &factors)?;
             if args.stream.both {
-                bail!("one direction at a time: leave out -b");
+                bail!("a sweep measures one direction at a time: leave out -b");
             }
             return Ok(TestOptions::OneWay(plan.host.clone(), Box::new(args)));
         }
@@ -44,7 +44,7 @@ impl TestOptions {
         Ok(TestOptions::TwoWay(Box::new(args)))
     }
 
-    /// The test of one combination of `plan`.
+    /// Makes the test of one combination of `plan`.
     pub fn test(&self, plan: &SweepPlan, cell: usize) -> Result<CellTest> {
         let conditions = plan.grid.levels(cell);
         let loads: Vec<LoadSpec> = conditions
@@ -57,7 +57,7 @@ impl TestOptions {
         Ok(CellTest { instrument, load })
     }
 
-    /// The test under these conditions.
+    /// Makes the test under these conditions.
     pub fn under(&self, conditions: &[(Factor, &FactorLevel)], packets: u64) -> Result<Box<dyn Instrument>> {
         match self {
             TestOptions::OneWay(host, args) => {
@@ -103,8 +103,8 @@ impl TestOptions {
                         Factor::Protocol => {
                             let mut parts = level.text.split(':');
                             let name = parts.next().unwrap_or_default();
-                            let protocol =
-                                PingProtocol::named(name).with_context(|| format!("no protocol {name}"))?;
+                            let protocol = PingProtocol::named(name)
+                                .with_context(|| format!("unknown protocol {name}"))?;
                             args.protocol.protocol = protocol;
                             args.stamps = StampMode::Kernel;
                             for word in parts {
@@ -129,7 +129,8 @@ impl TestOptions {
 /// Parses options like a command with the options of `A`; also returns which of them were given.
 fn parse<'a, A: Args>(arguments: impl Iterator<Item = &'a String>) -> Result<(A, ArgMatches)> {
     let command = A::augment_args(Command::new("test").no_binary_name(true));
-    // clap's first line describes the error; the rest is about this parser's usage, which is not the user's.
+    // clap's first line describes the error; the rest is about the usage of this inner parser, which the user does
+    // not know.
     let wrong = |e: clap::Error| {
         let text = e.to_string();
         if text.contains("--proto") {
@@ -164,7 +165,7 @@ fn refuse(given: &ArgMatches, factors: &[Factor]) -> Result<()> {
             bail!("--proto is an option of the sweep: write it before --");
         }
         if explicit {
-            bail!("{id}: the sweep itself decides it: leave it out after --");
+            bail!("{id}: the sweep sets this option itself: leave it out after --");
         }
     }
     Ok(())
@@ -183,7 +184,7 @@ fn dscp(level: &FactorLevel) -> Result<jitlat_core::Dscp> {
     level.text.parse().map_err(|e| anyhow!("{e}"))
 }
 
-/// The server that takes the load of `plan`, and how long it settles; without any load yet.
+/// The server that receives the load of `plan`, and the time for which the load settles; without any load yet.
 fn load(plan: &SweepPlan) -> Result<Load> {
     let args = LoadArgs {
         load: Vec::new(),

@@ -27,43 +27,43 @@ use std::path::{Path, PathBuf};
 
 /// Show what TCP hides in a capture: retransmissions, reordering, round trips, windows
 ///
-/// For each connection: retransmissions and their reasons, reordering, losses before and after the capture point, round
-/// trips, closed and full windows.
+/// For each connection: retransmissions and their reasons, reordering, losses before and after the capture point,
+/// round trips, closed and full windows.
 ///
-/// A capture may be taken anywhere between the hosts; "before" is between the sender and the capture point,
-/// "after" between the capture point and the receiver. Round trips are from the capture point to the receiver
-/// and back. Figures are of the connection with most bytes.
+/// A capture may be taken anywhere between the hosts; "before" is between the sender and the capture point, "after"
+/// between the capture point and the receiver. Round trips are from the capture point to the receiver and back.
+/// Figures show the connection with most bytes.
 #[derive(Clone, Debug, Args)]
 pub struct TcpArgs {
-    /// Captures, pcap or pcapng, or a folder of them; - is standard input
+    /// Captures (pcap or pcapng), or a folder of them; - is standard input
     ///
-    /// Compressed or not. Two that hold the same traffic are two points, the one nearer to the client first; any
-    /// others are read one after the other as one point's.
+    /// They may be compressed. Two captures of the same traffic are two points, the one nearer to the client first;
+    /// other captures are read one after the other as those of one point.
     #[arg(value_name = "CAPTURE", required_unless_present = "join")]
     pub captures: Vec<PathBuf>,
-    /// Only connections of this address or prefix
+    /// Analyse only connections of this address or prefix
     #[arg(long, value_name = "ADDR", value_parser = prefix)]
     pub host: Option<Prefix>,
-    /// Only connections of this port
+    /// Analyse only connections of this port
     #[arg(long, value_name = "PORT")]
     pub port: Option<u16>,
-    /// With -v: number of connections, those with most bytes first; 0: all
+    /// Number of connections with -v, those with most bytes first; 0: all
     #[arg(long, value_name = "N", default_value_t = 10)]
     pub top: usize,
-    /// Print a line per delay of data instead of the summary
+    /// Print one line per delay of data instead of the summary
     ///
-    /// Time, sender, receiver, what, bytes, wait.
+    /// Columns: time, sender, receiver, cause, bytes, wait.
     #[arg(short = 'e', long)]
     pub events: bool,
-    /// Read two captures one after the other, even if they hold the same traffic
+    /// Read two captures one after the other, even if they contain the same traffic
     #[arg(long)]
     pub one_point: bool,
     /// Read a folder or file while it is written, until Ctrl-C
     ///
-    /// As of tcpdump -C or -G.
+    /// Like those of tcpdump -C or -G.
     #[arg(long, conflicts_with_all = ["join", "keep"])]
     pub follow: bool,
-    /// With --follow: stop after this time (30s, 10m)
+    /// Stop after this time, with --follow (30s, 10m)
     ///
     /// A bare number is seconds.
     #[arg(long, value_name = "T", value_parser = quantity::duration, requires = "follow")]
@@ -77,13 +77,13 @@ pub struct TcpArgs {
 }
 
 fn prefix(text: &str) -> Result<Prefix, String> {
-    text.parse().map_err(|()| format!("'{text}' is no address or prefix"))
+    text.parse().map_err(|()| format!("'{text}' is not an IP address or prefix"))
 }
 
 /// Runs `jitlat tcp`.
 pub fn run(args: &TcpArgs) -> Result<ExitStatus> {
     if args.events && !args.outputs.is_empty() {
-        bail!("-e prints events and nothing else: leave it out for a report");
+        bail!("-e prints only events: leave it out for a report");
     }
     let state: Vec<&Path> = args.parts.state.iter().map(PathBuf::as_path).collect();
     args.outputs.check(0, &state)?;
@@ -92,12 +92,14 @@ pub fn run(args: &TcpArgs) -> Result<ExitStatus> {
         return join(args);
     }
     if draws && args.captures.iter().any(|p| p.as_os_str() == STDIN) {
-        bail!("figures read the capture twice, which standard input cannot: give a file");
+        bail!(
+            "figures need two readings of the capture, but standard input can be read only once: give a file"
+        );
     }
     if args.follow
         && (args.captures.len() > 1 || draws || args.captures.iter().any(|p| p.as_os_str() == STDIN))
     {
-        bail!("--follow reads one folder or file, once: leave other captures and figures out");
+        bail!("--follow reads one folder or file, once: leave out other captures and figures");
     }
     let stop = interrupt::stop()?;
     let captures = TcpCaptures {
@@ -120,8 +122,9 @@ pub fn run(args: &TcpArgs) -> Result<ExitStatus> {
             let part = captures.find(&files, &stop, observer)?;
             match stop.is_requested() {
                 false => failures.extend(args.parts.write_state(&part).err()),
-                true => failures
-                    .push(anyhow!("interrupted: a state is of the whole capture, and was not written")),
+                true => failures.push(anyhow!(
+                    "interrupted: the state was not written, because it must cover the whole capture"
+                )),
             }
             part.result()
         }
@@ -141,14 +144,14 @@ pub fn run(args: &TcpArgs) -> Result<ExitStatus> {
     show(args, &result, section, lines, failures)
 }
 
-/// `--join`.
+/// Runs `--join`.
 fn join(args: &TcpArgs) -> Result<ExitStatus> {
     if args.outputs.draws() {
-        bail!("figures are drawn from captures: leave them out for parts that are joined");
+        bail!("figures are drawn from captures: leave them out with --join");
     }
     let parts = args.parts.states()?;
     if args.events && parts.iter().any(|part| part.pair.is_some()) {
-        bail!("events are of one point, and these parts are of two: analyse them with --one-point");
+        bail!("events come from one point, but these parts are from two: analyse them with --one-point");
     }
     let mut lines = match args.events {
         true => Some(EventPrinter::new(interrupt::stop()?, false)),
@@ -158,7 +161,7 @@ fn join(args: &TcpArgs) -> Result<ExitStatus> {
     show(args, &result, None, lines, Vec::new())
 }
 
-/// Prints and writes what was found.
+/// Prints and writes the results.
 fn show(
     args: &TcpArgs,
     result: &TcpResult,
@@ -189,7 +192,7 @@ fn show(
     Ok(if whole && printed { ExitStatus::Measured } else { ExitStatus::NotMeasured })
 }
 
-/// The figures of the connection with most bytes; none if there is no connection.
+/// Draws the figures of the connection with most bytes; nothing if there is no connection.
 fn draw(
     captures: &TcpCaptures,
     own: &[PathBuf],

@@ -1,4 +1,4 @@
-//! The connections of captures in parts, and their states joined.
+//! Analysis of captures in parts by connection, and the joining of their states.
 
 use anyhow::{Context, Result};
 use clap::Args;
@@ -7,11 +7,11 @@ use jitlat_passive::tcp::{ConnectionShare, ConnectionsPart};
 use std::fs;
 use std::path::PathBuf;
 
-/// Parts of captures.
+/// Options of parts of captures.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Parts")]
 pub struct TcpPartArgs {
-    /// Only connections of part K of N, by addresses and ports: 1/4
+    /// Analyse only connections of part K of N, by addresses and ports: 1/4
     #[arg(long, value_name = "K/N")]
     pub keep: Option<ConnectionShare>,
     /// Write the results of this part to FILE, for --join
@@ -23,14 +23,14 @@ pub struct TcpPartArgs {
 }
 
 impl TcpPartArgs {
-    /// `--state`.
+    /// Writes the file of `--state`.
     pub fn write_state(&self, part: &ConnectionsPart) -> Result<()> {
         let Some(path) = &self.state else { return Ok(()) };
         let bytes = part.save()?;
         Ok(write_file(path, |out| out.write_all(&bytes))?)
     }
 
-    /// The states of `--join`.
+    /// Reads the states of `--join`.
     pub fn states(&self) -> Result<Vec<ConnectionsPart>> {
         let load = |path: &PathBuf| {
             let bytes = fs::read(path).with_context(|| format!("reading the state {}", path.display()))?;

@@ -1,4 +1,4 @@
-//! In place of `archive`.
+//! Stand-in for `archive`.
 
 use super::{AnyArgs, missing};
 use crate::exit::ExitStatus;
@@ -10,7 +10,7 @@ const FEATURE: &str = "archive";
 pub type ArchiveArgs = AnyArgs;
 
 impl AnyArgs {
-    /// Nothing to complete.
+    /// Does nothing: there is nothing to resolve.
     pub fn complete(&mut self) -> Result<()> {
         Ok(())
     }
@@ -25,7 +25,7 @@ pub fn check(archive: Option<&Path>, _: bool) -> Result<()> {
     archive.map_or(Ok(()), |_| Err(missing("--archive", FEATURE)))
 }
 
-/// Whether there is nothing to add: [`check`] has refused everything else.
+/// True if there is nothing to add: [`check`] has refused everything else.
 pub fn add_logs<'a>(archive: Option<&Path>, _: impl Iterator<Item = &'a Path>) -> bool {
     archive.is_none()
 }

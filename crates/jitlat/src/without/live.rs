@@ -1,4 +1,4 @@
-//! In place of `live`.
+//! Stand-in for `live`.
 
 use super::missing;
 use anyhow::Result;
@@ -6,7 +6,7 @@ use jitlat_core::observer::{Event, Observer};
 use jitlat_instruments::Stop;
 use std::path::PathBuf;
 
-/// A view, of which there is none.
+/// A view, which cannot exist in this build.
 #[derive(Debug)]
 pub enum View {}
 

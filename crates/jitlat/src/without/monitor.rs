@@ -1,4 +1,4 @@
-//! In place of `monitor`.
+//! Stand-in for `monitor`.
 
 use super::{AnyArgs, missing};
 use crate::exit::ExitStatus;
@@ -7,7 +7,7 @@ use anyhow::Result;
 pub type MonitorArgs = AnyArgs;
 
 impl AnyArgs {
-    /// Whether it runs until it is stopped.
+    /// True if the command runs until it is stopped.
     pub fn runs_long(&self) -> bool {
         false
     }

@@ -1,4 +1,4 @@
-//! In place of `web`.
+//! Stand-in for `web`.
 
 use super::{AnyArgs, missing};
 use crate::exit::ExitStatus;

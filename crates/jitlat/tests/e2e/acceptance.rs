@@ -1,11 +1,11 @@
-//! The link of Figure 16 and Example 2 of DRDC Ottawa TM 2011-047: 1613 ms each way.
+//! The link of Figure 16 and Example 2 of DRDC Ottawa TM 2011-047: 1613 ms in each direction.
 
 use crate::harness::*;
 use crate::undisturbed::undisturbed;
 use jitlat_net::emulator::Lab;
 use std::time::Duration;
 
-/// Setting up, 20 s of stream and fetching the results, at 3.2 s for every exchange.
+/// Time for setting up, 20 s of stream and fetching the results, at 3.2 s per exchange.
 const LIMIT: Duration = Duration::from_secs(200);
 
 const STREAM: &str = "-n 1000 -l 80 -p 20ms --json -";
@@ -28,7 +28,7 @@ fn measure(lab: &Lab, arguments: &str) -> Report {
     Running::start(Place::In(&lab.client).jitlat(folder.path(), &line)).finish(LIMIT).report()
 }
 
-/// Both instruments use one clock, so the clock error is that of the method.
+/// Both ends use the same clock, so the clock error is that of the method.
 fn check_clock(report: &Report) {
     let rtt = report.ms("/clock/min_rtt_ns");
     assert!((3226.0..3240.0).contains(&rtt), "RTT {rtt} ms");
@@ -36,7 +36,7 @@ fn check_clock(report: &Report) {
     assert!(offset.abs() < 1.0, "clock error {offset} ms");
 }
 
-/// The three instruments in parallel, each on its own link: one after the other they would take four minutes.
+/// The three tests run in parallel, each on its own link: one after the other they would take four minutes.
 #[test]
 fn the_figures_of_the_serial_link() {
     undisturbed(|| {

@@ -1,4 +1,4 @@
-//! Alerts of `jitlat monitor`: told once each, also when the monitor is killed.
+//! Alerts of `jitlat monitor`: each is notified once, even if the monitor is killed.
 
 use crate::harness::*;
 use jitlat_core::{Direction, PacketRecord, Schedule, Session, Span, TestSpec, Transport, WallTime};
@@ -43,7 +43,7 @@ fn an_alert_is_told_once_also_when_the_monitor_is_killed() {
     let before = archive.judged().unwrap().unwrap();
     let second = monitor(&lab.client, folder);
     wait_until("three more results", || archive.judged().unwrap().unwrap() >= before + 3);
-    // Without its rule it is over.
+    // An alert whose rule was removed is resolved.
     fs::write(folder.join("mesh.toml"), FILE).unwrap();
     wait_until("its end", || told().contains("resolved"));
     second.signal(Signal::SIGTERM);
@@ -53,7 +53,9 @@ fn an_alert_is_told_once_also_when_the_monitor_is_killed() {
     let alerts = archive.alerts(9).unwrap();
     assert!(alerts.len() == 1 && alerts[0].reason.contains("2 of the last 3 tests"), "{alerts:?}");
     assert!(
-        ended.stdout.contains(" RESOLVED warning any: echo, a → 10.9.0.2: it is not in"),
+        ended
+            .stdout
+            .contains(" RESOLVED warning any: echo, a → 10.9.0.2: the monitor's file does not contain"),
         "{}",
         ended.stdout
     );
@@ -62,12 +64,12 @@ fn an_alert_is_told_once_also_when_the_monitor_is_killed() {
     assert!(measured.is_some_and(|(slots, n)| slots.server == "10.9.0.2" && n >= 3));
 }
 
-/// How often a monitor is killed: JITLAT_KILLS, or 6.
+/// Number of times that a monitor is killed: JITLAT_KILLS, or 6.
 fn kills() -> u64 {
     std::env::var("JITLAT_KILLS").ok().and_then(|n| n.parse().ok()).unwrap_or(6)
 }
 
-/// Numbers below 1, the same for the same seed (JITLAT_SEED, or 1).
+/// Pseudo-random numbers below 1 from a seed (JITLAT_SEED, or 1).
 fn random(stream: u64) -> impl FnMut() -> f64 {
     let seed: u64 = std::env::var("JITLAT_SEED").ok().and_then(|n| n.parse().ok()).unwrap_or(1);
     let mut state = seed.wrapping_mul(2).wrapping_add(stream);
@@ -79,7 +81,7 @@ fn random(stream: u64) -> impl FnMut() -> f64 {
     }
 }
 
-/// The log of test `k` of a path, of which a tenth is lost if it is bad.
+/// Writes the log of test `k` of a path; if the path is bad, a tenth of its packets is lost.
 fn write_log(folder: &Path, k: u64, is_bad: bool) -> std::path::PathBuf {
     const PACKETS: u32 = 50;
     let period = Span::millis(20);
@@ -101,7 +103,7 @@ fn write_log(folder: &Path, k: u64, is_bad: bool) -> std::path::PathBuf {
     path
 }
 
-/// Whether an alert begins to fire (true) or is resolved, result by result.
+/// Returns for each change whether the alert begins to fire (true) or is resolved, result by result.
 fn expected(bad: &[bool], wanted: usize, of: usize, clear: usize) -> Vec<bool> {
     let (mut recent, mut firing, mut told) = (Vec::new(), false, Vec::new());
     for is_bad in bad {
@@ -135,7 +137,7 @@ fn each_result_is_judged_once_and_each_message_told_once_over_kills() {
         let ended = monitor.finish(Duration::from_secs(60));
         assert_eq!(ended.status.code(), Some(0), "{}", ended.stderr);
     };
-    // What is there before the first start is not judged.
+    // Results from before the first start are not judged.
     let first = start();
     let root = folder.join("archive");
     wait_until("the archive", || {
@@ -147,7 +149,7 @@ fn each_result_is_judged_once_and_each_message_told_once_over_kills() {
         let adding = threads.spawn(|| {
             let (mut random, mut bad) = (random(1), Vec::new());
             while !enough.load(Ordering::Relaxed) {
-                // Runs of some length, so that both rules fire and are resolved.
+                // Good and bad results form runs, so that both rules fire and are resolved.
                 let is_bad = bad.last().copied().unwrap_or(false) != (random() < 0.3);
                 let log = write_log(folder, bad.len() as u64, is_bad);
                 let tags = [("test", "t"), ("client", "b"), ("server", "a")];

@@ -10,7 +10,7 @@ fn a_segment_is_flooded_only_on_request_and_nobody_answers() {
     let Some(lab) = lab("a_segment_is_flooded_only_on_request_and_nobody_answers") else { return };
     lab.cable().unwrap();
     let folder = tempfile::tempdir().unwrap();
-    // Bound to no address, it receives broadcasts.
+    // A server bound to no address receives broadcasts.
     let server = Server::start(Place::In(&lab.server), folder.path(), std::net::Ipv4Addr::UNSPECIFIED, "");
     let ping = |arguments: &str| {
         let line = format!("ping 10.9.0.255 -n 20 -p 5ms --timeout 200ms --json - {arguments}");
@@ -28,12 +28,12 @@ fn a_segment_is_flooded_only_on_request_and_nobody_answers() {
     assert_eq!((flood.count("/counts/sent"), flood.count("/counts/received")), (20, 0));
     assert!(flood.text("/two_way/remarks/0").contains("broadcast address of the local segment"));
     assert!(after.received >= before.received + 20, "{before:?} {after:?}: they have arrived");
-    // Neighbour discovery and the like may send a few packets; twenty answers would be noticed.
+    // Neighbour discovery and other protocols may send a few packets; twenty answers would be noticed.
     assert!(after.sent < before.sent + 20, "{before:?} {after:?}: nothing was answered");
     drop(server);
 }
 
-/// Packets seen at a namespace's end of the path.
+/// Number of packets seen at a namespace's end of the path.
 #[derive(Debug)]
 struct Interface {
     received: u64,

@@ -1,5 +1,5 @@
-//! `[[capture]]` of `jitlat monitor`: what passes two hosts, period by period, with nothing missing and nothing there twice, also on a bad
-//! link and after a kill.
+//! `[[capture]]` of `jitlat monitor`: traffic between two hosts, period by period, with no packet missing or counted
+//! twice, even on a bad link and after a kill.
 
 use crate::harness::*;
 use jitlat_archive::Archive;
@@ -36,7 +36,7 @@ fn monitor(place: &Namespace, folder: &Path, host: &str) -> Running {
     Running::start(Place::In(place).jitlat(folder, &line))
 }
 
-/// Whether a capture, of those with logs in this folder, has written packets of a period that is not over.
+/// Returns true if one of the captures with logs in this folder has written packets of a period that has not ended.
 fn has_begun(folder: &Path) -> bool {
     let within =
         |folder: &Path| fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
@@ -47,7 +47,7 @@ fn has_begun(folder: &Path) -> bool {
     within(folder).any(|capture| within(&capture).any(has_rows))
 }
 
-/// Ends the threads that wait for it, also when the test fails: a scope waits for its threads for ever.
+/// Ends the threads that wait for it, even if the test fails: a scope waits for its threads for ever.
 struct StopOnDrop<'a>(&'a AtomicBool);
 
 impl Drop for StopOnDrop<'_> {
@@ -60,9 +60,9 @@ impl Drop for StopOnDrop<'_> {
 #[derive(Default)]
 struct Traffic {
     stop: AtomicBool,
-    /// Of each packet, when it was about to be sent, in ns.
+    /// Time of sending of each packet, in ns.
     sent: Mutex<Vec<i64>>,
-    /// The numbers of those that arrived.
+    /// Numbers of the packets that arrived.
     arrived: Mutex<Vec<u64>>,
 }
 
@@ -91,7 +91,7 @@ impl Traffic {
                 Ok(_) => {
                     let number = u64::from_be_bytes(packet[..8].try_into().unwrap());
                     self.arrived.lock().unwrap().push(number);
-                    // Each packet has an answer, so that both ways have traffic.
+                    // Each packet has an answer, so that both directions have traffic.
                     let _ = socket.send_to(&packet[..100], "10.9.0.1:7001");
                     quiet = 0;
                 }
@@ -101,7 +101,7 @@ impl Traffic {
     }
 }
 
-/// What an archive has of the way from a to b: by slot, packets sent and times of those that arrived.
+/// Contents of an archive for the direction from a to b: packets sent and arrival times, by slot.
 #[derive(Debug, Default)]
 struct Kept {
     sent: u64,
@@ -114,7 +114,7 @@ fn kept(folder: &Path, archive: &str) -> Kept {
     let out = folder.join(format!("{archive}.logs"));
     let _ = fs::remove_dir_all(&out);
     let line = format!("archive export {archive} {archive}.logs");
-    let exported = Running::start(Place::Here.jitlat(folder, &line)).finish(PATIENCE);
+    let exported = Running::start(Place::Here.jitlat(folder, &line)).finish(TIMEOUT);
     assert_eq!(exported.code(), 0, "{}", exported.stderr);
     let mut kept = Kept::default();
     for entry in fs::read_dir(&out).unwrap() {
@@ -138,7 +138,7 @@ fn kept(folder: &Path, archive: &str) -> Kept {
     kept
 }
 
-/// What a page of this host answers.
+/// Answer of a page at this host.
 fn ask(host: &Namespace, path: &str) -> String {
     let get = || -> std::io::Result<String> {
         let mut stream = TcpStream::connect("127.0.0.1:2680")?;
@@ -164,7 +164,7 @@ fn what_passes_two_hosts_is_archived_period_by_period() {
     let measured = |host: &str| slots(&folder.join(host), "measured");
     let b = monitor(&lab.server, folder, "b");
     let a = monitor(&lab.client, folder, "a");
-    // Both points listen: only then is every packet seen.
+    // Packets are captured completely only after both points listen.
     wait_until("the capture", || ask(&lab.client, "/api/v1/hosts").contains("HTTP/1.1 200"));
     a.wait_for("capturing at path and path of");
     std::thread::scope(|threads| {
@@ -172,7 +172,7 @@ fn what_passes_two_hosts_is_archived_period_by_period() {
         threads.spawn(|| traffic.receive(&lab.server));
         threads.spawn(|| traffic.send(&lab.client));
         wait_until("two whole periods", || measured("a") >= 2);
-        // 100 packets of 242 bytes a second are 194 kbit/s.
+        // 100 packets of 242 bytes per second are 194 kbit/s.
         switch.run("tc qdisc add dev server root tbf rate 100kbit burst 2000 limit 4000").unwrap();
         wait_until("the alert", || told().contains("loss firing a b"));
         let now = ask(&lab.client, "/api/v1/now");
@@ -184,11 +184,11 @@ fn what_passes_two_hosts_is_archived_period_by_period() {
     let so_far = measured("a");
     wait_until("the last period with packets", || measured("a") >= so_far + 2);
     a.signal(Signal::SIGTERM);
-    let ended = a.finish(PATIENCE);
+    let ended = a.finish(TIMEOUT);
     assert_eq!(ended.code(), 0, "{}", ended.stderr);
     assert_eq!(told(), "loss firing a b\nloss resolved a b\n");
     let all = kept(folder, "a");
-    // From the first packet on that was recognised, each is in one period.
+    // After the first matched packet, each packet is in exactly one period.
     let (sent, arrived) = (traffic.sent.into_inner().unwrap(), traffic.arrived.into_inner().unwrap());
     let before = sent.partition_point(|at| at <= all.times.iter().min().unwrap()) as u64 - 1;
     let arrived = arrived.iter().filter(|number| **number >= before).count();
@@ -199,7 +199,7 @@ fn what_passes_two_hosts_is_archived_period_by_period() {
     let row = ended.stdout.lines().find(|line| line.starts_with("office")).unwrap();
     assert!(row.contains('b'), "{row}");
     b.signal(Signal::SIGTERM);
-    assert_eq!(b.finish(PATIENCE).code(), 0);
+    assert_eq!(b.finish(TIMEOUT).code(), 0);
 }
 
 #[test]
@@ -222,13 +222,13 @@ fn a_capture_survives_kills_and_a_far_host_and_interface_that_go() {
         wait_until("a period", || entered() >= 2);
         wait_until("rows of the next one in its logs", || has_begun(&folder.join("a/captures")));
         first.signal(Signal::SIGKILL);
-        let killed = first.finish(PATIENCE);
+        let killed = first.finish(TIMEOUT);
         let before = entered();
         let second = monitor(&lab.client, folder, "a");
         wait_until("what the killed one left, and two periods more", || entered() >= before + 6);
-        // The far host goes.
+        // The far host is killed.
         b.signal(Signal::SIGKILL);
-        b.finish(PATIENCE);
+        b.finish(TIMEOUT);
         wait_until("a period without it", || slots(&folder.join("a"), "unreachable") > 0);
         let before = entered();
         let b = monitor(&lab.server, folder, "b");
@@ -236,22 +236,22 @@ fn a_capture_survives_kills_and_a_far_host_and_interface_that_go() {
         traffic.stop.store(true, Ordering::Relaxed);
         second.signal(Signal::SIGTERM);
         b.signal(Signal::SIGTERM);
-        b.finish(PATIENCE);
+        b.finish(TIMEOUT);
         drop(killed);
         second
     });
-    let ended = second.finish(PATIENCE);
+    let ended = second.finish(TIMEOUT);
     assert_eq!(ended.code(), 0, "{}", ended.stderr);
     let said = |text: &str| ended.stderr.matches(text).count();
-    assert_eq!(said("logs of a capture that was killed are kept"), 1, "{}", ended.stderr);
-    assert_eq!(said("tried again less and less often"), 1, "{}", ended.stderr);
-    assert_eq!(said("captured again"), 1, "{}", ended.stderr);
+    assert_eq!(said("logs of a killed capture were recovered"), 1, "{}", ended.stderr);
+    assert_eq!(said("will be retried with growing pauses"), 1, "{}", ended.stderr);
+    assert_eq!(said("capturing again"), 1, "{}", ended.stderr);
     let row = ended.stdout.lines().find(|line| line.starts_with("office")).unwrap();
     assert!(row.contains("unreachable"), "{row}");
     let all = kept(folder, "a");
     assert_eq!(all.times.iter().collect::<BTreeSet<_>>().len(), all.times.len(), "nothing is there twice");
     assert!(all.cut >= 1 && all.sent <= traffic.sent.lock().unwrap().len() as u64, "{all:?}");
-    // Nothing was lost on the cable: what was not captured is in no count.
+    // Nothing was lost on the cable: packets that were not captured are in no count.
     assert_eq!(all.sent, all.times.len() as u64);
 }
 
@@ -288,7 +288,7 @@ fn tcp_segments_that_leave_have_round_trips_and_losses() {
         });
         wait_until("two periods", || entered() >= 2);
         assert_eq!(told(), "");
-        // 20 kB in 50 ms are 3.2 Mbit/s: half of it finds the queue full.
+        // 20 kB in 50 ms are 3.2 Mbit/s: half of the packets find the queue full.
         switch.run("tc qdisc add dev server root tbf rate 1500kbit burst 4000 limit 6000").unwrap();
         wait_until("the alert", || told().contains("repeated firing a b"));
         switch.run("tc qdisc del dev server root").unwrap();
@@ -296,11 +296,11 @@ fn tcp_segments_that_leave_have_round_trips_and_losses() {
         stop.store(true, Ordering::Relaxed);
     });
     a.signal(Signal::SIGTERM);
-    let ended = a.finish(PATIENCE);
+    let ended = a.finish(TIMEOUT);
     assert_eq!(ended.code(), 0, "{}", ended.stderr);
     let ask = |figure: &str| -> Vec<f64> {
         let line = format!("archive ls a --csv --figure {figure}");
-        let listed = Running::start(Place::Here.jitlat(folder, &line)).finish(PATIENCE);
+        let listed = Running::start(Place::Here.jitlat(folder, &line)).finish(TIMEOUT);
         assert!(listed.stdout.contains("captured uploads"), "{}", listed.stdout);
         let last = |row: &str| row.rsplit(',').next().and_then(|cell| cell.parse().ok());
         listed.stdout.lines().skip(1).filter_map(last).collect()
@@ -308,7 +308,7 @@ fn tcp_segments_that_leave_have_round_trips_and_losses() {
     let (losses, delays, sent) = (ask("loss"), ask("latency-median"), ask("sent"));
     assert_eq!(losses[0], 0.0, "{losses:?}");
     assert!(losses.iter().any(|loss| (0.01..0.6).contains(loss)), "{losses:?}");
-    // 20 writes a second, each of which is one segment where the adapter cuts it, and 14 where the host does.
+    // 20 writes per second; each is one segment if the adapter cuts it, and 14 if the host does.
     assert!(sent[..2].iter().any(|n| *n > 50.0), "{sent:?}");
     assert!(delays[0] > 0.0 && delays[0] < 5e6 && delays.iter().any(|ns| *ns > 1e7), "{delays:?}");
 }

@@ -1,5 +1,5 @@
-//! An ADSL line with a cell clock in the emulator, captured at both hosts: its encapsulation, its cells, and a NAT before it.
-//! With `JITLAT_KEEP_CAPTURES=DIR` the captures stay there.
+//! An ADSL line with a cell clock in the emulator, captured at both hosts: its encapsulation, its cells, and a NAT in
+//! front of it. With `JITLAT_KEEP_CAPTURES=DIR` the captures are stored there.
 
 use crate::harness::*;
 use crate::undisturbed::undisturbed;
@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 const LIMIT: Duration = Duration::from_secs(90);
 
-/// The line of the seed without its tunnel. The queue downstream holds six packets of 1450 bytes.
+/// The line of the seed without its tunnel. The downstream queue holds six packets of 1450 bytes.
 fn line(encapsulation: &str) -> Scenario {
     let text = format!(
         "name = ADSL\nseed = 4\n[both]\ndelay = 2500us\n[up]\nrate = 128kbit queue 64kB\ncells = {encapsulation}\n\
@@ -29,7 +29,7 @@ fn keep(files: [&Path; 2], name: &str) {
     }
 }
 
-/// A host behind the client, which hides it: a namespace of its own, 10.5.0.2.
+/// A host behind the client's NAT: a namespace of its own, 10.5.0.2.
 struct Home(String);
 
 impl Home {
@@ -107,7 +107,7 @@ fn vc_multiplexing_is_told_from_llc_through_a_nat() {
             sizes.into_iter().find(|s| s["out_length"] == 400 && s["in_length"] == 400).unwrap()
         };
         let above = |report: &Report| size(report)["model"]["min_above_ns"].as_f64().unwrap() / 1e6;
-        // 5 ms are under way; what a busy machine adds comes on top, even to the least.
+        // The path takes 5 ms; delays of a busy machine are added even to the smallest delay.
         let (vc, llc) = (above(&report), above(&spp("pppoe-llc")));
         assert!((vc - llc - 4.140625).abs() < 0.001, "a cell each way: {vc} {llc}");
         assert!(vc > 4.99 && llc < 4.99, "with LLC light would have been too fast: {vc} {llc}");
@@ -143,7 +143,7 @@ fn a_download_over_cells_is_captured() {
                 let started = Instant::now();
                 while started.elapsed() < length && stream.write_all(&[0; 1398]).is_ok() {}
             });
-            // Others use the upstream now and then: up to three small packets, whose delay makes bands of cells.
+            // Other hosts use the upstream now and then: up to three small packets, whose delay makes bands of cells.
             s.spawn(|| {
                 let socket = lab.client.within(|| UdpSocket::bind((lab.client.v4, 0))).unwrap().unwrap();
                 let (started, mut k, mut burst) = (Instant::now(), 0u64, Instant::now());
@@ -161,7 +161,7 @@ fn a_download_over_cells_is_captured() {
                 });
             });
             let mut stream =
-                lab.client.within(|| TcpStream::connect_timeout(&far, PATIENCE)).unwrap().unwrap();
+                lab.client.within(|| TcpStream::connect_timeout(&far, TIMEOUT)).unwrap().unwrap();
             stream.set_read_timeout(Some(LIMIT)).unwrap();
             let mut data = [0; 1 << 16];
             while stream.read(&mut data).is_ok_and(|n| n > 0) {}

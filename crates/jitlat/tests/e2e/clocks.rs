@@ -1,4 +1,4 @@
-//! What is known of the clocks: on the console, in logs of version 2, in figures; and how a stream ends when its end is
+//! Facts about the clocks on the console, in logs of version 2 and in figures; and how a stream ends when its end is
 //! lost.
 
 use crate::harness::*;
@@ -8,7 +8,7 @@ use std::time::Duration;
 
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// The beginnings of the lines of a report about the clocks.
+/// Beginnings of the lines of a report that are about the clocks.
 const LINES: [&str; 4] = [
     "Estimated control channel minimum RTT",
     "Estimated relative clock error",
@@ -21,7 +21,7 @@ fn clock_lines(report: &str) -> Vec<String> {
     report.lines().filter(begins).map(str::to_owned).collect()
 }
 
-/// A test against its own server; returns its console output.
+/// Runs a test against its own server; returns its console output.
 fn measured(folder: &Path, arguments: &str) -> String {
     let (host, client) = (own_address(), own_address());
     let _server = Server::start(Place::Here, folder, host, "");
@@ -144,7 +144,7 @@ fn the_system_chooses_where_a_reverse_stream_comes_from() {
     assert_eq!(port("-s 2667"), 2667);
 }
 
-/// Drops the first 300 bytes of sentinels that reach a host, and as many of its first answers on the control
+/// Drops the first 300 bytes of sentinels that reach a host, and as many bytes of its first answers on the control
 /// connection.
 fn lose_ends(server: Ipv4Addr, answers: bool) -> String {
     let (sentinel, both) = ("udp length 88 @th,128,32 0xffffffff", "quota until 300 bytes drop");

@@ -1,4 +1,4 @@
-//! Standard error that is closed or full: the exit status does not change, and servers go on.
+//! Standard error that is closed or full: the exit status does not change, and servers continue.
 
 use crate::harness::*;
 use nix::sys::signal::Signal;
@@ -28,18 +28,18 @@ fn broken() -> [(&'static str, Stdio); 3] {
     ]
 }
 
-/// The exit status; `interrupted`: of a test with this server, by Ctrl-C while it is under way.
+/// Returns the exit status. `interrupted`: the server of a test that is ended by Ctrl-C while it runs.
 fn status(mut command: Command, stderr: Stdio, interrupted: Option<&Server>) -> i32 {
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(stderr);
     let before = interrupted.map(Server::tests);
     let mut child = command.spawn().unwrap();
     if let Some(server) = interrupted {
-        jitlat_waiting::until("the test to begin", PATIENCE, || Some(server.tests()) > before);
+        jitlat_waiting::until("the test to begin", TIMEOUT, || Some(server.tests()) > before);
         let runs = || child.try_wait().unwrap().is_none();
         jitlat_waiting::while_true("the test runs", Duration::from_millis(500), runs);
         signal(&child, Signal::SIGINT);
     }
-    wait(&mut child, PATIENCE)
+    wait(&mut child, TIMEOUT)
 }
 
 #[test]
@@ -83,15 +83,16 @@ fn a_server_serves_on() {
         assert_eq!(measured(host, folder.path()), 20, "standard error {how}");
         assert!(child.try_wait().unwrap().is_none(), "standard error {how}");
         signal(&child, Signal::SIGTERM);
-        assert_eq!(wait(&mut child, PATIENCE), 0, "standard error {how}");
+        assert_eq!(wait(&mut child, TIMEOUT), 0, "standard error {how}");
     }
 }
 
-/// Packets of a test that arrived. The place of the connection before is free as soon as the server sees its end.
+/// Measures, and returns the number of packets that arrived. The slot of the previous connection is free as soon as
+/// the server notices its end.
 fn measured(host: Ipv4Addr, folder: &Path) -> u64 {
     let test = format!("{host} -n 20 -p 1ms --json -");
-    jitlat_waiting::for_value("room for another connection", PATIENCE, || {
-        let finished = Running::start(Place::Here.jitlat(folder, &test)).finish(PATIENCE);
+    jitlat_waiting::for_value("room for another connection", TIMEOUT, || {
+        let finished = Running::start(Place::Here.jitlat(folder, &test)).finish(TIMEOUT);
         if finished.code() != 0 {
             assert!(finished.stderr.contains("max-connections-per-client"), "{}", finished.stderr);
             return None;
@@ -103,6 +104,6 @@ fn measured(host: Ipv4Addr, folder: &Path) -> u64 {
 /// Connects and waits until the server has closed the connection.
 fn refused(host: Ipv4Addr) {
     let mut stream = TcpStream::connect((host, 2666)).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_read_timeout(Some(TIMEOUT)).unwrap();
     let _ = stream.read_to_end(&mut Vec::new());
 }

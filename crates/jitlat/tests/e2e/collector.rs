@@ -1,4 +1,4 @@
-//! Tests pushed to a collector: each is there once, or counted, whatever is killed, cut or full.
+//! Tests pushed to a collector: each is stored once, or counted, no matter what is killed, cut or full.
 
 use crate::harness::*;
 use jitlat_archive::{Archive, CollectedHost, Filter, Pushed};
@@ -13,12 +13,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
-/// Time for a monitor to end once it is asked to.
+/// Time limit for a monitor to end after the request.
 const TO_END: Duration = Duration::from_secs(60);
 const HOSTS: &str = "host = [\n  { name = \"a\", address = \"10.9.0.1\", key-file = \"a.key\" },\n  \
                      { name = \"b\", address = \"10.9.0.2\", key-file = \"b.key\" },\n  \
                      { name = \"c\", address = \"10.9.0.254\", key-file = \"c.key\" },\n]\n";
-/// Nothing is measured but by a host that is not there: tests are put into the archive of a.
+/// Only an absent host measures: tests are added to the archive of a directly.
 const QUIET: &str = "[[ping]]\nname = \"none\"\nfrom = \"c\"\ntargets = [\"10.9.0.9\"]\nevery = \"1h\"\n[serve]\non = false\n[archive]\nfolder = \"archive\"\n[[collector]]\nhost = \"b\"\nfrom = [\"a\"]\n";
 
 fn write(path: &Path, text: &str) {
@@ -26,7 +26,7 @@ fn write(path: &Path, text: &str) {
     fs::set_permissions(path, PermissionsExt::from_mode(0o600)).unwrap();
 }
 
-/// The file, and a key for each host.
+/// Writes the file, and a key for each host.
 fn prepare(folder: &Path, text: &str) {
     write(&folder.join("mesh.toml"), text);
     for host in ["a", "b", "c"] {
@@ -43,7 +43,7 @@ fn monitor_command(place: &Namespace, folder: &Path, host: &str) -> Command {
     Place::In(place).jitlat(folder, &line)
 }
 
-/// A library (package libfaketime) with which a program reads another wall clock.
+/// Finds a library (package libfaketime) that makes a program read another wall clock.
 fn other_clock() -> Option<PathBuf> {
     let libraries = fs::read_dir("/usr/lib").ok()?.flatten();
     libraries
@@ -56,7 +56,7 @@ fn wait_until(what: &str, limit: u64, enough: impl FnMut() -> bool) {
 }
 
 fn end(monitor: Running) -> Finished {
-    // From then on signals end what is under way.
+    // From this line on, signals end running tests in order.
     monitor.wait_for("monitoring as");
     monitor.signal(Signal::SIGTERM);
     let finished = monitor.finish(TO_END);
@@ -64,7 +64,7 @@ fn end(monitor: Running) -> Finished {
     finished
 }
 
-/// The monitor of `host`, whose archive is on a disk of 1 MB that it alone sees, in `small`.
+/// Starts the monitor of `host`, whose archive is on a 1 MB disk in `small` that only it can see.
 fn on_small_disk(place: &Namespace, folder: &Path, host: &str) -> Running {
     fs::create_dir(folder.join("small")).unwrap();
     let script = format!(
@@ -79,17 +79,17 @@ fn on_small_disk(place: &Namespace, folder: &Path, host: &str) -> Running {
     monitor
 }
 
-/// Runs a shell's command where a monitor's disk of its own is seen.
+/// Runs a shell command in the mount namespace of a monitor with such a disk.
 fn inside(monitor: &Running, folder: &Path, what: &str) -> Output {
     let mut command = Command::new("nsenter");
     let pid = monitor.id().to_string();
-    // It begins in the root folder of that mount namespace.
+    // A command in that mount namespace begins in the root folder.
     let what = format!("cd {} && {what}", folder.display());
     command.args(["-t", &pid, "-m", "sh", "-c", &what]).stderr(Stdio::null());
     command.output().unwrap()
 }
 
-/// Puts a log of `packets` into the archive; of the same seed the same.
+/// Adds a log of `packets` to the archive; the same seed gives the same log.
 fn make(archive: &Archive, folder: &Path, seed: u64, packets: i64) {
     let path = folder.join(format!("{seed}.log"));
     let mut log = LogWriter::new(File::create(&path).unwrap(), LogVersion::V3);
@@ -150,7 +150,7 @@ fn hosts_push_what_they_measure_to_one_that_collects() {
         assert!(!finished.stderr.contains("not pushed"), "{}", finished.stderr);
     }
     assert!(c.stderr.contains("collecting on TCP"), "{}", c.stderr);
-    // Whoever ended first kept what he could not push any more.
+    // The monitor that ended first retained what it could not push any more.
     let all: BTreeSet<String> = ids(&central).into_iter().collect();
     assert_eq!(all.len(), ids(&central).len(), "each once");
     for host in ["a", "b"] {
@@ -166,14 +166,14 @@ fn hosts_push_what_they_measure_to_one_that_collects() {
             Archive::open(&central).unwrap().list(&Filter { tags, ..Filter::default() }, &[]).unwrap();
         assert_eq!(tagged.len() as u64, there);
     }
-    // Every path is judged where it was collected.
+    // Every path is judged at the collector.
     assert!(c.stdout.contains(" FIRING warning any: delay, a → b"), "{}", c.stdout);
-    let listed = Running::start(Place::Here.jitlat(folder, "archive pushes c")).finish(PATIENCE);
+    let listed = Running::start(Place::Here.jitlat(folder, "archive pushes c")).finish(TIMEOUT);
     assert!(listed.stdout.contains("collected from") && listed.code() == 0, "{}", listed.stdout);
     is_whole(&central);
 }
 
-/// Numbers below 1, the same for the same seed (JITLAT_SEED, or 1): splitmix64.
+/// Pseudo-random numbers below 1 from a seed (JITLAT_SEED, or 1): splitmix64.
 fn random() -> impl FnMut() -> f64 {
     let mut state: u64 = std::env::var("JITLAT_SEED").ok().and_then(|n| n.parse().ok()).unwrap_or(1);
     move || {
@@ -201,11 +201,11 @@ fn monitors_and_collectors_that_are_killed_lose_nothing_and_store_nothing_twice(
     let (mut made, mut seed) = (0, 0);
     let start = |host: &str| monitor(if host == "a" { &lab.client } else { &lab.server }, folder, host);
     let mut running = [Some(start("a")), Some(start("b"))];
-    // The first push begins when both are there.
+    // The first push begins when both monitors run.
     make(&archive, folder, 1_000_000, 100);
     wait_until("a first push", 100, || pushed(&own).is_some_and(|p| p.stored == 1));
     for _ in 0..kills {
-        // Enough that most kills meet a push.
+        // Enough tests that most kills meet a push.
         for _ in 0..20 {
             seed += 1;
             make(&archive, folder, seed, 300);
@@ -213,7 +213,7 @@ fn monitors_and_collectors_that_are_killed_lose_nothing_and_store_nothing_twice(
         }
         let moment = Duration::from_secs_f64(2.5 * random());
         let k = usize::from(random() < 0.5);
-        // Its port is needed by the next one.
+        // The next monitor needs its port.
         if let Some(mut killed) = running[k].take() {
             killed.runs_for(moment);
             killed.signal(Signal::SIGKILL);
@@ -222,7 +222,7 @@ fn monitors_and_collectors_that_are_killed_lose_nothing_and_store_nothing_twice(
         running[k] = Some(start(["a", "b"][k]));
     }
     made += 1;
-    // As long as there are fewer and fewer, however slow this machine is.
+    // Waits as long as the number of waiting tests falls, however slow this machine is.
     let mut before = u64::MAX;
     let fewer = |before: u64| pushed(&own).map(|push| push.waiting).filter(|waiting| *waiting < before);
     while before > 0 {
@@ -260,7 +260,7 @@ fn a_full_disk_of_the_collector_is_said_once_and_costs_nothing() {
     let b = on_small_disk(&lab.server, folder, "b");
     let a = monitor(&lab.client, folder, "a");
     let inside = |what: &str| inside(&b, folder, what);
-    // It waits until it is tried again: what is there then, no more comes to it.
+    // The collector refuses pushes until its next attempt, so its state does not change meanwhile.
     wait_until("that the disk is full", 100, || {
         let free = inside("df --output=avail small | tail -1");
         String::from_utf8_lossy(&free.stdout).trim().parse::<u64>().is_ok_and(|kilobytes| kilobytes < 200)
@@ -291,7 +291,7 @@ fn a_collector_that_is_away_costs_what_the_spool_has_no_room_for() {
     lab.cable().unwrap();
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
-    // Some ten tests.
+    // The limit holds about ten tests.
     prepare(folder, &format!("{HOSTS}{QUIET}spool = \"100k\"\n"));
     let (own, central) = (folder.join("a"), folder.join("b"));
     let archive = Archive::make(&own).unwrap();
@@ -299,7 +299,7 @@ fn a_collector_that_is_away_costs_what_the_spool_has_no_room_for() {
     wait_until("that it counts", 60, || pushed(&own).is_some());
     (0..30).for_each(|seed| make(&archive, folder, seed, 2000));
     end(a);
-    // The spool is looked at when a monitor starts.
+    // The spool is checked when a monitor starts.
     let a = monitor(&lab.client, folder, "a");
     wait_until("that the oldest are dropped", 60, || pushed(&own).is_some_and(|p| p.dropped > 0));
     let dropped = pushed(&own).unwrap().dropped;
@@ -313,11 +313,11 @@ fn a_collector_that_is_away_costs_what_the_spool_has_no_room_for() {
     assert_eq!(a.stderr.matches("counted as dropped").count(), 1, "{}", a.stderr);
     assert_eq!(a.stderr.matches("b: tests are not pushed").count(), 1, "{}", a.stderr);
     drop(b);
-    // They are in its own archive all the same.
+    // The dropped tests are still in its own archive.
     assert_eq!(ids(&own).len(), 30);
 }
 
-/// Host a pings host b, and pushes what it found to it.
+/// Host a pings host b, and pushes the results to it.
 const PINGS: &str = "[[ping]]\nname = \"echo\"\nfrom = \"a\"\ntargets = [\"10.9.0.2\"]\nevery = \"2s\"\nfor = \"200ms\"\n\
                      options = { period = \"20ms\", timeout = \"200ms\" }\n[timetable]\nguard = \"500ms\"\nsetup = \"500ms\"\n\
                      [serve]\non = false\n[archive]\nfolder = \"archive\"\n[[collector]]\nhost = \"b\"\nfrom = [\"a\"]\n";
@@ -336,7 +336,7 @@ fn a_host_whose_disk_is_full_says_so_and_pushes_what_it_keeps_before_and_after()
     let stored = || collected(&central).map_or(0, |c| c.stored);
     wait_until("that a test is collected", 60, || stored() > 0);
     inside(&a, folder, "cat /dev/zero > small/fill");
-    // Until nothing is entered any more, for some slots.
+    // Waits until no more tests are added, for some slots.
     let mut before = 0;
     wait_until("that the disk is full", 60, || {
         before = stored();
@@ -387,7 +387,7 @@ fn clocks_that_step_lose_nothing_and_store_nothing_twice() {
     };
     let archive = Archive::make(&own).unwrap();
     let (a, b) = (start(&lab.client, "a"), start(&lab.server, "b"));
-    // Days ahead and back at either end, and at both.
+    // Clocks that are days ahead or behind at either end, and at both.
     let clocks =
         [("+0", "+0"), ("+0", "+40d"), ("+3d", "+40d"), ("-2d", "-2d"), ("-2d", "+0"), ("+400d", "-1h")];
     let mut stored = Vec::new();
@@ -408,7 +408,7 @@ fn clocks_that_step_lose_nothing_and_store_nothing_twice() {
     let there = ids(&central);
     let once: BTreeSet<&String> = there.iter().collect();
     assert_eq!((there.len() as u64, once), (made, ids(&own).iter().collect()));
-    // The collector's clock was another one.
+    // The collector's clock was different.
     let since = |k: usize| (stored[k] - stored[0]) / DAY;
     assert_eq!([1, 2, 3, 4].map(since), [40, 40, -1, 0], "{stored:?}");
     is_whole(&own);

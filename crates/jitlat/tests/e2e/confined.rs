@@ -1,4 +1,5 @@
-//! `jitlat serve` says what it has given up, has given it up in every thread, and writes what it decides as JSON lines.
+//! `jitlat serve` reports what it has given up, has given it up in every thread, and logs its decisions as JSON
+//! lines.
 
 use crate::harness::*;
 use nix::sys::signal::Signal;
@@ -7,7 +8,7 @@ use std::collections::HashSet;
 use std::net::Ipv4Addr;
 use std::os::unix::fs::PermissionsExt;
 
-/// A server at `host`, ready for clients.
+/// Starts a server at `host` that is ready for clients.
 fn server(folder: &std::path::Path, host: Ipv4Addr, options: &str) -> Running {
     let server = Running::start(Place::Here.jitlat(folder, &format!("serve --bind {host} {options}")));
     server.wait_for("istening");
@@ -16,10 +17,10 @@ fn server(folder: &std::path::Path, host: Ipv4Addr, options: &str) -> Running {
 
 fn stopped(server: Running) -> Finished {
     server.signal(Signal::SIGTERM);
-    server.finish(PATIENCE)
+    server.finish(TIMEOUT)
 }
 
-/// The values of `name` in the status of each thread of `process`.
+/// Values of `name` in the status of each thread of `process`.
 fn of_threads(process: u32, name: &str) -> HashSet<String> {
     let tasks = std::fs::read_dir(format!("/proc/{process}/task")).unwrap();
     let status = |task: std::io::Result<std::fs::DirEntry>| {
@@ -50,7 +51,7 @@ fn a_server_says_what_it_gave_up_and_every_thread_has() {
 fn a_user_that_does_not_exist_is_refused_before_anything_is_served() {
     let folder = tempfile::tempdir().unwrap();
     let line = format!("serve --bind {} --user no-such-user-here", own_address());
-    let finished = Running::start(Place::Here.jitlat(folder.path(), &line)).finish(PATIENCE);
+    let finished = Running::start(Place::Here.jitlat(folder.path(), &line)).finish(TIMEOUT);
     finished.refused(&["no-such-user-here", "--no-sandbox"]);
 }
 
@@ -64,7 +65,7 @@ fn decisions_are_json_lines() {
     let server = server(folder.path(), host, &format!("--key-file {key} --log-format json"));
     let client = |options: &str| {
         let line = format!("{host} -n 20 -p 1ms --json - {options}");
-        Running::start(Place::Here.jitlat(folder.path(), &line)).finish(PATIENCE)
+        Running::start(Place::Here.jitlat(folder.path(), &line)).finish(TIMEOUT)
     };
     let tests = 12;
     for _ in 0..tests {
@@ -83,7 +84,7 @@ fn decisions_are_json_lines() {
     let of_a_test = |l: &&Value| l["message"].as_str().unwrap().starts_with("session");
     let accepted: Vec<&Value> =
         lines.iter().filter(|l| l["decision"] == "accepted").filter(of_a_test).collect();
-    // More than any other kind of line has in ten seconds.
+    // More lines than the limit of ten seconds for one kind of line.
     assert_eq!(accepted.len(), tests, "{log}");
     assert!(
         accepted.iter().all(|l| l["service"] == "jitlat" && l["peer"].as_str().unwrap().starts_with("127.")),
@@ -94,14 +95,14 @@ fn decisions_are_json_lines() {
 #[test]
 fn every_service_has_a_line_for_each_test_it_accepts() {
     let (folder, host) = (tempfile::tempdir().unwrap(), own_address());
-    // Ports of an address that is this test's own.
+    // Ports of an address that only this test uses.
     let ports = [("stamp", 8620), ("twamp", 8621), ("lamp", 8622), ("tcp", 8623)];
     let options: String = ports.map(|(name, port)| format!(" --{name}-port {port}")).concat();
     let server = server(folder.path(), host, &format!("--log-format json{options}"));
     for (name, port) in ports {
         let line = format!("ping {host} --proto {name} --{name}-port {port} -n 20 -p 1ms --json -");
         assert_eq!(
-            Running::start(Place::Here.jitlat(folder.path(), &line)).finish(PATIENCE).code(),
+            Running::start(Place::Here.jitlat(folder.path(), &line)).finish(TIMEOUT).code(),
             0,
             "{name}"
         );

@@ -20,16 +20,16 @@ fn start(arguments: &str) -> (TempDir, Ipv4Addr, Server) {
     (folder, host, server)
 }
 
-/// What some packets of each stream take. Nothing is asserted on how far they got.
+/// Time for some packets of each stream. No assertion depends on their number.
 const A_WHILE: Duration = Duration::from_millis(500);
 
-/// Starts a test, which is under way when this returns.
+/// Starts a test, which is running when this returns.
 fn under_way(server: &Server, folder: &Path, line: &str) -> Running {
     server.under_way(Place::Here.jitlat(folder, line), A_WHILE)
 }
 
 fn still_serves(folder: &Path, host: Ipv4Addr, options: &str) {
-    let report = client(folder, &format!("{host} -n 20 -p 1ms --json - {options}")).finish(PATIENCE).report();
+    let report = client(folder, &format!("{host} -n 20 -p 1ms --json - {options}")).finish(TIMEOUT).report();
     assert_eq!(report.count("/counts/unique_valid"), 20);
 }
 
@@ -37,14 +37,14 @@ fn still_serves(folder: &Path, host: Ipv4Addr, options: &str) {
 fn nobody_listens() {
     let folder = tempfile::tempdir().unwrap();
     let host = own_address();
-    let finished = client(folder.path(), &format!("{host} -n 10")).finish(PATIENCE);
+    let finished = client(folder.path(), &format!("{host} -n 10")).finish(TIMEOUT);
     finished.refused(&[&host.to_string(), "2666", "refused", "jitlat serve"]);
 }
 
 #[test]
 fn an_unknown_host() {
     let folder = tempfile::tempdir().unwrap();
-    client(folder.path(), "no-such-host.invalid -n 10").finish(PATIENCE).refused(&["no-such-host.invalid"]);
+    client(folder.path(), "no-such-host.invalid -n 10").finish(TIMEOUT).refused(&["no-such-host.invalid"]);
 }
 
 #[test]
@@ -59,10 +59,11 @@ fn something_else_listens() {
             let _ = stream.read(&mut [0; 100]);
         }
     });
-    client(folder.path(), &format!("{host} -n 10")).finish(PATIENCE).refused(&[&host.to_string()]);
+    client(folder.path(), &format!("{host} -n 10")).finish(TIMEOUT).refused(&[&host.to_string()]);
 }
 
-/// A firewall in front of the server that rejects what `matches` with this ICMP type; gone with the laboratory.
+/// Adds a firewall in front of the server that rejects what `matches` with this ICMP type; it is removed with the
+/// laboratory.
 fn reject(host: &Namespace, folder: &Path, matches: &str, with: &str) {
     let file = folder.join("rules");
     let rules = format!(
@@ -79,8 +80,8 @@ fn a_firewall_that_prohibits_is_named() {
     let folder = tempfile::tempdir().unwrap();
     let (v4, v6) = (lab.server.v4, lab.server.v6);
     let run =
-        |line: &str| Running::start(Place::In(&lab.client).jitlat(folder.path(), line)).finish(2 * PATIENCE);
-    // Each packet is to be answered, also those of the next test.
+        |line: &str| Running::start(Place::In(&lab.client).jitlat(folder.path(), line)).finish(2 * TIMEOUT);
+    // Each packet is answered, including those of the next test.
     for limit in ["net.ipv4.icmp_ratelimit=0", "net.ipv6.icmp.ratelimit=0"] {
         lab.server.run(&format!("sysctl -q -w {limit}")).unwrap();
     }
@@ -94,7 +95,7 @@ fn a_firewall_that_prohibits_is_named() {
         reject(&lab.server, folder.path(), "meta l4proto { tcp, udp }", with);
         run(&format!("ping {host} --proto stamp -n 20 -p 10ms --timeout 1s"))
             .refused(&["prohibited (ICMP)", "firewall"]);
-        // What is said of a connection may also mean that there is no route.
+        // An ICMP error about a connection may also mean that there is no route.
         run(&format!("ping {host} --proto tcp -n 20 -p 10ms")).refused(&["route", "firewall", "prohibit"]);
         run(&format!("{host} -n 20 -p 10ms")).refused(&["route", "firewall", "prohibit"]);
         lab.server.run("nft delete table inet firewall").unwrap();
@@ -102,18 +103,18 @@ fn a_firewall_that_prohibits_is_named() {
     let server = |ip: std::net::IpAddr| Server::start(Place::In(&lab.server), folder.path(), ip, "");
     for (host, with) in [(v4, "icmp type admin-prohibited"), (v6, "icmpv6 type admin-prohibited")] {
         let server = server(host);
-        // The control connection is let through, the test packets are not.
+        // The control connection passes, the test packets do not.
         reject(&lab.server, folder.path(), "meta l4proto udp", with);
         run(&format!("{host} -n 20 -p 10ms")).refused(&["prohibited (ICMP)", "firewall"]);
         lab.server.run("nft delete table inet firewall").unwrap();
-        // For a while only.
+        // The reason is temporary.
         for proto in ["stamp", "irtt"] {
             let line = format!("ping {host} --proto {proto} -n 400 -p 10ms --timeout 1s --json {proto}.json");
             let mut test = server.under_way(Place::In(&lab.client).jitlat(folder.path(), &line), A_WHILE);
             reject(&lab.server, folder.path(), "meta l4proto udp", with);
             test.runs_for(A_WHILE);
             lab.server.run("nft delete table inet firewall").unwrap();
-            let done = test.finish(2 * PATIENCE);
+            let done = test.finish(2 * TIMEOUT);
             let what = "a filter or policy prohibits these packets";
             let said = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ").contains(what);
             assert!(said(&done.stdout), "{host} {proto}: {}\n{}", done.stdout, done.stderr);
@@ -128,7 +129,7 @@ fn a_firewall_that_prohibits_is_named() {
     }
 }
 
-/// Echo requests are no UDP and have no port: not where they are answered, and not where somebody rejects them.
+/// Echo requests are not UDP and have no port, neither where they are answered nor where they are rejected.
 #[test]
 fn echo_requests_have_no_port_and_are_no_udp() {
     let Some(lab) = lab("echo_requests_have_no_port_and_are_no_udp") else { return };
@@ -140,12 +141,11 @@ fn echo_requests_have_no_port_and_are_no_udp() {
     let outputs =
         "-o e.log --json e.json --html e.html --csv e.csv --as summary-csv=s.csv --as openmetrics=e.om";
     let files = ["e.log", "e.json", "e.html", "s.csv", "e.om"];
-    // Everything that a test, and the analysis of its log, say.
+    // Output of a test and of the analysis of its log.
     let said = |host: std::net::IpAddr, status: i32| {
         files.iter().for_each(|file| drop(std::fs::remove_file(folder.path().join(file))));
         let run = |line: &str, status: i32| {
-            let done =
-                Running::start(Place::In(&lab.client).jitlat(folder.path(), line)).finish(2 * PATIENCE);
+            let done = Running::start(Place::In(&lab.client).jitlat(folder.path(), line)).finish(2 * TIMEOUT);
             assert_eq!(done.code(), status, "{line}: {}\n{}", done.stdout, done.stderr);
             [done.stdout, done.stderr]
         };
@@ -202,7 +202,7 @@ fn echo_requests_have_no_port_and_are_no_udp() {
             }
             lab.server.run("nft delete table inet firewall").unwrap();
         }
-        // Each fifth is rejected, or lost.
+        // Each fifth packet is rejected, or lost.
         reject(&lab.server, folder.path(), &echo("numgen inc mod 5 == 0"), rejections[0]);
         let some = said(host, 0);
         assert!(some.contains("a filter or policy prohibits these packets"), "{some}");
@@ -221,7 +221,7 @@ fn echo_requests_have_no_port_and_are_no_udp() {
     }
 }
 
-/// Slow cases, in parallel.
+/// Slow cases, run in parallel.
 #[test]
 fn waiting_is_bounded() {
     std::thread::scope(|s| {
@@ -235,7 +235,7 @@ fn somebody_listens_and_says_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let host = own_address();
     let _silent = TcpListener::bind((host, 2666)).unwrap();
-    client(folder.path(), &format!("{host} -n 10")).finish(3 * PATIENCE).refused(&[&host.to_string()]);
+    client(folder.path(), &format!("{host} -n 10")).finish(3 * TIMEOUT).refused(&[&host.to_string()]);
 }
 
 #[test]
@@ -252,7 +252,7 @@ fn keys() {
     let (folder, host, _server) = start(&format!("--key-file {right}"));
     still_serves(folder.path(), host, &format!("--key-file {right}"));
     let with =
-        |options: &str| client(folder.path(), &format!("{host} -n 10 -p 1ms {options}")).finish(PATIENCE);
+        |options: &str| client(folder.path(), &format!("{host} -n 10 -p 1ms {options}")).finish(TIMEOUT);
     with(&format!("--key-file {wrong}")).refused(&["key"]);
     with("").refused(&["key"]);
     with("--classic").refused(&[]);
@@ -261,14 +261,14 @@ fn keys() {
     std::fs::set_permissions(&open_to_all, std::os::unix::fs::PermissionsExt::from_mode(0o640)).unwrap();
     with(&format!("--key-file {open_to_all}")).refused(&["others can read", "mode 640", "chmod 600"]);
     with(&format!("--key-file {}", key("empty", "\n"))).refused(&["is empty"]);
-    with(&format!("--key-file {}", key("zero", &"0".repeat(64)))).refused(&["one byte repeated"]);
+    with(&format!("--key-file {}", key("zero", &"0".repeat(64)))).refused(&["repeats one byte"]);
     with(&format!("--key-file {}", key("huge", &"0123456789".repeat(1000))))
         .refused(&["is it the right file?"]);
     still_serves(folder.path(), host, &format!("--key-file {right}"));
-    // A client with a key does not talk to a server that cannot prove that it has it.
+    // A client with a key refuses a server that cannot prove that it has the key.
     let (folder, host, _open) = start("");
     let line = format!("{host} -n 10 -p 1ms --key-file {right}");
-    client(folder.path(), &line).finish(PATIENCE).refused(&["key"]);
+    client(folder.path(), &line).finish(TIMEOUT).refused(&["key"]);
 }
 
 #[test]
@@ -287,12 +287,12 @@ fn each_peer_has_a_key_of_its_own() {
     std::fs::write(folder.path().join("policy"), ["jitlat", "irtt", "digests"].map(keys).concat()).unwrap();
     let host = own_address();
     let shown =
-        client(folder.path(), &format!("serve --bind {host} --policy policy --show-policy")).finish(PATIENCE);
+        client(folder.path(), &format!("serve --bind {host} --policy policy --show-policy")).finish(TIMEOUT);
     std::fs::write(folder.path().join("shown"), &shown.stdout).unwrap();
-    // What is shown is a policy of the same keys.
+    // The policy shown has the same keys.
     let arguments = "--policy shown --only jitlat irtt --capture lo";
     let server = Server::start(Place::Here, folder.path(), host, arguments);
-    let run = |line: &str| client(folder.path(), line).finish(PATIENCE);
+    let run = |line: &str| client(folder.path(), line).finish(TIMEOUT);
     let digests = |key: &str| {
         run(&format!("spp -i lo -R {host} --key-file {key} --remote-interface nowhere --duration 1"))
     };
@@ -300,13 +300,13 @@ fn each_peer_has_a_key_of_its_own() {
         still_serves(folder.path(), host, &format!("--key-file {key}"));
         let line = format!("ping {host} --proto irtt -n 20 -p 1ms --json - --irtt-key-file {key}");
         assert_eq!(run(&line).report().count("/counts/received"), 20);
-        // Told only to who has proven a key.
+        // The reason is only given to clients that have proven a key.
         digests(key).refused(&["'nowhere' is not offered"]);
     }
     run(&format!("{host} -n 10 --key-file bad")).refused(&["key"]);
     run(&format!("ping {host} --proto irtt -n 5 -p 1ms --timeout 500ms --irtt-key-file bad"))
         .refused(&["key"]);
-    digests("bad").refused(&["not the same key"]);
+    digests("bad").refused(&["keys differ"]);
     let log = server.stop();
     for service in ["jitlat", "irtt", "digests"] {
         for peer in ["probe-1", "probe-2"] {
@@ -324,15 +324,15 @@ fn each_peer_has_a_key_of_its_own() {
 fn a_busy_server_says_so_and_finishes_what_it_began() {
     let (folder, host, server) = start("--max-sessions 1");
     let first = under_way(&server, folder.path(), &format!("{host} -n 300 -p 10ms --json -"));
-    client(folder.path(), &format!("{host} -n 10")).finish(PATIENCE).refused(&["sessions"]);
-    assert_eq!(first.finish(PATIENCE).report().count("/counts/unique_valid"), 300);
+    client(folder.path(), &format!("{host} -n 10")).finish(TIMEOUT).refused(&["sessions"]);
+    assert_eq!(first.finish(TIMEOUT).report().count("/counts/unique_valid"), 300);
     still_serves(folder.path(), host, "");
 }
 
 #[test]
 fn requests_beyond_the_limits_name_the_limit() {
     let (folder, host, _server) = start("");
-    let with = |options: &str| client(folder.path(), &format!("{host} {options}")).finish(PATIENCE);
+    let with = |options: &str| client(folder.path(), &format!("{host} {options}")).finish(TIMEOUT);
     with("-n 10 -p 1ns").refused(&["rate"]);
     with("-n 2000000000 -p 1s").refused(&[]);
     with("-n 0").refused(&["packets"]);
@@ -356,7 +356,7 @@ fn interrupt(options: &str) {
     let line = format!("{host} --bind {from} -n 6000 -p 5ms -o cut.log --json - {options}");
     let running = under_way(&server, folder.path(), &line);
     running.signal(Signal::SIGINT);
-    let report = running.finish(2 * PATIENCE).report();
+    let report = running.finish(2 * TIMEOUT).report();
     let both = options == "-b";
     let reports = if both { report.directions().to_vec() } else { vec![report] };
     for report in &reports {
@@ -365,7 +365,7 @@ fn interrupt(options: &str) {
         assert_eq!(report.text("/session/ending"), "interrupted", "{options}");
     }
     if !both {
-        let again = client(folder.path(), "-f cut.log --json -").finish(PATIENCE).report();
+        let again = client(folder.path(), "-f cut.log --json -").finish(TIMEOUT).report();
         assert_eq!(again.at("/counts"), reports[0].at("/counts"), "{options}");
     }
     still_serves(folder.path(), host, "");
@@ -381,18 +381,18 @@ fn a_second_interrupt_ends_the_wait_and_keeps_what_came() {
     running.signal(Signal::SIGINT);
     running.runs_for(Duration::from_secs(1));
     running.signal(Signal::SIGINT);
-    // Well before the 15 s that an answer of a server may take.
+    // Well before the timeout of 15 s for an answer of a server.
     let report = running.finish(Duration::from_secs(12)).any_report();
     let received = report.count("/counts/unique_valid");
     assert!((10..6000).contains(&received), "{received} received");
-    let again = client(folder.path(), "-f cut.log --json -").finish(PATIENCE).report();
+    let again = client(folder.path(), "-f cut.log --json -").finish(TIMEOUT).report();
     assert_eq!(again.at("/counts"), report.at("/counts"));
 }
 
 #[test]
 fn what_a_killed_client_left_behind_is_collected() {
     std::thread::scope(|s| {
-        // A UDP stream towards the server would do as well, but needs half a minute of silence first.
+        // A UDP stream towards the server would also be suitable, but needs half a minute of silence first.
         for options in ["-t", "-R"] {
             s.spawn(move || collect_after_death(options));
         }
@@ -412,19 +412,19 @@ fn collect_after_death(options: &str) {
         let garbled = header.map(|l| format!("{l}\n")).collect::<String>() + &"no row\n".repeat(100);
         std::fs::write(folder.path().join("garbled.log"), garbled).unwrap();
         client(folder.path(), &format!("{host} --collect garbled.log -o none.log"))
-            .finish(PATIENCE)
+            .finish(TIMEOUT)
             .refused(&["garbled.log is not a jitlat log"]);
     }
     let again = format!("{host} --bind {} --collect dead.log -o whole.log --json -", own_address());
-    let report = client(folder.path(), &again).finish(3 * PATIENCE).any_report();
+    let report = client(folder.path(), &again).finish(3 * TIMEOUT).any_report();
     let received = report.count("/counts/unique_valid");
     assert!((10..6000).contains(&received), "{options}: {received} received");
     assert_eq!(report.text("/session/tags/k"), "v", "{options}");
-    let again = client(folder.path(), "-f whole.log --json -").finish(PATIENCE).report();
+    let again = client(folder.path(), "-f whole.log --json -").finish(TIMEOUT).report();
     assert_eq!(again.at("/counts"), report.at("/counts"), "{options}");
-    // Once fetched it is gone; and a test that never existed is not found.
+    // Once fetched, the results are deleted; and a test that never existed is not found.
     client(folder.path(), &format!("{host} --collect dead.log -o twice.log"))
-        .finish(PATIENCE)
+        .finish(TIMEOUT)
         .refused(&["kept"]);
 }
 
@@ -436,15 +436,15 @@ fn answers_that_a_killed_two_way_client_received_are_in_its_log() {
         let running = under_way(&server, folder.path(), &line);
         running.signal(Signal::SIGKILL);
         drop(running);
-        let report = client(folder.path(), &format!("-f {proto}.log --json -")).finish(PATIENCE).report();
+        let report = client(folder.path(), &format!("-f {proto}.log --json -")).finish(TIMEOUT).report();
         let received = report.count("/counts/unique_valid");
         assert!((10..6000).contains(&received), "{proto}: {received} received");
         assert_eq!(report.text("/two_way/protocol"), proto);
-        client(folder.path(), &line).finish(PATIENCE).refused(&["will not write over"]);
+        client(folder.path(), &line).finish(TIMEOUT).refused(&["will not write over"]);
     }
 }
 
-/// The JSON lines of a file, the last of which may be cut.
+/// Reads the JSON lines of a file, the last of which may be cut.
 fn windows(file: &Path) -> Vec<serde_json::Value> {
     let text = std::fs::read_to_string(file).unwrap_or_default();
     text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
@@ -458,7 +458,7 @@ fn a_killed_test_leaves_the_windows_that_had_ended() {
         let line = format!("{line} -n 30000 -p 2ms --interval 200ms --as intervals=windows");
         let file = folder.path().join("windows");
         let running = client(folder.path(), &line);
-        jitlat_waiting::until(&format!("{test}: windows while it runs"), PATIENCE, || {
+        jitlat_waiting::until(&format!("{test}: windows while it runs"), TIMEOUT, || {
             windows(&file).len() >= 3
         });
         running.signal(Signal::SIGKILL);
@@ -482,7 +482,7 @@ fn windows_are_printed_once_each_as_they_end() {
     let (folder, host, _server) = start("");
     for test in ["ping {} --proto stamp", "{} --no-log -R", "{} --no-log"] {
         let line = test.replace("{}", &host.to_string()) + " -n 750 -p 2ms --interval 500ms";
-        let lines = client(folder.path(), &format!("{line} --as intervals")).finish(PATIENCE * 2);
+        let lines = client(folder.path(), &format!("{line} --as intervals")).finish(TIMEOUT * 2);
         assert_eq!(lines.code(), 0, "{}", lines.stderr);
         let starts = lines.stdout.lines().map(|line| {
             serde_json::from_str::<serde_json::Value>(line).unwrap()["start_ns"].as_u64().unwrap()
@@ -491,7 +491,7 @@ fn windows_are_printed_once_each_as_they_end() {
         let mut starts: Vec<u64> = starts.collect();
         starts.sort_unstable();
         assert_eq!(starts, [0, 1, 2], "{test}: {}", lines.stdout);
-        let page = client(folder.path(), &line).finish(PATIENCE * 2).stdout;
+        let page = client(folder.path(), &line).finish(TIMEOUT * 2).stdout;
         let rows = |from: &str| {
             let row = |line: &&str| line.trim_start().starts_with(from) && line.contains(" 250 ");
             page.lines().filter(row).count()
@@ -514,7 +514,7 @@ fn a_log_that_is_a_pipe_is_written_and_stays_one() {
             })
             .collect();
         let line = format!("{host} {test} -n 50 -p 1ms -o pipe");
-        assert_eq!(client(folder.path(), &line).finish(PATIENCE).code(), 0);
+        assert_eq!(client(folder.path(), &line).finish(TIMEOUT).code(), 0);
         let read: String = readers.into_iter().map(|r| r.join().unwrap()).collect();
         assert_eq!(read.lines().filter(|l| !l.starts_with('#')).count(), rows, "{test}: {read}");
         for name in pipes {
@@ -531,8 +531,8 @@ fn a_lost_server_leaves_what_was_received() {
     let running = under_way(&server, folder.path(), &line);
     server.kill();
     let killed = Instant::now();
-    let finished = running.finish(2 * PATIENCE);
-    assert!(killed.elapsed() < 2 * PATIENCE);
+    let finished = running.finish(2 * TIMEOUT);
+    assert!(killed.elapsed() < 2 * TIMEOUT);
     let report = finished.any_report();
     let received = report.count("/counts/unique_valid");
     assert!((10..3000).contains(&received), "{received} received");
@@ -540,21 +540,22 @@ fn a_lost_server_leaves_what_was_received() {
     assert!(finished.stderr.contains("lost"), "{}", finished.stderr);
     assert_eq!(finished.code(), 2, "the test has no end");
     claims_no_tail(&report);
-    let again = client(folder.path(), "-f lost.log --json -").finish(PATIENCE).report();
+    let again = client(folder.path(), "-f lost.log --json -").finish(TIMEOUT).report();
     assert_eq!(again.at("/counts"), report.at("/counts"));
 }
 
-/// The packets after the last arrival are unknown: neither sent nor lost, and the answer says so.
+/// Checks that the packets after the last arrival are unknown, neither sent nor lost, and that the answer says so.
 fn claims_no_tail(report: &Report) {
     let [sent, lost, received] =
         ["sent", "lost", "unique_valid"].map(|n| report.count(&format!("/counts/{n}")));
     assert_eq!(sent, lost + received);
-    // This host's own receive queue may lose some of a loaded machine's.
+    // The receive queue of a loaded host may lose some packets.
     assert!(lost <= sent / 20, "{lost} of {sent} lost");
     assert_eq!(report.at("/answer/complete"), false);
 }
 
-/// With `-b`, what the server had received died with it; a two-way test's requests cannot be answered any more.
+/// With `-b`, the server's received packets are lost when it dies; a two-way test's later requests cannot be answered
+/// any more.
 #[test]
 fn what_died_with_the_server_is_unknown_not_lost() {
     std::thread::scope(|s| {
@@ -572,7 +573,7 @@ fn lose_the_server(options: &str) {
     let line = format!("{options} {bind} {host} -n 1500 -p 4ms -o lost.log --json -");
     let running = under_way(&server, folder.path(), &line);
     server.kill();
-    let finished = running.finish(2 * PATIENCE);
+    let finished = running.finish(2 * TIMEOUT);
     assert_eq!(finished.code(), 2, "{options}: {}", finished.stderr);
     let report = finished.any_report();
     let (reports, logs) = match options {
@@ -582,7 +583,7 @@ fn lose_the_server(options: &str) {
     assert!(reports.iter().any(|r| r.count("/counts/unique_valid") > 10), "{options}");
     for (report, log) in reports.iter().zip(logs) {
         claims_no_tail(report);
-        let again = client(folder.path(), &format!("-f {log} --json -")).finish(PATIENCE).any_report();
+        let again = client(folder.path(), &format!("-f {log} --json -")).finish(TIMEOUT).any_report();
         assert_eq!(again.at("/counts"), report.at("/counts"), "{options}");
         claims_no_tail(&again);
     }
@@ -606,14 +607,14 @@ fn lose_the_client(options: &str) {
     drop(running);
     let logs = if options == "-b" { vec!["dead.log.up", "dead.log.down"] } else { vec!["dead.log"] };
     for log in logs {
-        let finished = client(folder.path(), &format!("-f {log} --json -")).finish(PATIENCE);
+        let finished = client(folder.path(), &format!("-f {log} --json -")).finish(TIMEOUT);
         let report = finished.any_report();
         claims_no_tail(&report);
-        // Of a stream towards the server nothing is known here.
+        // Nothing is known here about a stream towards the server.
         let known = report.count("/counts/sent") > 0;
         assert_eq!(finished.code(), if known { 0 } else { 2 }, "{options}: {}", finished.stderr);
         if known {
-            let strict = client(folder.path(), &format!("-f {log} --fail-if loss>99%")).finish(PATIENCE);
+            let strict = client(folder.path(), &format!("-f {log} --fail-if loss>99%")).finish(TIMEOUT);
             assert_eq!(strict.code(), 1, "{options}: the rest may violate it: {}", strict.stderr);
         }
     }
@@ -636,7 +637,7 @@ fn lose_the_folder(options: &str) {
     let line = format!("{options} {bind} {host} -n 800 -p 5ms -o {}", logs.join("gone.log").display());
     let running = under_way(&server, folder.path(), &line);
     std::fs::remove_dir_all(&logs).unwrap();
-    let finished = running.finish(2 * PATIENCE);
+    let finished = running.finish(2 * TIMEOUT);
     assert_eq!(finished.code(), 2, "{options}: {}", finished.stdout);
     assert!(!finished.stdout.contains("Data logged to"), "{options}: {}", finished.stdout);
     let said = finished.stderr.split("removed or replaced during the test; all its ").skip(1);
@@ -649,7 +650,7 @@ fn lose_the_folder(options: &str) {
     );
 }
 
-/// A file that takes the log's name during the test is somebody's: it stays, and the log has another name.
+/// A file of another program that takes the log's name during the test is retained, and the log gets another name.
 #[test]
 fn a_file_that_took_the_name_of_a_log_stays() {
     let (folder, host, server) = start("");
@@ -657,11 +658,11 @@ fn a_file_that_took_the_name_of_a_log_stays() {
     let running = under_way(&server, folder.path(), &line);
     std::fs::remove_file(folder.path().join("a.log")).unwrap();
     std::fs::write(folder.path().join("a.log"), "precious").unwrap();
-    let finished = running.finish(2 * PATIENCE);
+    let finished = running.finish(2 * TIMEOUT);
     assert_eq!(finished.code(), 2);
     assert!(finished.stderr.contains("the log is a.log.final"), "{}", finished.stderr);
     assert_eq!(std::fs::read_to_string(folder.path().join("a.log")).unwrap(), "precious");
-    let report = client(folder.path(), "-f a.log.final --json -").finish(PATIENCE).report();
+    let report = client(folder.path(), "-f a.log.final --json -").finish(TIMEOUT).report();
     assert_eq!((report.count("/counts/unique_valid"), report.at("/answer/complete")), (800, &true.into()));
 }
 
@@ -669,7 +670,7 @@ fn a_server_lost_with_all_it_received_is_an_error() {
     let (folder, host, mut server) = start("");
     let running = under_way(&server, folder.path(), &format!("{host} -n 3000 -p 5ms"));
     server.kill();
-    let finished = running.finish(2 * PATIENCE);
+    let finished = running.finish(2 * TIMEOUT);
     finished.refused(&["lost"]);
 }
 
@@ -678,7 +679,7 @@ fn vanishing_clients_leave_the_server_serving() {
     let (folder, host, mut server) = start("");
     for options in ["", "-R", "-b", "-t", "-t -R", "--classic", "--classic -R"] {
         let mut running = client(folder.path(), &format!("{host} -n 3000 -p 5ms {options}"));
-        // Some of the classic ones are still probing.
+        // Some of the classic tests are still probing.
         running.runs_for(Duration::from_millis(700));
         running.signal(Signal::SIGKILL);
         drop(running);
@@ -712,7 +713,7 @@ fn garbage_on_every_port_harms_nobody() {
     }
     // A client that connects and sends nothing.
     let _silent = TcpStream::connect(control).unwrap();
-    let report = running.finish(PATIENCE).report();
+    let report = running.finish(TIMEOUT).report();
     assert_eq!((report.count("/counts/unique_valid"), report.count("/counts/lost")), (800, 0));
     still_serves(folder.path(), host, "");
     assert!(server.is_alive());
@@ -722,7 +723,7 @@ fn garbage_on_every_port_harms_nobody() {
 #[test]
 fn damaged_logs_are_refused_or_read_as_far_as_they_go() {
     let folder = tempfile::tempdir().unwrap();
-    let analyse = |line: &str| client(folder.path(), line).finish(PATIENCE);
+    let analyse = |line: &str| client(folder.path(), line).finish(TIMEOUT);
     analyse("-f missing.log").refused(&["missing.log"]);
     std::fs::write(folder.path().join("noise"), [0xff, 0, 13, 200, 10, 10, 7]).unwrap();
     analyse("-f noise").refused(&["noise"]);
@@ -735,7 +736,7 @@ fn damaged_logs_are_refused_or_read_as_far_as_they_go() {
     assert!((500..2000).contains(&report.count("/counts/received")));
 }
 
-/// A file system so small that a log does not fit; gone when dropped.
+/// A file system that is too small for a log; removed when dropped.
 struct SmallDisk(TempDir);
 
 impl SmallDisk {
@@ -770,14 +771,14 @@ fn a_full_disk_keeps_what_fitted_and_reports_everything() {
         let (folder, host, _server) = start("");
         let log = disk.0.path().join(format!("full{options}.log"));
         let line = format!("{host} -n 1000 -p 1ms --json - -o {} {options}", log.display());
-        let finished = client(folder.path(), &line).finish(PATIENCE);
+        let finished = client(folder.path(), &line).finish(TIMEOUT);
         let report = finished.any_report();
         assert_eq!(report.count("/counts/unique_valid"), 1000);
         assert!(finished.stderr.contains("space"), "{}", finished.stderr);
         assert!(finished.stderr.contains("rows are kept, the "), "{}", finished.stderr);
         assert_eq!(finished.code(), 2, "what was asked for was not all written");
         assert_eq!(report.text("/session/ending"), "storage_failed");
-        let kept = client(folder.path(), &format!("-f {} --json -", log.display())).finish(PATIENCE).report();
+        let kept = client(folder.path(), &format!("-f {} --json -", log.display())).finish(TIMEOUT).report();
         assert!((10..1000).contains(&kept.count("/counts/received")));
         claims_no_tail(&kept);
         std::fs::remove_file(&log).unwrap();

@@ -1,4 +1,4 @@
-//! Tests that are started from the page: by `jitlat web --run`, and by a monitor, in a gap of its timetable.
+//! Tests that are started from the page: by `jitlat web --run`, and by a monitor in a gap of its timetable.
 
 use crate::harness::*;
 use jitlat_archive::{Archive, Filter, TestId};
@@ -11,7 +11,7 @@ use std::net::TcpStream;
 use std::path::Path;
 use std::time::Duration;
 
-/// An answer of the page in a namespace: its status, and its JSON.
+/// Asks a page in a namespace; returns the status and the JSON of its answer.
 fn ask(place: &Namespace, port: u16, request: &str, body: Option<&Value>) -> (u16, Value) {
     let body = body.map(Value::to_string).unwrap_or_default();
     let text = format!(
@@ -21,7 +21,7 @@ fn ask(place: &Namespace, port: u16, request: &str, body: Option<&Value>) -> (u1
     );
     let answer = place.within(|| -> std::io::Result<String> {
         let mut stream = TcpStream::connect(("127.0.0.1", port))?;
-        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_read_timeout(Some(TIMEOUT))?;
         stream.write_all(text.as_bytes())?;
         let mut answer = String::new();
         stream.read_to_string(&mut answer)?;
@@ -33,14 +33,15 @@ fn ask(place: &Namespace, port: u16, request: &str, body: Option<&Value>) -> (u1
     (status, serde_json::from_str(body).unwrap_or(Value::Null))
 }
 
-/// What `look` finds, within a limit.
+/// Waits until `look` finds something, within a limit.
 fn wait_for<T>(what: &str, look: impl FnMut() -> Option<T>) -> T {
     jitlat_waiting::for_value(what, Duration::from_secs(100), look)
 }
 
-/// Starts a test and follows it to its end: its last state, and what its streams had received while packets flew.
-fn run(place: &Namespace, port: u16, wish: &Value) -> (Value, Vec<Value>) {
-    let (status, started) = ask(place, port, "POST /api/v1/runs", Some(wish));
+/// Starts a test and follows it to its end. Returns its last state, and the number of packets that its streams had
+/// received at each step.
+fn run(place: &Namespace, port: u16, request: &Value) -> (Value, Vec<Value>) {
+    let (status, started) = ask(place, port, "POST /api/v1/runs", Some(request));
     assert_eq!(status, 201, "{started}");
     let address = format!("GET /api/v1/runs/{}", started["id"].as_str().unwrap());
     let mut seen = Vec::new();
@@ -69,9 +70,9 @@ fn a_test_is_started_from_the_page_watched_and_kept() {
     let line = "web net --listen 2680 --run=10.9.0.2,10.9.0.77 --run-longest 3s";
     let web = Running::start(Place::In(&lab.client).jitlat(folder, line));
     has_page(&lab.client, 2680);
-    // Both directions: what arrives here with every packet, what arrives there as the server says.
-    let wish = json!({ "host": "10.9.0.2", "duration": "2s", "period": "10ms", "size": "120" });
-    let (ended, seen) = run(&lab.client, 2680, &wish);
+    // Both directions: one stream is counted here, the other is reported by the server.
+    let request = json!({ "host": "10.9.0.2", "duration": "2s", "period": "10ms", "size": "120" });
+    let (ended, seen) = run(&lab.client, 2680, &request);
     assert_eq!(ended["state"], "ended", "{ended}");
     let received = |now: &Value, k: usize| now["streams"][k]["received"].as_u64().unwrap_or(0);
     assert!(
@@ -87,7 +88,7 @@ fn a_test_is_started_from_the_page_watched_and_kept() {
     assert_eq!(archive.session(id).unwrap().spec.payload(), 120);
     let tagged = Filter { tags: vec![("asked".to_owned(), "page".to_owned())], ..Filter::default() };
     assert_eq!(archive.list(&tagged, &[]).unwrap().len(), 2);
-    // Round trips, which are stopped: what was measured is kept.
+    // Round trips that are stopped early: the results so far are stored.
     let long = json!({ "host": "10.9.0.2", "test": "ping-stamp", "duration": "3s" });
     let (_, started) = ask(&lab.client, 2680, "POST /api/v1/runs", Some(&long));
     let address = format!("/api/v1/runs/{}", started["id"].as_str().unwrap());
@@ -101,19 +102,19 @@ fn a_test_is_started_from_the_page_watched_and_kept() {
         (now["state"] != "running" && now["state"] != "collecting").then_some(now)
     });
     assert_eq!((&ended["state"], ended["tests"].as_array().unwrap().len()), (&"ended".into(), 1), "{ended}");
-    // Nobody is there; and what is not allowed is not tried.
+    // A host that does not exist fails, and a forbidden test is not started.
     let (ended, _) = run(&lab.client, 2680, &json!({ "host": "10.9.0.77", "packets": "5" }));
     assert!(ended["state"] == "failed" && !ended["said"].as_str().unwrap().is_empty(), "{ended}");
-    for (wish, status, said) in [
+    for (request, status, said) in [
         (json!({ "host": "10.9.0.3" }), 400, "10.9.0.2, 10.9.0.77 only"),
         (json!({ "host": "10.9.0.2" }), 400, "3 s is the longest"),
         (json!({ "host": "10.9.0.2", "duration": "1s", "period": "10us" }), 400, "10.0 Mbit/s is the most"),
     ] {
-        let (got, answer) = ask(&lab.client, 2680, "POST /api/v1/runs", Some(&wish));
-        assert!(got == status && answer["detail"].as_str().unwrap().contains(said), "{wish}: {answer}");
+        let (got, answer) = ask(&lab.client, 2680, "POST /api/v1/runs", Some(&request));
+        assert!(got == status && answer["detail"].as_str().unwrap().contains(said), "{request}: {answer}");
     }
     web.signal(Signal::SIGTERM);
-    assert_eq!(web.finish(PATIENCE).code(), 0);
+    assert_eq!(web.finish(TIMEOUT).code(), 0);
 }
 
 #[test]
@@ -144,9 +145,9 @@ fn a_monitor_makes_it_in_the_next_gap_and_misses_no_slot() {
         all.iter().filter_map(test).collect()
     };
     wait_for("a test of the timetable", || (!tests().is_empty()).then_some(()));
-    // One that fits between two slots, and one that fits nowhere.
-    let wish = json!({ "host": "b", "duration": "3s", "period": "20ms" });
-    let (ended, _) = run(&lab.client, 2680, &wish);
+    // One test that fits between two slots, and one that fits nowhere.
+    let request = json!({ "host": "b", "duration": "3s", "period": "20ms" });
+    let (ended, _) = run(&lab.client, 2680, &request);
     assert_eq!(ended["state"], "ended", "{ended}");
     let (status, answer) =
         ask(&lab.client, 2680, "POST /api/v1/runs", Some(&json!({ "host": "b", "duration": "14s" })));
@@ -159,14 +160,14 @@ fn a_monitor_makes_it_in_the_next_gap_and_misses_no_slot() {
     let list = tests();
     let asked: Vec<i64> = list.iter().filter(|t| t.2).map(|t| t.0).collect();
     assert_eq!(asked.len(), 2, "{list:?}");
-    // Whatever else ran, ended before it or began after it.
+    // All other tests ended before it or began after it.
     for (at, _, _) in list.iter().filter(|t| !t.2) {
         let apart = at - asked[0];
         assert!(!(-1_000_000_000..3_000_000_000).contains(&apart), "{apart} ns");
     }
     for running in [a, b] {
         running.signal(Signal::SIGTERM);
-        let ended = running.finish(PATIENCE);
+        let ended = running.finish(TIMEOUT);
         assert_eq!(ended.code(), 0, "{}", ended.stderr);
         assert!(!ended.stderr.contains("missed"), "{}", ended.stderr);
     }

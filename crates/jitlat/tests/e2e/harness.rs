@@ -1,5 +1,4 @@
-//! Runs the real binary: a server that ends with its test, a client that is waited for with a limit, and the JSON
-//! report.
+//! Runs the real binary: a server that ends with its test, a client with a time limit, and the JSON report.
 
 use jitlat_impair::Scenario;
 use jitlat_net::emulator::{Numbering, lab::Namespace};
@@ -17,12 +16,12 @@ use std::time::Duration;
 pub use crate::lab::lab;
 pub use crate::network::own_address;
 
-/// Time limit for anything that does not measure.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+/// Time limit for everything that does not measure.
+pub const TIMEOUT: Duration = Duration::from_secs(60);
 
 const BINARY: &str = env!("CARGO_BIN_EXE_jitlat");
 
-/// Where a program runs.
+/// The host on which a program runs.
 #[derive(Clone, Copy)]
 pub enum Place<'a> {
     Here,
@@ -30,7 +29,7 @@ pub enum Place<'a> {
 }
 
 impl Place<'_> {
-    /// The binary with these arguments, separated by spaces, to run in `folder`.
+    /// Returns a command with these arguments, separated by spaces, that runs the binary in `folder`.
     pub fn jitlat(self, folder: &Path, arguments: &str) -> Command {
         let mut command = match self {
             Place::Here => Command::new(BINARY),
@@ -41,7 +40,7 @@ impl Place<'_> {
     }
 }
 
-/// A scenario in the repository.
+/// Reads a scenario in the repository.
 pub fn scenario(name: &str) -> Scenario {
     let path = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("../../testdata/scenarios")
@@ -53,7 +52,7 @@ pub fn scenario(name: &str) -> Scenario {
 /// Patterns refer to sequence numbers.
 pub const BY_SEQUENCE: Numbering = Numbering::Sequence;
 
-/// What a program prints on one of its outputs, read by a thread of its own as it comes.
+/// An output of a program, read by a thread of its own.
 struct Printed {
     text: Arc<Mutex<String>>,
     reader: JoinHandle<()>,
@@ -82,7 +81,7 @@ impl Printed {
         self.text.lock().unwrap().matches(text).count()
     }
 
-    /// Everything, once the program has ended.
+    /// Returns the whole output after the end of the program.
     fn whole(self) -> String {
         let _ = self.reader.join();
         std::mem::take(&mut self.text.lock().unwrap())
@@ -117,32 +116,32 @@ impl Running {
         kill(Pid::from_raw(self.child.id() as i32), signal).unwrap();
     }
 
-    /// The number of its process.
+    /// Process id.
     pub fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// Looks at standard output and standard error so far.
+    /// Applies `look` to standard output and standard error so far.
     fn printed<T>(&self, look: impl Fn(&Printed) -> T) -> [T; 2] {
         self.printed.as_ref().expect("only finish takes it").each_ref().map(look)
     }
 
-    /// Waits until it has printed `text`.
+    /// Waits until the program has printed `text`.
     #[track_caller]
     pub fn wait_for(&self, text: &str) {
         let is_there = || self.printed(|output| output.matches(text) > 0).contains(&true);
-        if !jitlat_waiting::within(PATIENCE, is_there) {
+        if !jitlat_waiting::within(TIMEOUT, is_there) {
             let [stdout, stderr] = self.printed(Printed::so_far);
             panic!("{} has not printed '{text}', but:\n{stdout}\n{stderr}", self.what);
         }
     }
 
-    /// Number of lines that it has printed to standard output.
+    /// Number of lines that the program has printed to standard output.
     pub fn lines(&self) -> usize {
         self.printed(|output| output.matches("\n"))[0]
     }
 
-    /// Checks that it goes on running for `period`.
+    /// Checks that the program continues to run for `period`.
     #[track_caller]
     pub fn runs_for(&mut self, period: Duration) {
         jitlat_waiting::while_true(&format!("{} runs", self.what), period, || {
@@ -150,7 +149,7 @@ impl Running {
         });
     }
 
-    /// Waits for its end; fails the test if that takes longer than `limit` from now on.
+    /// Waits for the end of the program; fails the test if that takes longer than `limit` from now on.
     pub fn finish(mut self, limit: Duration) -> Finished {
         let ended = jitlat_waiting::within(limit, || self.child.try_wait().unwrap().is_some());
         if !ended {
@@ -163,16 +162,17 @@ impl Running {
     }
 }
 
-/// How much later than it left a packet may claim to have left: a sender adds what the last packets took to leave, at most
-/// this long (`net/lead`), and one that leaves at once then seems to have come sooner than the path lets it.
+/// Largest advance of a packet's time stamp over its departure: a sender adds the time that the last packets took to
+/// leave, at most this (`net/lead`), and a packet that leaves at once then seems to arrive sooner than the path
+/// allows.
 const LEAD_MS: f64 = 0.1;
 
-/// Whether a smallest delay of `ms` fits a path of `path` ms, where times of departure are those in packets.
+/// Returns true if a smallest delay of `ms` is plausible on a path of `path` ms, given departure times in packets.
 pub fn fits(ms: f64, path: f64) -> bool {
     (path - LEAD_MS..path + 10.0).contains(&ms)
 }
 
-/// tcpdump at a device, into a file.
+/// Starts tcpdump at a device, writing to a file.
 pub fn capture(place: &Namespace, device: &str, file: &Path, filter: &str) -> Running {
     let mut command = place.command("tcpdump");
     command.args(["-q", "-U", "-n", "-s", "80", "-B", "4096", "-i", device, "-w"]).arg(file);
@@ -180,36 +180,36 @@ pub fn capture(place: &Namespace, device: &str, file: &Path, filter: &str) -> Ru
     capture_with(command, file)
 }
 
-/// The same with any arguments.
+/// Starts tcpdump with any arguments.
 pub fn capture_with(tcpdump: Command, file: &Path) -> Running {
     let tcpdump = Running::start(tcpdump);
-    // It writes the file's header when it listens.
+    // tcpdump writes the file's header when it begins to capture.
     let listens = || std::fs::metadata(file).is_ok_and(|m| m.len() > 0);
-    jitlat_waiting::until("tcpdump to listen", PATIENCE, listens);
+    jitlat_waiting::until("tcpdump to listen", TIMEOUT, listens);
     tcpdump
 }
 
-/// Ends captures once nothing more is written to their files: tcpdump gets packets in blocks, up to a second late.
+/// Ends captures once their files do not grow any more: tcpdump gets packets in blocks, up to a second late.
 pub fn end_captures(captures: [Running; 2], files: [&Path; 2]) {
     let sizes = || files.map(|file| std::fs::metadata(file).map(|m| m.len()).unwrap_or_default());
-    jitlat_waiting::until("the last captured packets", PATIENCE, || {
+    jitlat_waiting::until("the last captured packets", TIMEOUT, || {
         let before = sizes();
         !jitlat_waiting::within(Duration::from_millis(1500), || sizes() != before)
     });
     captures.iter().for_each(|tcpdump| tcpdump.signal(Signal::SIGTERM));
-    captures.into_iter().for_each(|tcpdump| drop(tcpdump.finish(PATIENCE)));
+    captures.into_iter().for_each(|tcpdump| drop(tcpdump.finish(TIMEOUT)));
 }
 
-/// Waits until this many programs in `place` capture packets: the kernel lists their sockets, after a heading.
+/// Waits until this many programs in `place` capture packets: the kernel lists their sockets below a heading.
 pub fn wait_for_captures(place: &Namespace, count: usize) {
     let listed = || {
         let output = place.command("cat").arg("/proc/net/packet").output().unwrap();
         String::from_utf8_lossy(&output.stdout).lines().count().saturating_sub(1)
     };
-    jitlat_waiting::until("programs that capture", PATIENCE, || listed() >= count);
+    jitlat_waiting::until("programs that capture", TIMEOUT, || listed() >= count);
 }
 
-/// Whether tcpdump is installed; prints that `test` is skipped if not.
+/// Returns true if tcpdump is installed; otherwise prints that `test` is skipped.
 pub fn has_tcpdump(test: &str) -> bool {
     let found = Command::new("tcpdump").arg("--version").output().is_ok();
     if !found {
@@ -218,7 +218,7 @@ pub fn has_tcpdump(test: &str) -> bool {
     found
 }
 
-/// Number of slots in an archive that ended this way: `measured`, `unreachable`, …; 0 as long as there is no archive.
+/// Number of slots in an archive that ended in this way (`measured`, `unreachable`, …); 0 if there is no archive yet.
 pub fn slots(archive: &Path, ending: &str) -> u64 {
     let slots =
         jitlat_archive::Archive::open(archive).and_then(|archive| archive.slots()).unwrap_or_default();
@@ -230,7 +230,7 @@ pub fn signal(child: &Child, signal: Signal) {
     kill(Pid::from_raw(child.id() as i32), signal).unwrap();
 }
 
-/// Waits for the end of `child`: its exit status, −1 after a signal. Fails the test after `limit`.
+/// Waits for the end of `child`. Returns its exit status, −1 after a signal. Fails the test after `limit`.
 pub fn wait(child: &mut Child, limit: Duration) -> i32 {
     if !jitlat_waiting::within(limit, || child.try_wait().unwrap().is_some()) {
         let _ = child.kill();
@@ -251,10 +251,10 @@ pub fn wait_for_line(child: &mut Child, text: &'static str) {
             }
         }
     });
-    if said.recv_timeout(PATIENCE).is_err() {
+    if said.recv_timeout(TIMEOUT).is_err() {
         let _ = child.kill();
         let _ = child.wait();
-        panic!("no line with '{text}' within {PATIENCE:?}");
+        panic!("no line with '{text}' within {TIMEOUT:?}");
     }
 }
 
@@ -269,7 +269,7 @@ impl Drop for Running {
 pub struct Server(Running);
 
 impl Server {
-    /// Starts a server on `address` and waits until it says that it listens.
+    /// Starts a server on `address` and waits until it listens.
     pub fn start(place: Place<'_>, folder: &Path, address: impl Into<IpAddr>, arguments: &str) -> Server {
         let arguments = format!("serve --bind {} {arguments}", address.into());
         let running = Running::start(place.jitlat(folder, &arguments));
@@ -277,17 +277,17 @@ impl Server {
         Server(running)
     }
 
-    /// Number of tests that it has accepted so far, of any protocol.
+    /// Number of tests that the server has accepted so far, of any protocol.
     pub fn tests(&self) -> usize {
         self.0.printed(|output| output.matches("decision=\"accepted\"")).iter().sum()
     }
 
-    /// Runs `test`, and waits until the server has accepted it and packets have been flying for `period`.
+    /// Runs `test`, and waits until the server has accepted it and packets have been sent for `period`.
     #[track_caller]
     pub fn under_way(&self, test: Command, period: Duration) -> Running {
         let before = self.tests();
         let mut running = Running::start(test);
-        jitlat_waiting::until("the test to begin", PATIENCE, || self.tests() > before);
+        jitlat_waiting::until("the test to begin", TIMEOUT, || self.tests() > before);
         running.runs_for(period);
         running
     }
@@ -296,37 +296,37 @@ impl Server {
         self.0.signal(signal);
     }
 
-    /// Like `kill -9`.
+    /// Kills the server like `kill -9`.
     pub fn kill(&mut self) {
         self.0.child.kill().unwrap();
         self.0.child.wait().unwrap();
     }
 
-    /// Whether it is still running.
+    /// True if the server is still running.
     pub fn is_alive(&mut self) -> bool {
         self.0.child.try_wait().unwrap().is_none()
     }
 
-    /// Ends it and returns what it wrote to standard error.
+    /// Ends the server and returns its standard error.
     pub fn stop(mut self) -> String {
         let _ = self.0.child.kill();
-        self.0.finish(PATIENCE).stderr
+        self.0.finish(TIMEOUT).stderr
     }
 }
 
 impl Finished {
-    /// The exit status; −1 after a signal.
+    /// Exit status; −1 after a signal.
     pub fn code(&self) -> i32 {
         self.status.code().unwrap_or(-1)
     }
 
-    /// The JSON report of a successful measurement.
+    /// Returns the JSON report of a successful measurement.
     pub fn report(&self) -> Report {
         assert_eq!(self.code(), 0, "{}", self.stderr);
         self.any_report()
     }
 
-    /// The JSON report, whatever the exit status.
+    /// Returns the JSON report for any exit status.
     pub fn any_report(&self) -> Report {
         match serde_json::from_str(&self.stdout) {
             Ok(value) => Report(value),
@@ -334,7 +334,7 @@ impl Finished {
         }
     }
 
-    /// Checks that it could not measure, and that its message contains these phrases.
+    /// Checks that the program could not measure, and that its message contains these phrases.
     pub fn refused(&self, phrases: &[&str]) {
         assert_eq!(self.code(), 2, "{}\n{}", self.stdout, self.stderr);
         for word in phrases {
@@ -349,12 +349,12 @@ impl Finished {
 pub struct Report(pub Value);
 
 impl Report {
-    /// With `-b`: up and down.
+    /// Reports of a test with `-b`: up and down.
     pub fn directions(&self) -> [Report; 2] {
         [0, 1].map(|i| Report(self.at(&format!("/directions/{i}")).clone()))
     }
 
-    /// The value at a JSON pointer such as `/counts/lost`.
+    /// Value at a JSON pointer such as `/counts/lost`.
     pub fn at(&self, pointer: &str) -> &Value {
         self.0.pointer(pointer).unwrap_or_else(|| panic!("no {pointer} in {:#}", self.0))
     }
@@ -369,7 +369,7 @@ impl Report {
         value.as_f64().unwrap_or_else(|| panic!("{pointer} is {value}"))
     }
 
-    /// A time in ns, as milliseconds.
+    /// Time at a pointer, converted from ns to ms.
     pub fn ms(&self, pointer: &str) -> f64 {
         self.number(pointer) / 1e6
     }
@@ -379,7 +379,7 @@ impl Report {
         value.as_str().unwrap_or_else(|| panic!("{pointer} is {value}"))
     }
 
-    /// A histogram as pairs in the order of their keys.
+    /// Histogram as pairs in the order of their keys.
     pub fn histogram(&self, pointer: &str) -> Vec<(i64, u64)> {
         let value = self.at(pointer);
         let map = value.as_object().unwrap_or_else(|| panic!("{pointer} is {value}"));

@@ -1,4 +1,4 @@
-//! Idle means idle: a server and a monitor with nothing to do hardly run, on a host whose noise they measure.
+//! A server and a monitor with nothing to do must hardly run, because they add noise to the host that they measure.
 
 use crate::harness::*;
 use jitlat_net::emulator::lab::Namespace;
@@ -8,12 +8,12 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// How long wake-ups are counted.
+/// Time for which wake-ups are counted.
 const COUNTED: Duration = Duration::from_secs(5);
-/// Wake-ups per second allowed, of all threads together.
+/// Allowed wake-ups per second, of all threads together.
 const ALLOWED: f64 = 1.0;
 
-/// How often the threads of a process have waited so far.
+/// Number of times that the threads of a process have waited so far.
 fn waits(process: u32) -> u64 {
     let of = |task: fs::DirEntry| -> Option<u64> {
         let status = fs::read_to_string(task.path().join("status")).ok()?;
@@ -22,10 +22,10 @@ fn waits(process: u32) -> u64 {
     fs::read_dir(format!("/proc/{process}/task")).unwrap().flatten().filter_map(of).sum()
 }
 
-/// Checks that a process that has just started becomes idle, and ends when it is asked to.
+/// Checks that a process that has just started becomes idle, and ends on request.
 fn becomes_idle(what: &str, running: Running) {
     let mut rates = Vec::new();
-    let is_idle = jitlat_waiting::within(PATIENCE, || {
+    let is_idle = jitlat_waiting::within(TIMEOUT, || {
         let (before, counted) = (waits(running.id()), Instant::now());
         jitlat_waiting::while_true("counting", COUNTED, || true);
         let rate = waits(running.id()).saturating_sub(before) as f64 / counted.elapsed().as_secs_f64();
@@ -34,7 +34,7 @@ fn becomes_idle(what: &str, running: Running) {
     });
     assert!(is_idle, "{what}: {rates:.1?} wake-ups a second with nothing to do");
     running.signal(Signal::SIGTERM);
-    let ended = running.finish(PATIENCE);
+    let ended = running.finish(TIMEOUT);
     assert_eq!(ended.code(), 0, "{what}: {}", ended.stderr);
 }
 
@@ -46,7 +46,7 @@ fn write(path: &Path, text: &str) {
 /// Waits until something listens at a TCP port of a namespace.
 fn wait_for_port(place: &Namespace, port: u16) {
     let listens = || std::net::TcpStream::connect(("127.0.0.1", port)).is_ok();
-    jitlat_waiting::until(&format!("a listener at TCP {port}"), PATIENCE, || place.within(listens).unwrap());
+    jitlat_waiting::until(&format!("a listener at TCP {port}"), TIMEOUT, || place.within(listens).unwrap());
 }
 
 #[test]
@@ -68,7 +68,7 @@ fn a_monitor_is_idle_while_nothing_is_due() {
     lab.cable().unwrap();
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
-    // Host c, which measures, is not there.
+    // Host c, which measures, does not exist.
     let file = "host = [\n  { name = \"a\", address = \"10.9.0.1\", key-file = \"a.key\" },\n  \
                 { name = \"b\", address = \"10.9.0.2\", key-file = \"b.key\" },\n  \
                 { name = \"c\", address = \"10.9.0.254\", key-file = \"c.key\" },\n]\n\

@@ -1,4 +1,4 @@
-//! Live passive measurement: interfaces of this host, digests of another, and a test that captures itself.
+//! Live passive measurement: interfaces of this host, digests from another, and a test that captures its own stream.
 
 use crate::harness::*;
 use jitlat_impair::Scenario;
@@ -61,7 +61,7 @@ fn digests_of_another_host_tell_the_delay_and_every_loss() {
     };
     spp("--key-file other --duration 5").finish(LIMIT).refused(&["the same key", "--key-file"]);
     spp("--duration 5").finish(LIMIT).refused(&["--key-file"]);
-    // After a wrong key an address has to wait.
+    // After a wrong key an address must wait.
     let after_a_pause = |arguments: &str| {
         jitlat_waiting::for_value("the end of the pause", LIMIT, || {
             Some(spp(arguments).finish(LIMIT)).filter(|finished| !finished.stderr.contains("try again in"))
@@ -81,7 +81,7 @@ fn digests_of_another_host_tell_the_delay_and_every_loss() {
     assert_eq!(report.count("/summary/in/lost"), 0);
     assert!(report.count("/summary/out/matched") > 100 && report.count("/summary/in/matched") > 100);
     assert!(report.ms("/summary/rtt_ns/min") >= 39.9, "{}", finished.stderr);
-    // The point at this host knows which flow the packets belong to.
+    // The point at this host knows the flows of the packets.
     let flows = report.at("/flows").as_array().unwrap();
     let sum = |way: &str, key: &str| flows.iter().filter_map(|f| f[way][key].as_u64()).sum::<u64>();
     assert!(flows.iter().all(|f| f["flow"].as_str().unwrap().starts_with("udp 10.9.0.1:")), "{flows:#?}");
@@ -89,13 +89,13 @@ fn digests_of_another_host_tell_the_delay_and_every_loss() {
     assert_eq!(sum("in", "matched"), report.count("/summary/in/matched"));
     assert!(report.ms("/summary/rtt_ns/median") < 150.0, "{}", finished.stderr);
 
-    // If the far host dies, the measurement ends with the results so far.
+    // If the far host is killed, the measurement ends with the results so far.
     let listener = spp("--key-file key");
     wait_for_captures(&lab.client, 1);
     wait_for_captures(&lab.server, 1);
     let mut stream = test("-b -n 3000 -p 10ms");
-    // It prints a line per round trip.
-    jitlat_waiting::until("round trips", PATIENCE, || listener.lines() > 20);
+    // The program prints a line per round trip.
+    jitlat_waiting::until("round trips", TIMEOUT, || listener.lines() > 20);
     stream.runs_for(Duration::ZERO);
     server.kill();
     let finished = listener.finish(LIMIT);
@@ -109,7 +109,7 @@ fn digests_of_another_host_tell_the_delay_and_every_loss() {
 fn captures_are_not_offered_to_everybody_by_accident() {
     let folder = tempfile::tempdir().unwrap();
     let line = format!("serve --bind {} --capture lo", own_address());
-    let refused = Running::start(Place::Here.jitlat(folder.path(), &line)).finish(PATIENCE);
+    let refused = Running::start(Place::Here.jitlat(folder.path(), &line)).finish(TIMEOUT);
     refused.refused(&["--key-file", "--capture-without-key"]);
 }
 
@@ -133,7 +133,7 @@ fn a_test_over_tcp_tells_its_retransmissions() {
     assert!((1..=truth.up.lost).contains(&lost), "{lost} of {}", truth.up.lost);
     assert_eq!(report.count("/capture/capture_drops"), 0);
     assert_eq!(report.text("/capture/interface"), "path");
-    // Lost packets were retransmitted and delayed themselves and those after them; the 10 ms of the path delay no
+    // Lost packets were retransmitted, which delayed them and the packets after them; the 10 ms of the path delay no
     // packet.
     let explained = "/capture/delays/0/explained";
     assert_eq!(report.count(&format!("{explained}/packets")), 500);
@@ -146,9 +146,9 @@ fn a_test_over_tcp_tells_its_retransmissions() {
     assert!((whole - 1.0).abs() < 1e-9, "{causes:?}");
     let (own, behind) = (of("fast", "share") + of("timeout", "share"), of("behind", "share"));
     assert!(own > 0.0 && behind > 0.0, "{causes:#?}");
-    // A loss is known a round trip later at the earliest; the path delayed no packet that was not lost for as long.
+    // A loss is detected a round trip later at the earliest; the path delayed no other packet for as long.
     assert!(of("fast", "longest_ns").max(of("timeout", "longest_ns")) > 20e6, "{causes:#?}");
     let saved =
-        Running::start(Place::Here.jitlat(folder.path(), "tcp own.pcap --json -")).finish(PATIENCE).report();
+        Running::start(Place::Here.jitlat(folder.path(), "tcp own.pcap --json -")).finish(TIMEOUT).report();
     assert_eq!(saved.count("/segments"), report.count("/capture/tcp_segments"));
 }

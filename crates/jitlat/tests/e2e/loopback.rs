@@ -1,4 +1,4 @@
-//! Measurements over loopback; no privilege needed.
+//! Measurements over loopback; no privileges needed.
 
 use crate::harness::*;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, TcpListener};
@@ -57,7 +57,7 @@ fn a_servers_own_test_port_needs_no_word_to_the_client() {
         [&up, &down].iter().for_each(|report| check_clean(report, 50));
         assert_eq!([up.count("/header/dst_port"), down.count("/header/src_port")], [4711; 2]);
     }
-    // The log has the port, too, and who names another one gets that.
+    // The log also contains the port, and another requested port is used.
     let named = pair.measure("-n 50 -p 2ms -d 4712 -o named");
     assert_eq!(named.count("/header/dst_port"), 4712);
     pair.run("-n 50 -p 2ms -o open").code();
@@ -77,11 +77,11 @@ fn server_and_client_at_one_port_of_one_host_do_not_hear_themselves() {
             _ => check_clean(&run.report(), 50),
         }
     }
-    // Both ports asked for: one of the two cannot have it.
+    // Both ports are the same: only one socket can have it.
     for ports in ["-R -s 4713 -d 4713", "-R -t -s 4713 -d 4713"] {
         let line = format!("{host} --bind {host} --no-log --json - -n 50 -p 2ms {ports}");
         let run = Running::start(Place::Here.jitlat(folder.path(), &line)).finish(LIMIT);
-        assert!(!format!("{run:?}").contains("out of turn"), "{run:?}");
+        assert!(!format!("{run:?}").contains("unexpected message"), "{run:?}");
     }
 }
 
@@ -111,7 +111,7 @@ fn tcp_in_all_directions() {
 
 #[test]
 fn the_classic_dialect_in_both_directions() {
-    // Each makes its five probes first, a second apart.
+    // Each test makes its five probes first, a second apart.
     std::thread::scope(|s| {
         for options in ["", "-R", "-t", "-t -R"] {
             s.spawn(move || {
@@ -134,7 +134,7 @@ fn schedules_and_extreme_payloads() {
 
 #[test]
 fn ipv6_by_address_and_by_family() {
-    // There is only one IPv6 loopback address: use ports of this test's own.
+    // There is only one IPv6 loopback address, so the test uses ports of its own.
     let free = |_| TcpListener::bind((Ipv6Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port();
     let [control, data] = [(); 2].map(free);
     let folder = tempfile::tempdir().unwrap();
@@ -201,7 +201,7 @@ fn many_clients_at_once_do_not_disturb_each_other() {
             check_clean(&report, 100 + i);
         }
     }
-    // Many from one address, too: the server's ports are shared.
+    // Several tests from one address: the server's ports are shared.
     let same: Vec<Running> = (0..3).map(|i| pair.start(&format!("-n {} -p 5ms --json -", 80 + i))).collect();
     for (i, client) in (80..).zip(same) {
         check_clean(&client.finish(LIMIT).report(), i);
@@ -253,7 +253,7 @@ fn one_row_a_packet_as_csv() {
     assert_eq!(serde_json::from_str::<serde_json::Value>(&json).unwrap()["counts"]["received"], 40);
 }
 
-/// The logs with generated names in a folder.
+/// Finds the logs with generated names in a folder.
 fn logs(folder: &Path) -> Vec<std::path::PathBuf> {
     let entries = std::fs::read_dir(folder).unwrap().map(|e| e.unwrap().path());
     entries.filter(|p| p.file_name().unwrap().to_str().unwrap().starts_with("jitlat.")).collect()
@@ -287,7 +287,7 @@ fn a_test_records_what_its_host_adds() {
     check_clean(&report, 100);
     let floor = report.count("/noise/floor/pdv_p99");
     assert!(report.count("/noise/floor/packets") >= 20 && report.count("/noise/floor/clock_read") > 0);
-    // It is kept in the log, and an analysis marks figures by it.
+    // The noise floor is stored in the log, and an analysis marks figures by it.
     let log = std::fs::read_to_string(pair.folder.path().join("d.log")).unwrap();
     assert!(log.lines().any(|l| l.starts_with("# client.noise clock_read=")), "{log}");
     let again =

@@ -1,5 +1,5 @@
-//! End to end: the real binary against itself, over loopback and over emulated paths between network namespaces, with
-//! assertions on the JSON report. One binary, so that tests run in parallel.
+//! End-to-end tests: the real binary against itself, over loopback and over emulated paths between network
+//! namespaces, with assertions on the JSON report. One binary, so that tests run in parallel.
 //!
 //! Tests that need root print that they are skipped; with `JITLAT_REQUIRE_PRIVILEGED=1` they fail instead.
 

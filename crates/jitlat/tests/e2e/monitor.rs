@@ -1,5 +1,5 @@
-//! `jitlat monitor` on two and three hosts with one file: tests of all pairs are in the archives, none overlap, and troubles
-//! are said once.
+//! `jitlat monitor` on two and three hosts with one file: tests of all pairs are in the archives, none overlap, and
+//! failures are logged once.
 
 use crate::harness::*;
 use jitlat_net::emulator::lab::Namespace;
@@ -10,7 +10,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::time::Duration;
 
-/// Time for a monitor to end once it is asked to.
+/// Time limit for a monitor to end after the request.
 const TO_END: Duration = Duration::from_secs(60);
 
 const HOSTS: &str = "host = [\n  { name = \"a\", address = \"10.9.0.1\" },\n  { name = \"b\", address = \"10.9.0.2\" },\n  \
@@ -23,34 +23,34 @@ fn write(path: &Path, text: &str) {
     fs::set_permissions(path, PermissionsExt::from_mode(0o600)).unwrap();
 }
 
-/// A monitor of `file` in a namespace, with an archive of its own.
+/// Starts a monitor of `file` in a namespace, with an archive of its own.
 fn monitor(place: &Namespace, folder: &Path, file: &str, archive: &str, options: &str) -> Running {
     let line = format!("monitor {file} --archive {archive} {options} --log-level debug");
     Running::start(Place::In(place).jitlat(folder, &line))
 }
 
-/// The tests in an archive, as `archive ls --json` lists them.
+/// Lists the tests in an archive with `archive ls --json`.
 fn tests(folder: &Path, archive: &str, tag: &str) -> Vec<Value> {
     if !folder.join(archive).join("catalogue.sqlite").exists() {
         return Vec::new();
     }
     let line = format!("archive ls {archive} --json {tag}");
-    let listed = Running::start(Place::Here.jitlat(folder, &line)).finish(PATIENCE);
+    let listed = Running::start(Place::Here.jitlat(folder, &line)).finish(TIMEOUT);
     if listed.code() != 0 {
-        // Its first test is being added.
+        // The archive does not exist before its first test.
         return Vec::new();
     }
     let list: Value = serde_json::from_str(&listed.stdout).unwrap();
     list["tests"].as_array().unwrap().clone()
 }
 
-/// Waits until `enough`, with a limit.
+/// Waits until `enough` is true, with a limit.
 fn wait_until(what: &str, enough: impl Fn() -> bool) {
     jitlat_waiting::until(what, Duration::from_secs(100), enough);
 }
 
 fn end(monitor: Running) -> Finished {
-    // From then on signals end what is under way.
+    // From this line on, signals end running tests in order.
     monitor.wait_for("monitoring as");
     monitor.signal(Signal::SIGTERM);
     let finished = monitor.finish(TO_END);
@@ -70,7 +70,7 @@ fn three_hosts_with_one_file_test_each_other_in_turn() {
         &format!("{HOSTS}{TESTS}[serve]\nkey = \"correct horse battery staple\"\n"),
     );
     let places = [(&lab.client, "a"), (&lab.server, "b"), (&switch, "c")];
-    // Each finds itself by its address.
+    // Each monitor finds its host by the address.
     let monitors = places.map(|(place, name)| monitor(place, folder, "mesh.toml", name, ""));
     let all = || -> Vec<Value> { ["a", "b", "c"].iter().flat_map(|host| tests(folder, host, "")).collect() };
     // Three pairs in both directions, twice.
@@ -91,7 +91,7 @@ fn three_hosts_with_one_file_test_each_other_in_turn() {
         let apart = pair[1] - pair[0];
         assert!(!(500_000_000..=1_500_000_000).contains(&apart), "{apart} ns between two tests: {slots:?}");
     }
-    // Two hosts start the tests of a pair never both.
+    // The tests of a pair are started by one of its hosts only.
     let said: Vec<&str> = ended.iter().map(|e| e.stdout.as_str()).collect();
     let rows = said.iter().flat_map(|text| text.lines()).filter(|line| line.starts_with("delay"));
     assert_eq!(rows.count(), 3, "{said:#?}");
@@ -99,7 +99,7 @@ fn three_hosts_with_one_file_test_each_other_in_turn() {
         assert!(finished.stderr.contains("monitoring as "), "{}", finished.stderr);
         assert!(!finished.stderr.contains("refused"), "{}", finished.stderr);
     }
-    // Every test has the tags it is found by.
+    // Every test has the tags by which it is found.
     let tagged: usize = ["a", "b", "c"].iter().map(|h| tests(folder, h, "--tag test=delay").len()).sum();
     assert_eq!(tagged, list.len());
 }
@@ -117,7 +117,7 @@ fn a_far_host_that_goes_comes_and_has_a_wrong_key_is_said_once() {
     write(&folder.join("mesh.toml"), &format!("{hosts}{test}"));
     write(&folder.join("a.key"), "correct horse battery staple");
     write(&folder.join("b.key"), "another correct horse battery");
-    // To b, the key of a is another one.
+    // In the file of b, the key of a is different.
     fs::create_dir(folder.join("wrong")).unwrap();
     write(&folder.join("wrong/mesh.toml"), &format!("{hosts}{test}"));
     write(&folder.join("wrong/a.key"), "incorrect horse battery staple");
@@ -165,8 +165,8 @@ fn a_file_that_is_changed_is_taken_up_and_a_bad_one_is_not() {
     let count = |name: &str| tests(folder, "a", &format!("--tag test={name}")).len();
     wait_until("a test of the first file", || count("one") >= 2);
     write(&file, &format!("{hosts}{}", test("one").replace("every", "evry")));
-    a.wait_for("stays in force");
-    b.wait_for("stays in force");
+    a.wait_for("stays in use");
+    b.wait_for("stays in use");
     let ping = "[[ping]]\nname = \"two\"\ntargets = [\"10.9.0.2\"]\nevery = \"5s\"\nfor = \"1s\"\n\
                 options = { proto = \"tcp\", timeout = \"500ms\" }\n";
     write(&file, &format!("{hosts}{}{}", test("one").replace("5s", "10s"), ping.replace("5s", "10s")));
@@ -176,8 +176,8 @@ fn a_file_that_is_changed_is_taken_up_and_a_bad_one_is_not() {
     end(b);
     for phrase in [
         "has no key 'evry': did you mean 'every'?",
-        "stays in force",
-        "the new file is in force; added two; changed one",
+        "stays in use",
+        "the new version of the file is in use; added two; changed one",
     ] {
         assert!(ended.stderr.contains(phrase), "'{phrase}' is not in\n{}", ended.stderr);
     }

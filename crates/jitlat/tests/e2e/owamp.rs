@@ -1,5 +1,5 @@
-//! OWAMP between two hosts: client and server of ours, in every mode, over a path that loses exactly one packet in twenty
-//! one way.
+//! OWAMP between two hosts: jitlat's client and server, in every mode, over a path that loses exactly one packet in
+//! twenty in one direction.
 
 use crate::harness::*;
 use crate::undisturbed::undisturbed;
@@ -13,7 +13,7 @@ use std::time::Duration;
 const LIMIT: Duration = Duration::from_secs(60);
 const PACKETS: u64 = 200;
 
-/// 8 ms there, 3 ms back. Small packets, those of the control conversation, are neither counted nor lost.
+/// 8 ms up, 3 ms down. Small packets, those of the control conversation, are neither counted nor lost.
 fn path(lossy: &str) -> Scenario {
     let lost: Vec<String> = (0..PACKETS / 20).map(|k| (k * 20 + 7).to_string()).collect();
     let loss = |way: &str| {
@@ -106,7 +106,7 @@ fn a_log_of_owamp_gives_the_same_figures_again() {
     );
 }
 
-/// The text of perfSONAR's tools, of both directions, in files and beside the JSON.
+/// The text of perfSONAR's tools for both directions, in files and next to the JSON.
 #[test]
 fn a_test_with_owamp_is_printed_as_its_own_tools_print_it() {
     let Some(lab) = lab("a_test_with_owamp_is_printed_as_its_own_tools_print_it") else { return };

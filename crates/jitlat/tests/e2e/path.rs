@@ -14,11 +14,11 @@ use std::time::Duration;
 
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// A chain of namespaces, deleted when dropped: host, three routers, host.
+/// A chain of namespaces (host, three routers, host), deleted when dropped.
 struct Chain(Vec<String>);
 
 impl Chain {
-    /// `None` without the privilege to make one.
+    /// Creates the chain; `None` without the privilege.
     fn new(test: &str) -> Option<Chain> {
         lab(test)?;
         static CHAINS: AtomicU32 = AtomicU32::new(0);
@@ -82,7 +82,7 @@ impl Chain {
         self.jitlat(folder.path(), &format!("path {arguments}"))
     }
 
-    /// At the near end.
+    /// Runs jitlat at the near end.
     fn jitlat(&self, folder: &Path, arguments: &str) -> Finished {
         let mut command = Command::new("ip");
         command.args(["netns", "exec", &self.0[0], env!("CARGO_BIN_EXE_jitlat")]);
@@ -136,7 +136,7 @@ fn three_routers_are_reported_with_what_they_do() {
                 let dscp = hop.histogram("/dscp");
                 match (k, transport) {
                     (0 | 1, _) => assert_eq!(dscp, [(46, 5)], "{name} hop {k}"),
-                    // A host that accepts or refuses a connection quotes nothing.
+                    // A host that accepts or refuses a connection quotes no packet.
                     (_, "-t") => assert_eq!(dscp, [], "{name} hop {k}"),
                     _ => assert_eq!(dscp, [(8, 5)], "{name} hop {k}"),
                 }

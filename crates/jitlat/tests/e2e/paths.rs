@@ -1,4 +1,4 @@
-//! Emulated paths between two network namespaces: the report states what was done to the packets.
+//! Emulated paths between two network namespaces: the report contains what was done to the packets.
 
 use crate::harness::*;
 use crate::undisturbed::undisturbed;
@@ -66,11 +66,11 @@ fn known_duplicates_and_late_packets_come_out_exactly() {
         assert_eq!(up.histogram("/duplicates/run_length_hist"), [(1, 2), (3, 1)]);
         assert_eq!(up.histogram("/duplicates/arrival_count_hist"), [(1, 115), (2, 5)]);
         assert_eq!((up.count("/counts/duplicate"), up.count("/counts/lost")), (5, 0));
-        // 30, 60 and 90 are each overtaken by two packets.
+        // Packets 30, 60 and 90 arrive after two later packets each.
         assert_eq!(up.count("/counts/out_of_sequence"), 3);
         assert_eq!(up.histogram("/reordering/extent_hist"), [(2, 3)]);
         assert_eq!(up.histogram("/reordering/rd_fd"), [(-1, 6), (0, 111), (2, 3)]);
-        // 15 comes three times, 50 is overtaken by three packets.
+        // Packet 15 arrives three times, packet 50 after three later packets.
         assert_eq!(down.histogram("/duplicates/arrival_count_hist"), [(1, 119), (3, 1)]);
         assert_eq!(down.histogram("/reordering/extent_hist"), [(3, 1)]);
     });
@@ -118,7 +118,7 @@ fn an_outage_is_one_long_run() {
     });
 }
 
-/// Queues take time to fill: run in parallel.
+/// Queues take time to fill, so these cases run in parallel.
 #[test]
 fn queues() {
     std::thread::scope(|s| {
@@ -139,7 +139,7 @@ fn a_path_narrower_than_the_stream_is_called_overload() {
     let report = run_client(&lab, folder.path(), &lab.server.v4.to_string(), "-n 500 -p 10ms");
     assert_eq!(report.count("/counts/lost"), 0);
     assert_eq!(report.text("/trend/verdict"), "overload");
-    // In 5 s the stream gets 5 s · (97.6/64 − 1) ≈ 2.6 s ahead of the link, less the bucket's first fill.
+    // In 5 s the stream gets 5 s · (97.6/64 − 1) ≈ 2.6 s ahead of the link, minus the bucket's first fill.
     let max = report.ms("/latency/max");
     assert!((1500.0..3500.0).contains(&max), "{max} ms");
     assert!(report.number("/regression_send/m") > 0.3);
@@ -150,7 +150,7 @@ fn a_short_queue_drops_the_tail() {
     let (report, truth) = measure(&lab, scenario("bottleneck"), "-n 400 -p 10ms");
     assert!(truth.up.queue_drops > 50);
     assert_eq!(report.count("/counts/lost"), truth.up.queue_drops);
-    // 8 kB at 32 kbit/s: the queue is two seconds long and no longer.
+    // 8 kB at 32 kbit/s: the queue is at most two seconds long.
     let max = report.ms("/latency/max");
     assert!((1900.0..2200.0).contains(&max), "{max} ms");
 }

@@ -1,5 +1,5 @@
-//! `--priority` and `--ac`: every packet that a test sends has the priority within its host that was asked for, seen by
-//! a firewall rule on its way out.
+//! `--priority` and `--ac`: every packet that a test sends has the requested priority within its host, as counted by
+//! a firewall rule.
 
 use crate::harness::*;
 use jitlat_net::emulator::lab::Namespace;
@@ -18,7 +18,7 @@ fn packets_leave_with_the_priority_asked_for() {
         let line = line.replace("HOST", &lab.server.v4.to_string());
         Running::start(Place::In(&lab.client).jitlat(folder.path(), &line)).finish(LIMIT)
     };
-    // A DSCP of its own must not take the priority of an answer.
+    // A DSCP must not replace the priority of an answer.
     for (line, client, server) in [
         ("ping HOST --proto lamp -n 20 -p 2ms --ac VO -D EF", "udp_6", "udp_4"),
         ("ping HOST --proto stamp -n 20 -p 2ms --priority 5", "udp_5", "udp_4"),
@@ -42,7 +42,7 @@ fn packets_leave_with_the_priority_asked_for() {
     drop(server);
 }
 
-/// Makes the firewall of `host` count what leaves, by protocol and priority.
+/// Makes the firewall of `host` count outgoing packets by protocol and priority.
 fn count_priorities(host: &Namespace, folder: &std::path::Path) {
     let kinds = || ["udp", "tcp"].into_iter().flat_map(|p| (0..7).map(move |n| (p, n)));
     let counters: String = kinds().map(|(p, n)| format!("counter {p}_{n} {{}}\n")).collect();

@@ -1,6 +1,6 @@
-//! Queues in the sending host, on the path and in both, against captures where packets leave the host and where they
-//! arrive. A packet carries the program's own reading of when it was sent, so the captures alone say how long each
-//! packet waited where.
+//! Queues in the sending host, on the path and in both, checked against captures where packets leave the host and
+//! where they arrive. A packet carries the program's own send time, so the captures show how long each packet waited
+//! at each point.
 
 use crate::harness::*;
 use crate::undisturbed::undisturbed;
@@ -11,15 +11,15 @@ use std::path::Path;
 use std::time::Duration;
 
 const LIMIT: Duration = Duration::from_secs(90);
-/// What a stalled machine may add between two readings of the clock, in ms.
+/// Delay that a stalled machine may add between two readings of the clock, in ms.
 const MARGIN: f64 = 3.0;
 
-/// One token bucket of the kernel serves 64 kbit/s, the other half as much again less: packets of 122 bytes, one every
-/// 10 ms, are 97.6 kbit/s.
+/// Token buckets of the kernel: the wide one serves 64 kbit/s, the narrow one two thirds of that. The stream has
+/// packets of 122 bytes every 10 ms, 97.6 kbit/s.
 const WIDE: &str = "root tbf rate 64kbit burst 1600 limit 200000";
 const NARROW: &str = "root tbf rate 48kbit burst 1600 limit 200000";
 
-/// Queues take time to fill: run in parallel.
+/// Queues take time to fill, so these cases run in parallel.
 #[test]
 fn a_queue_is_found_where_it_is() {
     std::thread::scope(|s| {
@@ -32,7 +32,7 @@ fn a_queue_is_found_where_it_is() {
     });
 }
 
-/// Times of each packet in ns: at the program, when it left the host, when it arrived.
+/// Times of each packet in ns: in the program, on leaving the host, on arrival.
 struct Captured(BTreeMap<i32, [i64; 3]>);
 
 impl Captured {
@@ -41,7 +41,7 @@ impl Captured {
             let mut capture = Capture::open(&[file.to_owned()]).unwrap();
             let mut found = BTreeMap::new();
             while let Some(frame) = capture.next_frame() {
-                // Ethernet, IPv4, UDP; then the time and the number.
+                // Ethernet, IPv4, UDP; then time and number.
                 let Some(payload) = frame.data.get(42..54) else { continue };
                 let sent = i64::from_be_bytes(payload[..8].try_into().unwrap());
                 let seq = i32::from_be_bytes(payload[8..].try_into().unwrap());
@@ -57,19 +57,19 @@ impl Captured {
         Captured(both.collect())
     }
 
-    /// Sorted times from one place to another, in ms.
+    /// Sorted times between two points, in ms.
     fn between(&self, from: usize, to: usize) -> Vec<f64> {
         self.of_packets(i32::MIN..=i32::MAX, from, to)
     }
 
-    /// The same of some packets.
+    /// Sorted times of some packets between two points, in ms.
     fn of_packets(&self, packets: std::ops::RangeInclusive<i32>, from: usize, to: usize) -> Vec<f64> {
         let mut some: Vec<f64> = self.0.range(packets).map(|(_, t)| (t[to] - t[from]) as f64 / 1e6).collect();
         some.sort_by(f64::total_cmp);
         some
     }
 
-    /// The usual time between two packets at a place, in ms.
+    /// Median time between two packets at a point, in ms.
     fn usual_gap(&self, place: usize) -> f64 {
         let times: Vec<i64> = self.0.values().map(|t| t[place]).collect();
         let mut gaps: Vec<i64> = times.windows(2).map(|w| w[1] - w[0]).collect();
@@ -82,14 +82,14 @@ fn at(sorted: &[f64], share: f64) -> f64 {
     sorted[((sorted.len() as f64 * share).ceil() as usize).clamp(1, sorted.len()) - 1]
 }
 
-/// Whether a figure is within 1 % of what the captures show.
+/// Checks that a figure is within 1 % of the captures.
 #[track_caller]
 fn agrees(what: &str, figure: f64, captured: f64) {
     let off = (figure - captured).abs();
     assert!(off <= captured * 0.01 + MARGIN, "{what}: {figure} ms, the captures say {captured} ms");
 }
 
-/// The magnitude of the cause `id` in ms, and the packets it names; `None` where it is not named.
+/// Magnitude of the cause `id` in ms, and the packets that it names; `None` if the cause is not reported.
 fn magnitude(report: &Report, id: &str) -> Option<(f64, std::ops::RangeInclusive<i32>)> {
     let causes = report.at("/answer/causes").as_array().unwrap();
     let cause = causes.iter().find(|c| c["id"] == id)?;
@@ -148,7 +148,7 @@ fn a_queue_in(place: &str, host: Option<&str>, path: Option<&str>, arguments: &s
         agrees(&format!("{place}, host's bucket"), captured.usual_gap(1), 15.25);
     }
 
-    // Packet by packet.
+    // Compares packet by packet.
     let csv = std::fs::read_to_string(folder.path().join("packets.csv")).unwrap();
     let names: Vec<&str> = csv.lines().next().unwrap().split(',').collect();
     let column = |name: &str| names.iter().position(|n| *n == name).unwrap();
@@ -163,7 +163,7 @@ fn a_queue_in(place: &str, host: Option<&str>, path: Option<&str>, arguments: &s
     off.sort_by(f64::total_cmp);
     assert!(at(&off, 0.9) <= MARGIN, "{place}: {} ms off", at(&off, 0.9));
 
-    // Where it is, and how much: what 95 of 100 of those that waited waited at most.
+    // Expected waiting time at each point: the 95th percentile of the packets that waited.
     let waited = |times: &[f64]| at(&times.iter().copied().filter(|ms| *ms >= 5.0).collect::<Vec<_>>(), 0.95);
     match magnitude(&report, "local-queue") {
         Some((named, _)) if host.is_some() => {
@@ -173,7 +173,7 @@ fn a_queue_in(place: &str, host: Option<&str>, path: Option<&str>, arguments: &s
     }
     match magnitude(&report, "queue") {
         Some((named, packets)) if path.is_some() => {
-            // What 95 of 100 of these packets waited at most, beyond the fastest of all.
+            // 95th percentile of these packets' waiting times, beyond the fastest packet.
             let captured = at(&captured.of_packets(packets, 1, 2), 0.95) - across[0];
             let off = (named - captured).abs();
             assert!(off <= captured * 0.01, "{place}: queue of {named}, the captures say {captured} ms");
@@ -183,7 +183,7 @@ fn a_queue_in(place: &str, host: Option<&str>, path: Option<&str>, arguments: &s
     if path.is_none() {
         assert_eq!(report.text("/answer/causes/0/id"), "local-queue");
         assert_eq!(report.text("/answer/causes/0/fault"), "sender");
-        // The program was in time, but where this machine stood still: what waits in the queue is not late.
+        // The program was on time, except when this machine stalled: packets that wait in the queue are not late.
         let warnings = report.at("/warnings").to_string();
         let late = warnings.split("half a period late ").nth(1).and_then(|rest| rest.split(' ').next());
         let late = late.map_or(0, |times| times.parse::<u32>().unwrap());
@@ -191,7 +191,7 @@ fn a_queue_in(place: &str, host: Option<&str>, path: Option<&str>, arguments: &s
     }
 }
 
-/// The requests of a two-way test wait in this host: their round trips do not include it, their log has it.
+/// The requests of a two-way test wait in this host: round trips exclude that time, the log contains it.
 fn a_queue_before_round_trips() {
     let Some(lab) = lab("a_queue_before_round_trips") else { return };
     let folder = tempfile::tempdir().unwrap();
@@ -210,11 +210,11 @@ fn a_queue_before_round_trips() {
     assert!(report.ms("/latency/median") < 100.0, "a round trip begins when the request leaves");
     assert_eq!(report.text("/answer/causes/0/id"), "local-queue");
     let again = Running::start(Place::Here.jitlat(folder.path(), "analyze ping.log --json -"));
-    let again = again.finish(PATIENCE).report();
+    let again = again.finish(TIMEOUT).report();
     assert_eq!(again.at("/local_queue"), report.at("/local_queue"), "the log has it packet by packet");
 }
 
-/// The server sends what its kernel stamped with the results.
+/// The server sends its kernel's time stamps with the results.
 fn a_queue_in_the_server() {
     let Some(lab) = lab("a_queue_in_the_server") else { return };
     let folder = tempfile::tempdir().unwrap();
@@ -244,7 +244,7 @@ fn what_this_hosts_firewall_refuses_is_no_loss_of_the_path() {
         (format!("ping {host} --proto icmp --timeout 1s"), "icmp type echo-request"),
     ] {
         let run = |line: &str| {
-            Running::start(Place::In(&lab.client).jitlat(folder.path(), line)).finish(2 * PATIENCE)
+            Running::start(Place::In(&lab.client).jitlat(folder.path(), line)).finish(2 * TIMEOUT)
         };
         let refuse = |which: &str| {
             lab.client.run("nft add table inet own").unwrap();
@@ -252,7 +252,7 @@ fn what_this_hosts_firewall_refuses_is_no_loss_of_the_path() {
             lab.client.run("nft add chain inet own out { type filter hook output priority 0; }").unwrap();
             lab.client.run(&format!("nft add rule inet own out {packets} {which} drop")).unwrap();
         };
-        // A sender that was kept from running sends what is due in one call: of those refused in the middle, one is tried again.
+        // A stalled sender sends all overdue packets in one call; of those refused in the middle, one is sent again.
         undisturbed(|| {
             refuse("numgen inc mod 5 == 0");
             let report = run(&format!("{line} -n 500 -p 5ms --json -")).report();
@@ -264,17 +264,17 @@ fn what_this_hosts_firewall_refuses_is_no_loss_of_the_path() {
                 (Some("send-failure"), Some(lost as f64 / 500.0)),
                 "{line}: {causes:#?}"
             );
-            // A busy host may stand still as well; nothing is the path's.
+            // A busy host may also stall, but no cause is on the path.
             assert!(causes.iter().all(|c| c["fault"] == "sender"), "{line}: {causes:#?}");
         });
-        // All of them: nothing is measured, and it is said whose fault that is.
+        // All packets are refused: nothing is measured, and the error names the firewall.
         refuse("");
         run(&format!("{line} -n 100 -p 5ms")).refused(&[&host.to_string(), "firewall"]);
         lab.client.run("nft delete table inet own").unwrap();
     }
 }
 
-/// 4000 bytes at 64 kbit/s are half a second: a third of the packets finds the queue full.
+/// 4000 bytes at 64 kbit/s are half a second: a third of the packets find the queue full.
 fn a_full_queue_loses_nothing_on_the_path() {
     let Some(lab) = lab("a_full_queue_loses_nothing_on_the_path") else { return };
     let folder = tempfile::tempdir().unwrap();

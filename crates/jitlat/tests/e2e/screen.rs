@@ -1,4 +1,4 @@
-//! The full-screen view of `--live` in a real terminal: tmux holds it, presses keys and reads the screen.
+//! The full-screen view of `--live` in a real terminal: tmux provides it, presses keys and reads the screen.
 
 use crate::harness::*;
 use nix::sys::signal::{Signal, kill};
@@ -16,14 +16,14 @@ struct TerminalUnderTest {
 }
 
 impl TerminalUnderTest {
-    /// `None` without tmux: printed, and a failure if the environment requires others' programs.
+    /// Starts a terminal; `None` without tmux: prints that, and fails if the environment requires other programs.
     fn new(test: &str) -> Option<TerminalUnderTest> {
         if Command::new("tmux").arg("-V").output().is_err() {
             assert!(std::env::var_os("JITLAT_REQUIRE_PEERS").is_none(), "{test}: tmux is not installed");
             let _ = writeln!(std::io::stderr(), "skipped: {test} needs tmux");
             return None;
         }
-        // The first address may be that of a network of this process: the terminal has to be in it.
+        // The first address may belong to a network of this process, which the terminal must share.
         own_address();
         let terminal = TerminalUnderTest { folder: tempfile::tempdir().unwrap() };
         terminal.tmux(&["new-session", "-d", "-x", "80", "-y", "24", "sh"]);
@@ -46,7 +46,8 @@ impl TerminalUnderTest {
         self.tmux(&[&["send-keys"], keys].concat());
     }
 
-    /// Presses Escape and waits until `text` is gone: a key that follows at once makes one of both, Alt and the key.
+    /// Presses Escape and waits until `text` is gone: a key that follows at once would be combined with it to Alt and
+    /// that key.
     fn escape(&self, text: &str) {
         self.keys(&["Escape"]);
         self.wait("what Escape takes away", |screen| !screen.contains(text));
@@ -58,7 +59,8 @@ impl TerminalUnderTest {
         self.keys(&["Enter"]);
     }
 
-    /// Runs `jitlat` with these arguments; its process number is in the file `pid`, and `ended STATUS` follows.
+    /// Runs `jitlat` with these arguments; its process id is in the file `pid`, and `ended STATUS` is printed
+    /// afterwards.
     fn jitlat(&self, before: &str, arguments: &str) {
         let command = format!("echo $$ > pid; exec {before} {BINARY} {arguments}");
         self.line(&format!("clear; sh -c '{command}'; echo ended $?"));
@@ -78,10 +80,10 @@ impl TerminalUnderTest {
         String::from_utf8_lossy(&self.tmux(&["capture-pane", "-p"]).stdout).into_owned()
     }
 
-    /// Waits until the screen is as wanted; the screen.
+    /// Waits until the screen is as `wanted`, and returns it.
     fn wait(&self, what: &str, wanted: impl Fn(&str) -> bool) -> String {
         let mut screen = String::new();
-        let shown = jitlat_waiting::within(PATIENCE, || {
+        let shown = jitlat_waiting::within(TIMEOUT, || {
             screen = self.screen();
             wanted(&screen)
         });
@@ -93,13 +95,13 @@ impl TerminalUnderTest {
         self.wait(text, |screen| screen.contains(text))
     }
 
-    /// Waits for the end of `jitlat` with this status; the terminal is as it was before.
+    /// Waits for the end of `jitlat` with this status, and checks that the terminal is restored.
     fn ended(&self, status: i32) -> String {
         let line = format!("ended {status}");
         let screen = self.wait(&line, |screen| screen.lines().any(|l| l.trim_end() == line));
         let modes = self.tmux(&["display-message", "-p", "#{alternate_on} #{cursor_flag}"]);
         assert_eq!(String::from_utf8_lossy(&modes.stdout).trim(), "0 1", "the terminal is given back");
-        // What is typed is shown again, and Ctrl-C is a signal again.
+        // Typed characters are shown again, and Ctrl-C is a signal again.
         self.line("stty -a | grep -ow icanon; stty -a | grep -ow isig");
         self.wait("the modes", |screen| screen.contains("\nicanon") && screen.contains("\nisig"));
         screen
@@ -113,7 +115,7 @@ impl Drop for TerminalUnderTest {
     }
 }
 
-/// The number in a column of the table, in the row of `stream`.
+/// Reads the number in a column of the table, in the row of `stream`.
 fn number(screen: &str, stream: &str, column: usize) -> Option<u64> {
     let row = screen.lines().find(|line| line.starts_with(stream))?;
     row[stream.len()..].split_whitespace().nth(column)?.parse().ok()
@@ -153,12 +155,12 @@ fn both_directions_are_watched_and_the_test_ends_with_ctrl_c() {
             right.is_some_and(|right| (wanted / 2..=wanted).contains(&right)) && received(screen)
         });
     }
-    // The far host stands still: that nothing arrives is said, and no longer once it goes on.
+    // The far host is stopped: the view reports that nothing arrives, until it continues.
     server.signal(Signal::SIGSTOP);
     terminal.wait_for("from server: nothing received for");
     server.signal(Signal::SIGCONT);
     terminal.wait("packets again", |screen| !screen.contains("nothing received"));
-    // Back in time while it runs, and to the end again.
+    // Scrolls back in time while the test runs, and to the end again.
     terminal.keys(&["+", "+", "Left", ","]);
     terminal.wait_for("\nat ");
     terminal.keys(&["0"]);
@@ -170,7 +172,7 @@ fn both_directions_are_watched_and_the_test_ends_with_ctrl_c() {
     let logs = std::fs::read_dir(terminal.folder.path()).unwrap().map(|entry| entry.unwrap().path());
     let logs: Vec<_> = logs.filter(|path| path.to_string_lossy().contains("both.log")).collect();
     assert_eq!(logs.len(), 2, "{logs:?}");
-    // A saved test is scrolled through; its report follows.
+    // A saved log can be scrolled; its report follows.
     let log = logs.iter().find(|log| log.to_string_lossy().contains("down")).unwrap_or(&logs[0]);
     terminal.jitlat("", &format!("-f {} --live", log.display()));
     terminal.wait_for("one-way delay");
@@ -201,7 +203,7 @@ fn the_terminal_is_given_back_whatever_ends_the_test() {
     terminal.ended(2);
 }
 
-/// A window that is closed, or a connection that breaks: the test ends, and what was recorded is kept.
+/// A window is closed, or a connection breaks: the test ends, and its recorded packets are stored.
 #[test]
 fn a_terminal_that_vanishes_ends_the_test() {
     let Some(terminal) = TerminalUnderTest::new("a_terminal_that_vanishes") else { return };
@@ -210,9 +212,9 @@ fn a_terminal_that_vanishes_ends_the_test() {
     terminal.wait("packets", |screen| number(screen, "from server", 0).is_some_and(|n| n > 0));
     let pid = std::fs::read_to_string(terminal.folder.path().join("pid")).unwrap();
     terminal.tmux(&["kill-server"]);
-    // Nobody may wait for it any more: then it stays in the kernel's list without a command.
+    // If nobody waits for the process, it stays in the kernel's list without a command.
     let command = || std::fs::read(format!("/proc/{}/cmdline", pid.trim())).unwrap_or_default();
-    jitlat_waiting::until("its end without a terminal", PATIENCE, || command().is_empty());
+    jitlat_waiting::until("its end without a terminal", TIMEOUT, || command().is_empty());
     let mut files = std::fs::read_dir(terminal.folder.path()).unwrap().map(|entry| entry.unwrap().path());
     let log = files.find(|path| path.to_string_lossy().contains("test.log")).expect("a log");
     let log = std::fs::read_to_string(log).unwrap();
@@ -260,5 +262,5 @@ fn terminals_that_cannot_be_drawn_on_get_lines_and_pipes_a_refusal() {
     terminal.keys(&["q"]);
     terminal.ended(0);
     let piped = Running::start(Place::Here.jitlat(terminal.folder.path(), &format!("{host} -n 5 --live")));
-    piped.finish(PATIENCE).refused(&["--live", "standard output"]);
+    piped.finish(TIMEOUT).refused(&["--live", "standard output"]);
 }

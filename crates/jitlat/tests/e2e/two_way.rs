@@ -1,5 +1,5 @@
 //! Every two-way protocol over a path with known delay, loss, duplication and reordering by direction: the report
-//! contains them, by direction if the protocol can distinguish them.
+//! contains them, by direction if the protocol can distinguish directions.
 
 use crate::harness::*;
 use crate::undisturbed::undisturbed;
@@ -11,8 +11,8 @@ use std::time::Duration;
 
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// 15 ms there, 5 ms back. Packets are numbered at each end as they arrive, without small ones (conversations,
-/// neighbour discovery): so the down direction counts answers.
+/// 15 ms up, 5 ms down. Packets are numbered at each end on arrival, without small ones (conversations, neighbour
+/// discovery), so the down direction counts answers.
 const PATH: &str = "seed = 1
 [both]
 min-bytes = 300
@@ -44,7 +44,7 @@ fn across(lab: &Lab, host: IpAddr, tests: &[&str], look: impl Fn(&str, &Report))
     }
 }
 
-/// What every round-trip protocol over datagrams must find.
+/// Checks everything that every round-trip protocol over datagrams must find.
 fn round_trips(test: &str, report: &Report) {
     assert_eq!(report.count("/counts/sent"), REQUESTS, "{test}");
     assert_eq!(report.count("/counts/lost"), 6, "{test}");
@@ -76,7 +76,7 @@ fn a_counting_reflector_tells_loss_duplication_and_order_by_direction() {
             assert_eq!((d("up_lost"), d("down_lost"), d("unknown_lost")), (4, 2, 0), "{test}");
             assert_eq!((d("up_duplicates"), d("down_duplicates")), (1, 1), "{test}");
             assert_eq!((d("up_reordered"), d("down_reordered")), (1, 0), "{test}");
-            // Both namespaces use one clock.
+            // Both namespaces use the same clock.
             let (up, down) = (report.ms("/two_way/up/latency/min"), report.ms("/two_way/down/latency/min"));
             assert!(fits(up, 15.0) && fits(down, 5.0), "{test}: {up} there, {down} back");
             assert_eq!(
@@ -124,7 +124,7 @@ fn five_of_a_hundred_lost_one_way_are_found_on_that_way() {
                     .report();
                 let lost = report.count("/counts/lost");
                 if test.contains("unidir") {
-                    // Nothing comes back but the report.
+                    // Only the report is sent back.
                     assert_eq!(lost, up, "{test}");
                     return;
                 }
@@ -147,7 +147,7 @@ fn echoes_tell_round_trips_only() {
         ["--proto icmp", "--proto lamp", "--proto lamp --timeless --stamps krt", "--proto lamp --follow-up"];
     both_families("echoes_tell_round_trips_only", &tests, |test, report| {
         if test.contains("follow-up") {
-            // A processing time without reordering and loss: small packets pass.
+            // The processing time has no reordering and loss, because small packets pass.
             assert!(report.count("/two_way/processing/n") >= REQUESTS - 6, "{test}");
         }
         round_trips(test, report);
@@ -182,7 +182,7 @@ fn tcp_repairs_what_is_lost_and_its_kernel_tells() {
     });
 }
 
-/// ICMP "unreachable" messages that a host has sent.
+/// Number of ICMP "unreachable" messages that a host has sent.
 fn unreachables(host: &Namespace) -> u64 {
     let output = host.command("cat").arg("/proc/net/snmp").output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
@@ -261,7 +261,7 @@ fn a_server_of_raw_frames_answers_datagrams_and_frames() {
     });
 }
 
-/// Packets that a counter of the firewall on `host` has seen.
+/// Number of packets that a counter of the firewall on `host` has seen.
 fn counted(host: &Namespace, counter: &str) -> u64 {
     let output = host.command("nft").args(["list", "counter", "inet", "labels", counter]).output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -280,7 +280,7 @@ fn ipv6_has_its_raw_frames_and_flow_labels_are_left_alone() {
                      meta nfproto ipv6 meta l4proto udp ip6 flowlabel != 0 counter name labelled\n }\n }\n";
         std::fs::write(folder.path().join("rules"), rules).unwrap();
         for end in [&lab.client, &lab.server] {
-            // Else the kernel makes labels of its own.
+            // Otherwise the kernel would make flow labels of its own.
             let set = end.command("sysctl").args(["-qw", "net.ipv6.auto_flowlabels=0"]).output().unwrap();
             assert!(set.status.success(), "{set:?}");
             let done = end.command("nft").arg("-f").arg(folder.path().join("rules")).output().unwrap();
@@ -357,7 +357,7 @@ fn lamp_in_ethernet_frames_of_its_own_needs_no_ip_and_answers_hosts_only() {
             assert_eq!(report.count(&format!("/stamps/sent/{sent}")), 50, "{arguments}");
         }
         assert_eq!(run("--mode unidir").report().count("/two_way/far_report/received"), 50);
-        // The datagrams that find the host's address, and no others.
+        // Only the datagrams that look up the host's address.
         let seen = lab
             .server
             .command("nft")
@@ -373,7 +373,7 @@ fn lamp_in_ethernet_frames_of_its_own_needs_no_ip_and_answers_hosts_only() {
         let before = std::fs::read_dir(folder.path().join("kept")).unwrap().count();
         drop(server);
         assert!(before <= 2, "one test was unidirectional");
-        // A policy knows these hosts by their link-local addresses.
+        // A policy identifies these hosts by their link-local addresses.
         let closed = Server::start(
             Place::In(&lab.server),
             folder.path(),

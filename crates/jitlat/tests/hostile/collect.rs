@@ -1,4 +1,5 @@
-//! A collector: connections without a key, that say nothing, too slowly, or nonsense, while an honest host pushes.
+//! A collector under attack: connections without a key that are silent, too slow or send nonsense, while an honest
+//! host pushes.
 
 use crate::forged::Scene;
 use crate::harness::*;
@@ -24,7 +25,7 @@ const FILE: &str = "host = [\n  { name = \"a\", address = \"10.9.0.3\", key = \"
                     { name = \"c\", address = \"10.9.0.9\", key = \"the key of c, and of nobody else\" },\n]\n\
                     [[ping]]\nname = \"none\"\nfrom = \"c\"\ntargets = [\"10.9.0.9\"]\nevery = \"1h\"\n[serve]\non = false\n[archive]\nfolder = \"archive\"\n[[collector]]\nhost = \"b\"\n";
 
-/// Puts a log into the archive of the honest host.
+/// Adds a log to the archive of the honest host.
 fn make(archive: &Archive, folder: &Path, seed: i64) {
     let path = folder.join("next.log");
     let mut log = LogWriter::new(File::create(&path).unwrap(), LogVersion::V3);
@@ -39,7 +40,8 @@ fn make(archive: &Archive, folder: &Path, seed: i64) {
     archive.add(&path, &[]).unwrap();
 }
 
-/// Runs `attack` against a collector until it is told to stop, while a host pushes a test every 100 ms; all of them arrive, once.
+/// Runs `attack` against a collector until it is stopped, while a host pushes a test every 100 ms; checks that all of
+/// them arrive once.
 fn pushed_beside(test: &str, attack: impl FnOnce(&Scene, IpAddr, &AtomicBool) + Send) {
     let Some(scene) = Scene::new(test) else { return };
     let folder = tempfile::tempdir().unwrap();
@@ -64,7 +66,7 @@ fn pushed_beside(test: &str, attack: impl FnOnce(&Scene, IpAddr, &AtomicBool) + 
             begun.elapsed() < Duration::from_secs(seconds())
         });
         let waits = || archive.pushes().unwrap().pop().is_none_or(|push| push.waiting > 0);
-        // While the attack goes on.
+        // The attack continues meanwhile.
         assert!(jitlat_waiting::within(LIMIT, || !waits()), "{test}: {:?}", archive.pushes());
         over.store(true, Ordering::Relaxed);
         made as usize
@@ -79,13 +81,14 @@ fn pushed_beside(test: &str, attack: impl FnOnce(&Scene, IpAddr, &AtomicBool) + 
     let _ = writeln!(std::io::stderr(), "{test}: honest {made} tests pushed, each once");
 }
 
-/// Opens connections from the attacker's addresses, some 100 a second, keeps 200 of them, and calls `each` with every new one.
+/// Opens about 100 connections per second from the attacker's addresses, retains 200 of them, and calls `each` with
+/// every new one.
 fn flood(scene: &Scene, host: IpAddr, over: &AtomicBool, mut each: impl FnMut(&mut TcpStream, u64)) {
     let (mut held, mut count) = (std::collections::VecDeque::new(), 0);
     jitlat_waiting::at_pace(Duration::from_millis(10), || {
         let connect = || TcpStream::connect_timeout(&(host, PORT).into(), Duration::from_millis(200));
         if let Ok(Ok(mut stream)) = scene.lab.client.within(connect) {
-            // What the other side thinks of it does not matter.
+            // The reaction of the other side does not matter.
             let _ = stream.set_nonblocking(true);
             each(&mut stream, count);
             held.push_back(stream);
@@ -104,7 +107,8 @@ fn a_host_pushes_beside_connections_that_say_nothing_or_nonsense() {
     pushed_beside("a_host_pushes_beside_connections_that_say_nothing_or_nonsense", |scene, host, over| {
         flood(scene, host, over, |stream, k| {
             let said: &[u8] = match k % 4 {
-                // Nothing; a frame that is longer than any; the beginning of one; another protocol's greeting.
+                // Nothing; a frame that is longer than allowed; the beginning of a frame; the greeting of another
+                // protocol.
                 0 => b"",
                 1 => b"\xff\xff\xff\xff\x01",
                 2 => b"\x00\x00\x00\x18\x01JLT",
@@ -140,7 +144,7 @@ fn a_host_pushes_beside_others_that_guess_its_key() {
             }
             !over.load(Ordering::Relaxed)
         });
-        // After the second wrong key nobody is listened to at that address for a while.
+        // After the second wrong key, connections from that address are ignored for a while.
         assert!((2..20).contains(&refused) && waits > 10, "{refused} refused, {waits} told to wait");
     });
 }

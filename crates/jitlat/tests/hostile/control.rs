@@ -1,4 +1,4 @@
-//! One-way tests: control connections, sessions and the TCP test port, taken by who leaves them.
+//! One-way tests under attack: control connections, sessions and the TCP test port are taken and abandoned.
 
 use crate::forged::Scene;
 use crate::harness::*;
@@ -19,17 +19,17 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::time::Duration;
 
-/// Connections and requests of the attacker in a second.
+/// Connections and requests of the attacker per second.
 const ATTEMPTS: u32 = 200;
 
-/// Checks that one-way tests of an honest client lose less than 0.1 % and are never refused, while `attempt` is called
-/// again and again. What it returns is held as long as 300 newer ones are not. `client`: the test's options, in addition
-/// to the number and period of packets or with them.
+/// Checks that one-way tests of an honest client lose less than 0.1 % and are never refused, while `attempt` is
+/// called again and again. Its results are held until there are 300 newer ones. `client`: options of the test, in
+/// addition to number and period of packets or including them.
 fn tested<T>(test: &str, arguments: &str, client: &str, attempt: impl Fn(IpAddr) -> Option<T> + Sync) {
     tested_after(Duration::from_millis(1500), test, arguments, client, attempt);
 }
 
-/// The same with a client that begins so long after the attack.
+/// Like [`tested`], with a client that begins this long after the attack.
 fn tested_after<T>(
     onset: Duration,
     test: &str,
@@ -56,7 +56,7 @@ fn tested_after<T>(
     };
     let (sent, lost) = std::thread::scope(|scope| {
         scope.spawn(|| scene.lab.client.within(attack).unwrap());
-        // Attempts that are not answered take longer.
+        // Attempts without an answer take longer.
         let enough = ATTEMPTS * onset.as_millis() as u32 / 1000;
         jitlat_waiting::within(onset, || attempts.load(Ordering::Relaxed) >= enough);
         let usual = format!("-n {} -p 5ms {client}", seconds() * 200);
@@ -103,7 +103,7 @@ impl Control {
         self.stream.write_all(&bytes).ok()
     }
 
-    /// The next message; `None` if none comes soon.
+    /// Receives the next message; `None` if none arrives soon.
     fn receive(&mut self) -> Option<Message> {
         let mut buffer = [0; 1024];
         loop {
@@ -117,7 +117,7 @@ impl Control {
         }
     }
 
-    /// Asks for a session of one packet a day.
+    /// Requests a session with one packet per day.
     fn request(&mut self) -> Option<()> {
         let hello = Hello {
             min_version: VERSION,
@@ -135,7 +135,7 @@ impl Control {
         self.send(&Message::Request(Request { flows, host: Default::default() }))
     }
 
-    /// Starts the test, of which no packet will come.
+    /// Starts the test, whose packets are never sent.
     fn start(&mut self) -> Option<()> {
         let Message::Accept(accept) = self.receive()? else { return None };
         let flow = accept.flows.first()?;
@@ -148,24 +148,24 @@ impl Control {
 /// The address of the attacker at `10.9.0.1`.
 const ATTACKER: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 9, 0, 1));
 
-/// Asks for a session, and is not heard of again.
+/// Requests a session, and abandons it.
 fn abandon(host: IpAddr) -> Option<Control> {
     let mut control = Control::connect(host, ATTACKER)?;
     control.request()?;
     Some(control)
 }
 
-/// The same from one address after the other.
+/// Requests sessions from one address after the other.
 fn ask_as_crowd(host: IpAddr) -> Option<Control> {
     let mut control = Control::connect(host, next_of_crowd())?;
     control.request()?;
     Some(control)
 }
 
-/// Addresses of an attacker who has many: more than there are places.
+/// Addresses of an attacker who has many: more than the limit of sessions.
 const CROWD: Range<u8> = 10..250;
 
-/// The next address of the crowd.
+/// Returns the next address of the crowd.
 fn next_of_crowd() -> IpAddr {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     let host = CROWD.start + (NEXT.fetch_add(1, Ordering::Relaxed) % CROWD.len()) as u8;
@@ -186,7 +186,7 @@ fn connections_that_say_nothing_leave_room_for_an_honest_client() {
 
 #[test]
 fn a_crowd_at_the_test_port_does_not_hold_up_an_honest_client() {
-    // The port is open while somebody's test waits or runs there.
+    // The port is open while a test of another client waits or runs.
     let connect =
         |host: IpAddr| TcpStream::connect_timeout(&(host, TEST_PORT).into(), Duration::from_secs(1)).ok();
     tested("a_crowd_at_the_test_port_does_not_hold_up_an_honest_client", "", "-t", connect);
@@ -219,13 +219,13 @@ fn many_addresses_that_connect_and_say_nothing_leave_room_for_an_honest_client()
     tested("many_addresses_that_connect_and_say_nothing_leave_room_for_an_honest_client", "", "", connect);
 }
 
-/// Starts tests of which no packet comes, and says again and again of all of them that the client is still there.
+/// Starts tests without packets, and sends keep-alives for all of them.
 fn stay_connected(staying: &Mutex<VecDeque<Control>>, host: IpAddr) -> Option<()> {
     let mut control = Control::connect(host, next_of_crowd())?;
     let started = control.request().and_then(|()| control.start());
     let mut staying = staying.lock().unwrap();
     staying.extend(started.map(|()| control));
-    // Each of 128 has its turn five times a second.
+    // Each of 128 gets its turn five times per second.
     for _ in 0..8 {
         if let Some(mut control) = staying.pop_front()
             && control.send(&Message::KeepAlive).is_some()
@@ -250,7 +250,7 @@ fn many_addresses_that_stay_connected_and_send_nothing_leave_room_for_an_honest_
 
 #[test]
 fn a_slow_stream_keeps_its_place_among_many_addresses_that_say_nothing() {
-    // Without a packet for longer than a place is kept for a client of which nothing is heard.
+    // Longer without a packet than a session is reserved for a silent client.
     tested(
         "a_slow_stream_keeps_its_place_among_many_addresses_that_say_nothing",
         "",

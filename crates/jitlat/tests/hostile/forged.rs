@@ -1,4 +1,4 @@
-//! Datagrams with the source address of another host, and what that host receives for them.
+//! Datagrams with the source address of another host, and the traffic which that host receives for them.
 
 use crate::harness::*;
 use jitlat_net::emulator::Lab;
@@ -14,18 +14,18 @@ use std::time::Duration;
 
 /// The host whose address is forged.
 pub const VICTIM: Ipv4Addr = Ipv4Addr::new(10, 9, 0, 3);
-/// Bytes of the headers of IPv4 and UDP.
+/// Length of the headers of IPv4 and UDP, in bytes.
 const HEADERS: usize = 28;
 
 /// Attacker (in [`Lab::client`]), server and victim at one switch.
 pub struct Scene {
     pub lab: Lab,
-    /// The switch's own host.
+    /// The victim: the host of the switch.
     pub victim: Namespace,
 }
 
 impl Scene {
-    /// `None` without the privilege.
+    /// Creates the scene; `None` without the privilege.
     pub fn new(test: &str) -> Option<Scene> {
         let lab = lab(test)?;
         let victim = lab.switch().unwrap();
@@ -47,7 +47,7 @@ impl Scene {
         String::from_utf8_lossy(&output.stdout).trim().parse().unwrap()
     }
 
-    /// A socket of the attacker that sends with the victim's address.
+    /// Creates a socket of the attacker that sends with the victim's address.
     pub fn forger(&self, port: u16) -> UdpSocket {
         let open = || {
             let socket = Socket::new(Domain::IPV4, Type::DGRAM, Some(Protocol::UDP)).unwrap();
@@ -58,7 +58,7 @@ impl Scene {
         self.lab.client.within(open).unwrap()
     }
 
-    /// Counts what the victim receives until [`Listening::stop`].
+    /// Counts the packets that the victim receives until [`Listening::stop`].
     pub fn listen(&self) -> Listening {
         let open = || Socket::new(Domain::IPV4, Type::RAW, Some(Protocol::UDP)).unwrap();
         let mut socket = self.victim.within(open).unwrap();
@@ -84,7 +84,7 @@ impl Scene {
     }
 }
 
-/// Packets, and bytes with their headers.
+/// Number of packets, and of bytes including their headers.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Traffic {
     pub packets: usize,
@@ -116,7 +116,7 @@ impl Listening {
     }
 }
 
-/// An attack: its name, and the packets that each of its many ports sends, with the answer it would hope for in mind.
+/// An attack: its name, and the packets that each of its many ports sends to provoke answers.
 pub struct Attack {
     pub name: &'static str,
     pub packets: Vec<Vec<u8>>,
@@ -124,8 +124,8 @@ pub struct Attack {
 
 const PORTS: u16 = 500;
 
-/// Runs `attacks` on `port` of a server with `arguments`, each from many forged ports, and checks what the victim was
-/// sent. `wait` is how long the server may take to send the last of it.
+/// Runs `attacks` on `port` of a server with `arguments`, each from many forged ports, and checks the traffic to the
+/// victim. `wait`: time that the server may take to send the last packet.
 pub fn gain_nothing(test: &str, arguments: &str, port: u16, attacks: &[Attack], wait: Duration) {
     let Some(scene) = Scene::new(test) else { return };
     let folder = tempfile::tempdir().unwrap();
@@ -137,7 +137,7 @@ pub fn gain_nothing(test: &str, arguments: &str, port: u16, attacks: &[Attack], 
         let victim = scene.listen();
         let mut sent = Traffic::default();
         let mut n = 0;
-        // A rate that no buffer on the way overflows with.
+        // A rate at which no buffer on the path overflows.
         jitlat_waiting::at_pace(Duration::from_micros(300), || {
             let socket = scene.forger(2000 + 1000 * k as u16 + n);
             for packet in &attack.packets {
@@ -154,7 +154,7 @@ pub fn gain_nothing(test: &str, arguments: &str, port: u16, attacks: &[Attack], 
         table += &format!("{:32} {packets:15.2} {bytes:14.2}\n", attack.name);
         worst = worst.max(packets).max(bytes);
     }
-    // Past the test runner's capture.
+    // Written directly to standard error, because the test runner captures printed text.
     let _ = write!(std::io::stderr(), "{table}");
     assert!(worst <= 1.0, "{table}");
 }

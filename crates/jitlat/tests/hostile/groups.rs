@@ -12,7 +12,7 @@ fn nothing_sent_to_a_group_is_answered() {
     let Some(lab) = lab("nothing_sent_to_a_group_is_answered") else { return };
     lab.cable().unwrap();
     let folder = tempfile::tempdir().unwrap();
-    // Bound to no address, it receives what is sent to groups.
+    // A server bound to no address receives packets to groups.
     let _server = Server::start(Place::In(&lab.server), folder.path(), Ipv4Addr::UNSPECIFIED, "--bind ::");
     let mut request = Vec::new();
     stamp::StampSender::new(stamp::sender::StampOptions::default()).request(

@@ -7,16 +7,17 @@ use std::net::{IpAddr, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// Requests of the honest client in a second.
+/// Requests of the honest client per second.
 const RATE: u64 = 200;
 
-/// How long each attack lasts: `JITLAT_HOSTILE_SECONDS`, or 4.
+/// Duration of each attack in seconds: `JITLAT_HOSTILE_SECONDS`, or 4.
 pub fn seconds() -> u64 {
     std::env::var("JITLAT_HOSTILE_SECONDS").ok().and_then(|s| s.parse().ok()).unwrap_or(4)
 }
 
-/// Attacks by datagrams: `attack` is called some 2000 times a second, with a socket that is a new one now and then, and
-/// the server's address. Checks that `jitlat ping` with the arguments `ping` loses less than 0.1 % meanwhile.
+/// Attacks with datagrams: `attack` is called about 2000 times per second, with the server's address and a socket
+/// that is replaced now and then. Checks that `jitlat ping` with the arguments `ping` loses less than 0.1 %
+/// meanwhile.
 pub fn served(test: &str, arguments: &str, ping: &str, mut attack: impl FnMut(&UdpSocket, IpAddr) + Send) {
     let rounds = |scene: &Scene, over: &AtomicBool| {
         let host = scene.lab.server.v4;
@@ -34,7 +35,7 @@ pub fn served(test: &str, arguments: &str, ping: &str, mut attack: impl FnMut(&U
     served_beside(test, arguments, ping, rounds);
 }
 
-/// The same with an attack that lasts until the flag is set.
+/// Like [`served`], with an attack that lasts until the flag is set.
 pub fn served_beside(
     test: &str,
     arguments: &str,
@@ -48,9 +49,9 @@ pub fn served_beside(
     let (over, before) = (AtomicBool::new(false), scene.attacked());
     let (report, took) = std::thread::scope(|scope| {
         scope.spawn(|| attack(&scene, &over));
-        // The attack is under way when the client begins.
-        jitlat_waiting::until("the attack", PATIENCE, || scene.attacked() > before + 100);
-        // What it fills is full then: it is not its beginning that is tried.
+        // The attack is in progress when the client begins.
+        jitlat_waiting::until("the attack", TIMEOUT, || scene.attacked() > before + 100);
+        // Limits that the attack exhausts are reached then: the test is about its steady state.
         jitlat_waiting::while_true("the attack goes on", Duration::from_millis(500), || true);
         let line = format!("ping {host} --json - -n {} -p 5ms --timeout 2s {ping}", seconds() * RATE);
         let begun = Instant::now();

@@ -1,4 +1,4 @@
-//! IRTT: sessions opened in the name of others, and without end.
+//! IRTT under attack: sessions opened with forged addresses, and in large numbers.
 
 use crate::forged::{Attack, gain_nothing};
 use crate::honest::served;
@@ -10,7 +10,7 @@ use jitlat_proto::twoway::Protocol;
 use std::net::UdpSocket;
 use std::time::Duration;
 
-/// The packet that opens a session; irtt's own is not padded.
+/// Returns the packet that opens a session; irtt's own is not padded.
 fn open(padded: bool) -> Vec<u8> {
     let options = IrttOptions { padded, ..IrttOptions::new(Span::seconds(60), Span::millis(10)) };
     let now = Tick { wall: WallTime(1_795_000_000_000_000_000), steady: SteadyTime(0) };

@@ -1,4 +1,4 @@
-//! LaMP: sessions in the name of others.
+//! LaMP under attack: sessions with forged addresses.
 
 use crate::forged::{Attack, gain_nothing};
 use crate::honest::served;
@@ -59,7 +59,7 @@ fn forged_sessions_gain_nothing() {
 
 #[test]
 fn an_honest_client_is_served_while_another_opens_sessions_without_end() {
-    // New ids and ports, unidirectional tests that are left in the middle.
+    // New ids and ports, and unidirectional tests that are abandoned.
     let mut ids = 0..;
     served(
         "an_honest_client_is_served_while_another_opens_sessions_without_end",

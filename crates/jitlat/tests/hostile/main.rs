@@ -1,7 +1,7 @@
-//! Attacks on a real server, a file for each service: what forged source addresses gain, and whether an honest client
-//! is served while another attacks. Namespaces, so root; without it tests print that they are skipped.
+//! Attacks on a real server, one file per service: gain from forged source addresses, and service of an honest client
+//! during an attack. Needs namespaces, and therefore root; without it tests print that they are skipped.
 //!
-//! `just hostile` attacks each service for a minute; here it is 4 s, or `JITLAT_HOSTILE_SECONDS`.
+//! `just hostile` attacks each service for a minute; here an attack lasts 4 s, or `JITLAT_HOSTILE_SECONDS`.
 
 #[path = "../e2e/harness.rs"]
 #[allow(dead_code, unused_imports)]

@@ -1,4 +1,4 @@
-//! OWAMP: sessions of one address, and test packets in the name of others.
+//! OWAMP under attack: many sessions of one address, and test packets with forged addresses.
 
 use crate::forged::Scene;
 use crate::harness::*;
@@ -23,7 +23,7 @@ fn owamp_sessions_of_one_client_share_its_limit_and_record_nobody_else() {
             Running::start(Place::In(&scene.lab.client).jitlat(folder.path(), &line))
         })
         .collect();
-    // Meanwhile packets of the right form, from another address, come to the ports of the sessions.
+    // Meanwhile valid packets from another address arrive at the ports of the sessions.
     let victim = scene.listen();
     let forger = scene.forger(30_000);
     let mut forged = (0u32..400).zip((20_000..20_004).cycle());

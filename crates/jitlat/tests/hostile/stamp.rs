@@ -1,4 +1,4 @@
-//! STAMP and TWAMP Light: stateless requests in the name of others, and floods.
+//! STAMP and TWAMP Light under attack: stateless requests with forged addresses, and floods.
 
 use crate::forged::{Attack, gain_nothing};
 use crate::honest::served;

@@ -1,4 +1,4 @@
-//! TWAMP: sessions of one address, and test packets in the name of others.
+//! TWAMP under attack: many sessions of one address, and test packets with forged addresses.
 
 use crate::forged::Scene;
 use crate::harness::*;
@@ -21,7 +21,7 @@ fn sessions_of_one_client_share_its_limit_and_answer_nobody_else() {
     let begun = Instant::now();
     let clients: Vec<_> =
         (0..4).map(|_| Running::start(Place::In(&scene.lab.client).jitlat(folder.path(), &line))).collect();
-    // Meanwhile packets from another address come to the ports of the sessions.
+    // Meanwhile packets from another address arrive at the ports of the sessions.
     let victim = scene.listen();
     let forger = scene.forger(30_000);
     let mut request = Vec::new();

@@ -1,4 +1,4 @@
-//! `jitlat archive`: what goes in comes out the same, whatever happens on the way.
+//! `jitlat archive`: tests come out as they went in, even if a writer is killed.
 
 use crate::schema;
 use serde_json::{Value, json};
@@ -30,7 +30,7 @@ fn known_logs() -> Vec<PathBuf> {
     logs
 }
 
-/// A log of `packets` packets, different for each `seed`.
+/// Writes a log of `packets` packets, different for each `seed`.
 fn write_log(folder: &Path, seed: u64, packets: u64) -> PathBuf {
     let log =
         fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/a_loopback_v1.log"))
@@ -79,7 +79,7 @@ fn every_command_reads_a_test_of_an_archive_as_its_log() {
     stdout(&["archive", "export", root, logs.to_str().unwrap()]);
     assert_eq!(fs::read_dir(&logs).unwrap().count(), ids(root).len());
     assert!(stdout(&["archive", "fsck", root, "--logs"]).ends_with("clean\n"));
-    // The packets again, and what the catalogue has of them.
+    // Analyses the packets again, and compares the catalogue's figures.
     let again = stdout(&["analyze", "--dataset", root, "--by", "path,day", "--jobs", "2"]);
     assert_eq!(again, stdout(&["analyze", "--dataset", root, "--by", "path,day", "--jobs", "1"]));
     assert!(again.lines().count() > 3, "{again}");
@@ -94,8 +94,8 @@ fn every_command_reads_a_test_of_an_archive_as_its_log() {
     }
 }
 
-/// `analyze --dataset` of an archive whose groups by path and day are printed as `table`: every option of a report has an effect
-/// or is refused with the reason.
+/// Checks `analyze --dataset` of an archive whose groups by path and day are printed as `table`: every option of a
+/// report has an effect, or is refused with the reason.
 fn dataset_obeys_or_refuses(root: &str, table: &str) {
     let run =
         |options: &[&str]| jitlat(&[&["analyze", "--dataset", root, "--by", "path,day"], options].concat());
@@ -151,12 +151,12 @@ fn dataset_obeys_or_refuses(root: &str, table: &str) {
     }
 }
 
-/// How often a writer is killed: JITLAT_KILLS, or 8.
+/// Number of times that a writer is killed: JITLAT_KILLS, or 8.
 fn kills() -> u64 {
     std::env::var("JITLAT_KILLS").ok().and_then(|n| n.parse().ok()).unwrap_or(8)
 }
 
-/// Numbers below 1, the same for the same seed (JITLAT_SEED, or 1): splitmix64.
+/// Pseudo-random numbers below 1 from a seed (JITLAT_SEED, or 1): splitmix64.
 fn random() -> impl FnMut() -> f64 {
     let mut state: u64 = std::env::var("JITLAT_SEED").ok().and_then(|n| n.parse().ok()).unwrap_or(1);
     move || {
@@ -167,17 +167,17 @@ fn random() -> impl FnMut() -> f64 {
     }
 }
 
-/// Runs the command and kills it after `wait`, unless it has ended; what it said until then.
+/// Runs the command and kills it after `wait`, unless it has ended; returns its output until then.
 fn killed_after(wait: Duration, args: &[&str]) -> String {
     let mut command = Command::new(env!("CARGO_BIN_EXE_jitlat"));
     let mut child = command.args(args).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
     jitlat_waiting::within(wait, || child.try_wait().unwrap().is_some());
-    // It may have ended already.
+    // The process may have ended already.
     let _ = child.kill();
     String::from_utf8(child.wait_with_output().unwrap().stdout).unwrap()
 }
 
-/// Packets received of all tests, as the roll-ups of months have them.
+/// Number of received packets of all tests, according to the roll-ups of months.
 fn packets_received(archive: &str) -> f64 {
     let found = stdout(&["archive", "query", archive, "--figure", "received", "--by", "month", "--csv"]);
     found.lines().skip(1).map(|row| row.rsplit(',').next().unwrap().parse::<f64>().unwrap()).sum()
@@ -205,7 +205,7 @@ fn a_writer_that_is_killed_leaves_nothing_torn_and_nothing_twice() {
         let said = killed_after(needed.mul_f64(random()), &add);
         let added: Vec<&str> = said.split_inclusive('\n').filter(|line| line.ends_with('\n')).collect();
         interrupted += u64::from(added.len() < logs.len());
-        // Every fourth time, what puts files together is killed as well.
+        // Every fourth time, the process that compacts files is killed as well.
         if k % 4 == 3 {
             killed_after(whole.mul_f64(random() / 4.0), &compact);
         }
@@ -216,7 +216,7 @@ fn a_writer_that_is_killed_leaves_nothing_torn_and_nothing_twice() {
         once.sort();
         once.dedup();
         assert_eq!(once.len(), found.len(), "kill {k}");
-        // What was said to be there is there, and counted once.
+        // Every test that was reported as added exists, and is counted once.
         for line in added {
             assert!(found.iter().any(|id| line.starts_with(id.as_str())), "kill {k}: {line}");
         }
@@ -244,7 +244,7 @@ fn writers_wait_for_each_other_and_readers_for_nobody() {
         let add = ["archive", "add", root, log.to_str().unwrap()];
         Command::new(env!("CARGO_BIN_EXE_jitlat")).args(add).stdout(Stdio::null()).spawn().unwrap()
     };
-    // Each log by two writers.
+    // Each log is added by two writers.
     let writers: Vec<_> = logs.iter().chain(&logs).map(spawn).collect();
     let seen = ids(root).len();
     assert!((1..=logs.len()).contains(&seen));

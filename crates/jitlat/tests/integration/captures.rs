@@ -1,4 +1,4 @@
-//! Captures that are still being written, and pairs of captures that nobody has seen, cut at random.
+//! Captures that are still being written, and random pairs of captures, cut at random.
 
 use jitlat_core::time::SECOND;
 use jitlat_core::{Span, SteadyTime, WallTime};
@@ -17,7 +17,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::thread::spawn;
 use std::time::{Duration, Instant};
 
-/// Longest wait for anything.
+/// Time limit for any wait.
 const LIMIT: Duration = Duration::from_secs(120);
 
 fn data(name: &str) -> PathBuf {
@@ -34,7 +34,7 @@ fn run<S: AsRef<OsStr>>(arguments: impl IntoIterator<Item = S>) -> Output {
     command(arguments).output().unwrap()
 }
 
-/// A command whose lines are read as they come. It ends with the test.
+/// A running command whose lines are read as they arrive. It ends with the test.
 struct Running {
     child: Child,
     lines: Receiver<String>,
@@ -49,7 +49,7 @@ impl Running {
         Running { child, lines }
     }
 
-    /// The first lines, as they come.
+    /// Waits for the first lines.
     fn wait_for(&mut self, lines: usize) -> Vec<String> {
         let began = Instant::now();
         let mut seen = Vec::new();
@@ -67,7 +67,7 @@ impl Running {
         seen
     }
 
-    /// Ends it as Ctrl-C does; the lines that were left.
+    /// Ends the command like Ctrl-C; returns the remaining lines.
     fn interrupt(mut self) -> Vec<String> {
         kill(Pid::from_raw(self.child.id() as i32), Signal::SIGINT).unwrap();
         let began = Instant::now();
@@ -88,7 +88,7 @@ impl Drop for Running {
     }
 }
 
-/// A capture as `files` captures of about as many packets each.
+/// Splits a capture into `files` captures of about as many packets each.
 fn rotated(capture: &Path, files: usize) -> Vec<Vec<u8>> {
     let bytes = std::fs::read(capture).unwrap();
     let mut ends = vec![24];
@@ -100,14 +100,14 @@ fn rotated(capture: &Path, files: usize) -> Vec<Vec<u8>> {
     borders.windows(2).map(|w| [&bytes[..24], &bytes[w[0]..w[1]]].concat()).collect()
 }
 
-/// Writes files as a rotating capture does, each in two pieces that end anywhere.
+/// Writes files like a rotating capture, each in two pieces that end anywhere.
 fn write_slowly(folder: &Path, files: &[Vec<u8>]) {
     let halves = files.iter().map(|file| file.split_at(file.len() / 2 + 5));
     let mut pieces =
         halves.enumerate().flat_map(|(k, (first, second))| [(k, first, true), (k, second, false)]);
     jitlat_waiting::at_pace(Duration::from_millis(30), || {
         let Some((k, piece, begins)) = pieces.next() else { return false };
-        // As `tcpdump -C` names them: from the tenth on the order of the names is another.
+        // Names like those of `tcpdump -C`: from the tenth file on, the order of the names differs.
         let path = folder.join(format!("cap{}", k + 8));
         let mut out =
             if begins { File::create(path) } else { File::options().append(true).open(path) }.unwrap();
@@ -134,7 +134,7 @@ fn folders_are_followed_while_captures_appear_in_them() {
             spawn(move || write_slowly(Path::new(&folder), &rotated(&capture, files)))
         });
         writers.into_iter().for_each(|writer| writer.join().unwrap());
-        // What may still be overtaken, or answered, waits for the end.
+        // Packets that may still be matched or answered are reported at the end.
         let mut seen = follows.wait_for(whole.len() / 2);
         seen.extend(follows.interrupt());
         let differs = seen.iter().zip(&whole).find(|(a, b)| a != b);
@@ -157,7 +157,7 @@ fn connections_are_followed_while_captures_appear() {
     seen.extend(running.wait_for(whole.len() - 1));
     seen.extend(running.interrupt());
     assert!(seen == whole, "{} of {} lines", seen.len(), whole.len());
-    // Until a time: all that is there.
+    // With a time limit, the report has everything captured until then.
     let o = run(["tcp", follows, "--follow", "--duration", "300ms", "--json", "-"]);
     let (followed, whole) = (o.stdout, run(["tcp", path, "--json", "-"]).stdout);
     assert!(o.status.success(), "{}", String::from_utf8_lossy(&o.stderr));
@@ -184,7 +184,7 @@ fn what_cannot_be_followed_is_said() {
     assert!(nothing.contains("no TCP segment"), "{nothing}");
 }
 
-/// Numbers that follow from a seed (SplitMix64).
+/// Pseudo-random numbers from a seed (SplitMix64).
 struct Dice(u64);
 
 impl Dice {
@@ -204,7 +204,7 @@ impl Dice {
     }
 }
 
-/// An IPv4 packet of UDP; `back` from the monitor's side.
+/// Returns an IPv4 packet with UDP; `back`: from the monitor's side.
 fn packet(back: bool, ident: u16, payload: u64, padding: usize) -> Vec<u8> {
     let (mut src, mut dst, mut ports) = ([10, 1, 0, 1], [10, 2, 0, 2], [5000u16, 6000]);
     if back {
@@ -221,7 +221,8 @@ fn packet(back: bool, ident: u16, payload: u64, padding: usize) -> Vec<u8> {
     p
 }
 
-/// Captures at both points of some minutes of traffic over a path that loses, repeats and reorders packets, with clocks that differ.
+/// Generates captures at both points of some minutes of traffic over a path that loses, repeats and reorders packets,
+/// with clocks that differ.
 fn seen_at_both(dice: &mut Dice, seconds: u64) -> [Vec<(WallTime, Vec<u8>)>; 2] {
     let clock = |dice: &mut Dice| Clock {
         offset: Span(dice.around_zero(3_600 * SECOND)),
@@ -253,7 +254,7 @@ fn seen_at_both(dice: &mut Dice, seconds: u64) -> [Vec<(WallTime, Vec<u8>)>; 2] 
         let identified = dice.below(3) > 0;
         let (mut at, mut k) = (dice.below(50_000_000) as i64, 0u64);
         while at < seconds as i64 * SECOND {
-            // Now and then a pause, and now and then the same packet again, which carries nothing that tells it apart.
+            // Now and then there is a pause, or the same packet again, with nothing to distinguish it.
             at += match dice.below(400) {
                 0 => dice.below(3 * SECOND as u64) as i64,
                 _ => dice.below(60_000_000) as i64 + 1_000,
@@ -282,7 +283,7 @@ fn write(path: &Path, packets: &[(WallTime, Vec<u8>)]) {
     std::fs::write(path, bytes).unwrap();
 }
 
-/// JITLAT_SEEDS tries other pairs and cuts: how many, and with JITLAT_SEED from which on.
+/// JITLAT_SEEDS sets the number of random pairs and cuts, JITLAT_SEED the first seed.
 #[test]
 fn parts_of_unseen_pairs_cut_at_random_are_the_whole() {
     let number = |name: &str| std::env::var(name).ok().and_then(|n| n.parse::<u64>().ok());
@@ -308,7 +309,7 @@ fn parts_of_unseen_pairs_cut_at_random_are_the_whole() {
         let mut cuts: Vec<i64> =
             (0..1 + dice.below(4)).map(|_| dice.below(seconds * SECOND as u64) as i64).collect();
         if dice.below(2) == 0 {
-            // A part of a millisecond, and one that begins with a packet.
+            // A part of one millisecond, and a part that begins with a packet.
             cuts.push(cuts[0] + 1_000_000);
             let (began, packet) =
                 (captures[0][0].0, &captures[0][dice.below(captures[0].len() as u64) as usize]);

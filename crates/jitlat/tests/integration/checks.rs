@@ -1,5 +1,5 @@
-//! Rules that hold for the repository: every part of the full and the nightly checks has its job and its row, no test sleeps, few types
-//! share their name.
+//! Rules of the repository: every part of the full and the nightly checks has its job and its row, no test sleeps,
+//! few types share their name.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -36,7 +36,7 @@ fn every_part_has_its_job_and_its_row() {
     }
 }
 
-/// Files below a folder.
+/// Lists the files below a folder.
 fn files(folder: &Path) -> Vec<std::path::PathBuf> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
     entries.flat_map(|path| if path.is_dir() { files(&path) } else { vec![path] }).collect()
@@ -74,8 +74,8 @@ fn declared_type(line: &str) -> Option<&str> {
     rest.split(|c: char| !c.is_alphanumeric() && c != '_').next().filter(|name| !name.is_empty())
 }
 
-/// A type's name says its subject: `AlertState`, `TestOutcome`. Only ends of protocols (`Client`, `Server`) and stand-ins for what a
-/// build leaves out have the name of another type, and a few more may.
+/// The name of a type states its subject: `AlertState`, `TestOutcome`. Only ends of protocols (`Client`, `Server`),
+/// stand-ins for modules that a build leaves out, and a few more types may share their name.
 #[test]
 fn few_types_share_their_name() {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");

@@ -33,7 +33,7 @@ fn classes() -> Vec<String> {
         .collect()
 }
 
-/// The JSON summary of a log, in a file.
+/// Writes the JSON summary of a log to a file.
 fn summary(dir: &Path, logs: &[&str]) -> PathBuf {
     let path = dir.join(format!("{}.json", logs.len()));
     let mut args = vec!["analyze"];
@@ -62,7 +62,7 @@ fn classes_by_load() {
     insta::assert_snapshot!(stdout(&output));
 }
 
-/// What `line` prints in the folder of the test data, which is one screen.
+/// Returns the output of `line` in the folder of the test data; checks that it fits one screen.
 fn one_screen(line: &str) -> String {
     let output = Command::new(env!("CARGO_BIN_EXE_jitlat"))
         .args(line.split(' '))
@@ -73,7 +73,7 @@ fn one_screen(line: &str) -> String {
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     let page = stdout(&output);
     let fits = page.lines().count() <= 23 && page.lines().all(|l| l.chars().count() <= 80);
-    // The answer alone is not wrapped.
+    // The verdict line of -q is not wrapped.
     assert!(fits || line.ends_with("-q"), "{page}");
     page
 }
@@ -100,7 +100,7 @@ fn tests_along_a_number_are_one_screen_and_one_line() {
     insta::assert_snapshot!("tests_along_a_number_are_one_screen", page);
     let brief = one_screen(&format!("{line} -q"));
     assert_eq!(brief.lines().count(), 1, "{brief}");
-    // The line is the answer that the screen begins with.
+    // The line is the verdict with which the screen begins.
     let start: String = page.split_whitespace().take(4).collect::<Vec<_>>().join(" ");
     assert!(brief.starts_with(&start), "{brief}{page}");
 }
@@ -121,12 +121,12 @@ fn an_answer_says_what_is_wrong_where_it_is_worse() {
 fn summaries_compare() {
     let dir = tempfile::tempdir().unwrap();
     let logs = [data("compare/without_proxy.log"), data("compare/with_proxy.log")];
-    // Both in one file, as `analyze` writes several logs.
+    // Both summaries in one file, as `analyze` writes several logs.
     let both = summary(dir.path(), &[&logs[0], &logs[1]]);
     let output = jitlat(&["compare", "-v", both.to_str().unwrap()]);
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     insta::assert_snapshot!(stdout(&output));
-    // Without `comparable`, as older versions write it, and in constant memory, changes are only shown.
+    // Summaries of older versions lack `comparable`, as do those made in constant memory: changes are only shown.
     let mut older: Value = serde_json::from_str(&std::fs::read_to_string(&both).unwrap()).unwrap();
     for run in older["runs"].as_array_mut().unwrap() {
         run.as_object_mut().unwrap().remove("comparable").unwrap();
@@ -138,7 +138,7 @@ fn summaries_compare() {
     assert!(c["p99"]["change"].as_f64().unwrap() < -3e9, "{c}");
 }
 
-/// The comparisons that `jitlat compare FILES` makes.
+/// Returns the comparisons that `jitlat compare FILES` makes.
 fn compared(files: &[String]) -> Vec<Value> {
     let mut args = vec!["compare", "--json", "-"];
     args.extend(files.iter().map(String::as_str));
@@ -191,7 +191,7 @@ fn summaries_give_the_verdicts_of_their_logs() {
     }
     assert_eq!(verdicts.values().sum::<usize>(), 22);
     assert!(verdicts.len() >= 3, "{verdicts:?}");
-    // A log and a summary.
+    // Compares a log with a summary.
     let of = |a: &str, b: &str| compared(&[format!("a={a}"), format!("b={b}")]).remove(0);
     let (expected, mixed) = (of(&logs[6], &logs[7]), of(&summaries[6], &logs[7]));
     for key in ["outcome", "median", "p99", "n"] {
@@ -199,7 +199,7 @@ fn summaries_give_the_verdicts_of_their_logs() {
     }
 }
 
-/// Equal, except for the last digits of the decimal representation.
+/// Checks that values are equal, except for the last digits of the decimal representation.
 fn close(a: &Value, b: &Value, key: &str) {
     match (a, b) {
         (Value::Number(x), Value::Number(y)) => {
@@ -324,7 +324,7 @@ fn what_cannot_be_compared_is_said() {
         let mut line = vec!["compare", "-v"];
         line.extend(args);
         let output = jitlat(&line);
-        // Sentences are wrapped.
+        // Sentences are wrapped, so white space is normalised.
         let all = (stdout(&output) + &stderr(&output)).split_whitespace().collect::<Vec<_>>().join(" ");
         assert_eq!(output.status.code(), Some(code), "{args:?}: {all}");
         assert!(all.contains(why), "{args:?}: {all}");
@@ -355,9 +355,9 @@ fn what_cannot_be_compared_is_said() {
     let drawn = ["--html", html.to_str().unwrap(), "--plots", plots.to_str().unwrap()];
     refused(&[&[none.as_str(), &one, &few, &log], &drawn[..]].concat(), 0, "few against none");
     assert!(!std::fs::read_to_string(html).unwrap().contains("NaN"));
-    refused(&[&log, &data("b_wan_lossy_v1.log"), "--baseline", "x"], 2, "there is no column x");
+    refused(&[&log, &data("b_wan_lossy_v1.log"), "--baseline", "x"], 2, "unknown column x");
     refused(&[&log, &data("b_wan_lossy_v1.log"), "--group-by", "colour"], 2, "nothing to group by");
-    // Flagged, and still compared.
+    // The difference is reported, but the tests are compared.
     refused(&[&log, &data("d_edge_small_v1.log")], 0, "different payloads: 80 and 12 bytes");
 }
 
@@ -370,7 +370,7 @@ fn directions_are_compared_each_with_its_own() {
     for (test, text) in [("monday", &log), ("tuesday", &other)] {
         for direction in ["up", "down"] {
             let path = dir.path().join(format!("{test}.{direction}"));
-            // One test has a name, the other's logs have the names that -b gives them.
+            // One test has a name, the logs of the other have the names given by -b.
             let name = if test == "monday" { "\n# name monday" } else { "" };
             let text = text.replace("# direction up", &format!("# direction {direction}{name}"));
             std::fs::write(&path, text).unwrap();
@@ -384,7 +384,7 @@ fn directions_are_compared_each_with_its_own() {
     let json: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(json["columns"], serde_json::json!(["monday", "tuesday"]));
     assert_eq!((&json["rows"][0]["name"], &json["rows"][1]["name"]), (&"up".into(), &"down".into()));
-    // Comparing one direction with the other is refused.
+    // A comparison of different directions is refused.
     let output = jitlat(&["compare", "-v", &format!("a={}", files[0]), &format!("b={}", files[3])]);
     assert_eq!(output.status.code(), Some(2));
     assert!(stdout(&output).contains("refused: Not compared: different directions"), "{}", stdout(&output));

@@ -2,19 +2,20 @@
 //!
 //! In a block, lines that begin with `$ ` are commands for one shell, the others are their output; `...` alone on a
 //! line stands for any lines, `[..]` within a line for any text. Blocks run in an empty folder in which `testdata` is
-//! the repository's. The address 127.77.0.1 is replaced by one that no other run of this test uses. A fence of `
-//! ```console no-run ` is not run.
+//! the repository's. The address 127.77.0.1 is replaced by one that no other run of this test uses. Blocks with a
+//! fence of ` A command that ends with `&` and whose output is not redirected is waited for until it has printed as
+//! many lines as are shown.
 //!
 //! A command that ends with `&`, its output not sent elsewhere, is waited for until it has printed as many lines as are
 //! shown.
 //!
-//! Below the comment `<!-- figures differ -->` only words are compared: three of four that the page shows are printed.
-//! Numbers, what contains a digit, units, drawings and the names of logs may differ. The same holds below
-//! `<!-- over NAME -->`; such a block measures over the emulated path `testdata/scenarios/NAME.txt`: its shell runs on the
+//! Below the comment `<!-- figures differ -->` only words are compared: three of four words on the page must be
+//! printed. Numbers, words with a digit, units, drawings and the names of logs may differ. The same holds below `<!--
+//! over NAME -->`; such a block measures over the emulated path `testdata/scenarios/NAME.txt`: its shell runs on the
 //! host 192.0.2.10, and 192.0.2.80 at the far end runs `jitlat serve`.
 //!
-//! `UPDATE_SESSIONS=1` writes the outputs of such blocks anew, except those shortened with `...`. `PAGE=TEXT` leaves out
-//! pages without this text in their path.
+//! `UPDATE_SESSIONS=1` rewrites the outputs of such blocks, except those shortened with `...`. `PAGE=TEXT` selects
+//! pages with this text in their path.
 
 use crate::lab;
 use crate::listening;
@@ -32,11 +33,11 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-/// Seconds that a block may take; then its output so far is compared.
+/// Time limit of a block in seconds; after it, the output so far is compared.
 const LIMIT: &str = "120";
-/// Pages whose blocks run at a time: they wait more than they compute.
+/// Number of pages whose blocks run at the same time: they wait more than they compute.
 const AT_A_TIME: usize = 4;
-/// How long the processes of a block may take to be gone.
+/// Time limit for the processes of a block to end.
 const GONE: Duration = Duration::from_secs(20);
 /// The hosts of an emulated path, in a network that is reserved for documentation.
 const NEAR: &str = "192.0.2.10";
@@ -70,13 +71,13 @@ fn shown_sessions_are_true() {
     assert!(blocks.into_inner() > 0, "no console block was found: is this test looking in the right place?");
 }
 
-/// The processes of one block, including a server in the background; killed when dropped.
+/// Processes of one block, including a server in the background; killed when dropped.
 struct Group(Pid);
 
 impl Drop for Group {
     fn drop(&mut self) {
-        // None is left if the block started nothing. A server that is still being ended has its ports, which that of the
-        // next block wants.
+        // No process exists if the block started none. A server that is still ending holds its ports, which the
+        // server of the next block needs.
         jitlat_waiting::within(GONE, || killpg(self.0, Signal::SIGKILL).is_err());
     }
 }
@@ -87,18 +88,18 @@ struct Block {
     comparison: Comparison,
 }
 
-/// What of its output is compared.
+/// Part of the output that is compared.
 enum Comparison {
-    /// All, but for patterns.
+    /// The whole text, with patterns.
     Text,
-    /// Words, because figures differ from run to run.
+    /// Only words, because figures differ from run to run.
     Words,
-    /// Words, over a scenario of this name.
+    /// Only words, with output from a scenario of this name.
     WordsOver(String),
 }
 
 impl Comparison {
-    /// By the line before the fence of a block.
+    /// Selects the comparison by the line before the fence of a block.
     fn of(line: &str) -> Comparison {
         match line.strip_prefix("<!-- ").and_then(|comment| comment.strip_suffix(" -->")) {
             Some("figures differ") => Comparison::Words,
@@ -119,7 +120,7 @@ struct Step {
 }
 
 impl Step {
-    /// The command for the shell. One in the background prints its first lines, as on a terminal.
+    /// Returns the command for the shell. A background command prints its first lines, like on a terminal.
     fn script(&self) -> String {
         match self.command.strip_suffix('&') {
             Some(command) if !command.contains('>') => {
@@ -137,9 +138,9 @@ impl Step {
 
 /// The output of a block.
 struct Ran {
-    /// The lines of each step.
+    /// Printed lines of each step.
     printed: Vec<Vec<String>>,
-    /// What could explain a failure.
+    /// Information that could explain a failure.
     explanation: String,
 }
 
@@ -168,8 +169,8 @@ fn console_blocks(page: &str) -> Vec<Block> {
     blocks
 }
 
-/// `page` with these outputs in place of those of its steps, each with the line number of its command. What was shortened
-/// with `...` stays.
+/// Returns `page` with the outputs of its steps replaced; each output has the line number of its command. Outputs
+/// shortened with `...` stay.
 fn with_outputs(page: &str, outputs: &[(usize, Vec<String>)]) -> String {
     let mut lines: Vec<&str> = page.lines().collect();
     for (line, output) in outputs.iter().rev() {
@@ -182,7 +183,7 @@ fn with_outputs(page: &str, outputs: &[(usize, Vec<String>)]) -> String {
     lines.join("\n") + "\n"
 }
 
-/// Runs a block on this host, and compares what it prints to the letter.
+/// Runs a block on this host, and compares its output exactly.
 fn run(page: &Path, block: &Block, root: &Path) {
     let folder = folder(root);
     let ran = execute(Command::new("timeout"), folder.path(), block);
@@ -193,8 +194,8 @@ fn run(page: &Path, block: &Block, root: &Path) {
     }
 }
 
-/// Runs a block over the scenario `path`, and compares words. Returns what each command printed, with its line number;
-/// nothing without the privilege to make the path.
+/// Runs a block over the scenario `path`, and compares words. Returns the output of each command with its line
+/// number; nothing without the privilege to make the path.
 fn run_over(path: &str, page: &Path, block: &Block, root: &Path) -> Vec<(usize, Vec<String>)> {
     let Some(mut lab) = lab::lab("shown_sessions_are_true, over emulated paths,") else { return Vec::new() };
     lab.client.v4 = NEAR.parse().unwrap();
@@ -215,7 +216,7 @@ fn run_over(path: &str, page: &Path, block: &Block, root: &Path) -> Vec<(usize, 
     measured.into_inner()
 }
 
-/// Runs a block on this host, and compares words. Returns what each command printed, with its line number.
+/// Runs a block on this host, and compares words. Returns the output of each command with its line number.
 fn run_here(page: &Path, block: &Block, root: &Path, address: &str) -> Vec<(usize, Vec<String>)> {
     let measured = RefCell::new(Vec::new());
     undisturbed(|| {
@@ -227,7 +228,7 @@ fn run_here(page: &Path, block: &Block, root: &Path, address: &str) -> Vec<(usiz
     measured.into_inner().into_iter().map(|(line, printed)| (line, shown(printed))).collect()
 }
 
-/// Checks that most words of the page were printed, unless the page is written anew.
+/// Checks that most words of the page were printed, unless the page is rewritten.
 fn compare_words(page: &Path, block: &Block, ran: Ran) -> Vec<(usize, Vec<String>)> {
     for (step, printed) in block.steps.iter().zip(&ran.printed) {
         let alike = words_match(&step.expected.join("\n"), &printed.join("\n"));
@@ -247,14 +248,15 @@ impl Drop for Server {
     }
 }
 
-/// An empty folder with `testdata`.
+/// Creates an empty folder with `testdata`.
 fn folder(root: &Path) -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     std::os::unix::fs::symlink(root.join("testdata"), folder.path().join("testdata")).unwrap();
     folder
 }
 
-/// Runs the commands of a block in one shell. `timeout` is the command of this name, where the shell is to run.
+/// Runs the commands of a block in one shell. `timeout` is the program of this name, set up for the host where the
+/// shell should run.
 fn execute(mut timeout: Command, folder: &Path, block: &Block) -> Ran {
     const MARK: &str = "-- end of step --";
     let script: String =
@@ -281,7 +283,7 @@ fn execute(mut timeout: Command, folder: &Path, block: &Block) -> Ran {
     let mut parts = printed.split(&mark);
     let lines = |part: &str| part.lines().map(|line| line.trim_end().to_owned()).collect();
     let by_step = block.steps.iter().map(|_| lines(parts.next().unwrap_or_default())).collect();
-    // Whatever could explain a failure: a block may fail because of what an earlier step left behind, or on a busy machine.
+    // A block may fail because of leftovers of an earlier step, or on a busy machine: show what could explain it.
     let shown: Vec<String> =
         block.steps.iter().map(|s| format!("$ {}\n{}", s.command, s.expected.join("\n"))).collect();
     let explanation = format!(
@@ -307,7 +309,7 @@ fn failure(page: &Path, step: &Step, printed: &[String], ran: &Ran) -> String {
     )
 }
 
-/// Name and size of each file that a block left, and the text of the small ones.
+/// Lists name and size of each file that a block left, and the text of small ones.
 fn files(folder: &Path) -> String {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let describe = |entry: fs::DirEntry| {
@@ -343,8 +345,8 @@ fn line_matches(expected: &str, actual: &str) -> bool {
     rest.ends_with(last)
 }
 
-/// Whether three of four words of `shown` are in `printed`, each as often: a screen folds lines to make room for those that
-/// a busy host adds.
+/// Returns true if three of four words of `shown` are in `printed`, each as often: a screen folds lines to make room
+/// for additional ones of a busy host.
 fn words_match(shown: &str, printed: &str) -> bool {
     let shown = words(shown);
     let mut printed = words(printed);
@@ -353,13 +355,12 @@ fn words_match(shown: &str, printed: &str) -> bool {
     4 * found >= 3 * shown.len()
 }
 
-/// The words of a text: without numbers, what contains a digit, units, and the names of logs that were
-/// given none.
+/// Words of a text without numbers, words with a digit, units, and generated names of logs.
 fn words(text: &str) -> Vec<&str> {
     const UNITS: [&str; 9] = ["ns", "us", "µs", "ms", "s", "min", "h", "k", "M"];
     let compared = |word: &&str| !word.starts_with("jitlat.") && !word.contains(|c: char| c.is_ascii_digit());
     let is_word = |part: &&str| part.contains(char::is_alphabetic) && !UNITS.contains(part);
-    // Marks of packets that were lost.
+    // Marks of lost packets.
     let is_mark = |part: &&str| part.chars().all(|c| "xX".contains(c));
     text.split_whitespace()
         .filter(compared)

@@ -42,7 +42,7 @@ fn the_examination_ends_in_time_and_tells_all() {
 fn without_privileges_it_says_what_is_missing_and_how_to_grant_it() {
     let line = ["doctor", "--duration", "500ms", "-p", "1ms", "--json", "-"];
     if nix::unistd::geteuid().is_root() {
-        // A copy, where another user can reach it.
+        // A copy of the binary in a folder that another user can read.
         let folder = tempfile::Builder::new()
             .permissions(PermissionsExt::from_mode(0o755))
             .tempdir_in("/tmp")

@@ -82,7 +82,7 @@ fn absurd_headers_leave_what_does_not_depend_on_them() {
     let log = String::from_utf8(golden("d_edge_small_v1.log")).unwrap();
     let four_billion = report(log.replace("npkts 12", "npkts 4000000000").into());
     assert!(four_billion.starts_with("Analysing 4000000000 UDP pkts"), "{four_billion}");
-    // What is missing at the end of the log was not recorded: it counts as neither sent nor lost.
+    // Packets missing at the end of the log were not recorded: they count as neither sent nor lost.
     assert!(four_billion.contains("\n13 packets sent\n11 unique/valid"), "{four_billion}");
     let no_period = report(log.replace("period 10000000", "period 0").into());
     assert!(

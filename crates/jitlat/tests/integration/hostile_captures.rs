@@ -1,4 +1,4 @@
-//! Hostile captures: what is reported about them, and that nothing breaks or grows without bound.
+//! Hostile captures: they are reported, and nothing breaks or grows without bound.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -24,7 +24,7 @@ fn said(o: &Output) -> String {
     String::from_utf8_lossy(&[&o.stdout[..], &o.stderr].concat()).into_owned()
 }
 
-/// A raw-IP capture in nanoseconds.
+/// Returns a raw-IP capture with nanosecond time stamps.
 fn pcap(packets: &[(u64, Vec<u8>)]) -> Vec<u8> {
     let mut v: Vec<u8> =
         [0xa1b2_3c4du32, 2 | 4 << 16, 0, 0, 65_535, 101].iter().flat_map(|w| w.to_le_bytes()).collect();
@@ -60,10 +60,10 @@ fn udp6(src: u8, dst: u8, number: u32) -> Vec<u8> {
     v
 }
 
-/// A packet at both points: first at the reference, then at the monitor.
+/// A packet as captured at both points: first at the reference, then at the monitor.
 type Both = [Vec<u8>; 2];
 
-/// `n` exchanges, 10 ms apart: OUT takes 12 ms, IN 8 ms; the monitor's clock is ahead by `offset`.
+/// Writes `n` exchanges, 10 ms apart: OUT takes 12 ms, IN 8 ms; the monitor's clock is ahead by `offset`.
 fn write(dir: &Path, n: u32, offset: u64, out: impl Fn(u32) -> Both, back: impl Fn(u32) -> Both) {
     let (mut r, mut m) = (Vec::new(), Vec::new());
     for i in 0..n {
@@ -113,13 +113,13 @@ fn addresses_are_found_also_of_ipv6_and_behind_nat() {
     let o = spp(dir.path(), &["-q", "-a", "fd00:0:0:1::1", "-A", "fd00:0:0:1::/64"]);
     assert_eq!(said(&o).lines().count(), 200);
 
-    // The reference side's address, then its port too, is translated on the way.
+    // First the address of the reference side, then its port, too, is translated on the path.
     for (ports, phrase) in
         [([1, 2], "addresses are translated"), ([40_001, 2], "addresses and ports are translated")]
     {
         let far = [ports[1], ports[0]];
         let out = |i| [udp4(A, B, [1, 2], i), udp4(NAT, B, ports, i)];
-        // Only the addresses distinguish an answer that repeats its question.
+        // Only addresses distinguish an answer that repeats its question.
         let back = |i| [udp4(B, A, [2, 1], i + 100_000), udp4(B, NAT, far, i + 100_000)];
         write(dir.path(), 200, SECOND, out, back);
         let text = said(&spp(dir.path(), &["--summary", "--verbose"]));
@@ -165,10 +165,10 @@ fn captures_of_different_times_and_of_one_point_twice_are_called_so() {
     assert!(o.status.code() == Some(2) && said(&o).contains("no TCP segment"), "{}", said(&o));
     std::fs::write(dir.path().join("m.pcap"), pcap(&[])).unwrap();
     let o = spp(dir.path(), &[]);
-    assert!(o.status.code() == Some(2) && said(&o).contains("holds no IP packet"), "{}", said(&o));
+    assert!(o.status.code() == Some(2) && said(&o).contains("contains no IP packets"), "{}", said(&o));
 }
 
-/// Every byte of headers and lengths, one at a time, set to the worst values.
+/// Sets each byte of headers and lengths to extreme values, one at a time.
 #[test]
 fn no_lie_about_a_length_breaks_anything() {
     let dir = tempfile::tempdir().unwrap();

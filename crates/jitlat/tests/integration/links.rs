@@ -1,4 +1,4 @@
-//! Links between the pages of the repository are valid: the file exists, and so does the heading. No network is used.
+//! Links between the pages of the repository are valid: file and heading exist. No network is used.
 
 use pulldown_cmark::{Event, Options, Parser, Tag, TagEnd};
 use std::collections::{BTreeMap, BTreeSet};
@@ -8,7 +8,7 @@ use std::path::{Component, Path, PathBuf};
 /// Pages in docs/ for developers, which are not part of the site.
 const FOR_DEVELOPERS: [&str; 3] = ["docs/benchmarks.md", "docs/seeds.md", "docs/testing.md"];
 
-/// The links of a page, and the anchors of its headings.
+/// Links of a page, and anchors of its headings.
 #[derive(Default)]
 struct Page {
     links: Vec<String>,
@@ -37,7 +37,8 @@ impl Page {
         page
     }
 
-    /// As GitHub and mdBook make anchors: lower case, hyphens for spaces, no punctuation, a number where it is taken.
+    /// Adds an anchor like GitHub and mdBook: lower case, hyphens for spaces, no punctuation, with a number if the
+    /// name exists already.
     fn add_anchor(&mut self, heading: &str) {
         let kept = heading.chars().filter(|c| c.is_alphanumeric() || " -_".contains(*c));
         let anchor = kept.collect::<String>().to_lowercase().replace(' ', "-");
@@ -57,7 +58,7 @@ fn pages() -> BTreeMap<PathBuf, Page> {
             let path = folder.join(entry.file_name());
             let hidden = entry.file_name().to_string_lossy().starts_with('.');
             if entry.file_type().unwrap().is_dir() {
-                // Folders that programs write to.
+                // Skips folders that programs write to.
                 if !hidden
                     && !["target", "corpus", "artifacts", "node_modules"].iter().any(|f| path.ends_with(f))
                 {
@@ -76,7 +77,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
 }
 
-/// The path that `link` refers to on a page in `folder`; `None` if it leaves the repository.
+/// Returns the path that `link` refers to on a page in `folder`; `None` if it leaves the repository.
 fn resolve(folder: &Path, link: &str) -> Option<PathBuf> {
     let mut path = PathBuf::new();
     for part in folder.join(link).components() {
@@ -90,7 +91,7 @@ fn resolve(folder: &Path, link: &str) -> Option<PathBuf> {
     Some(path)
 }
 
-/// The error in a link of the page at `path`; `None` if it is valid.
+/// Describes the error in a link of the page at `path`; `None` if the link is valid.
 fn fault(path: &Path, link: &str, pages: &BTreeMap<PathBuf, Page>) -> Option<&'static str> {
     if link.contains("://") || link.starts_with("mailto:") {
         return None;

@@ -1,6 +1,6 @@
 //! The command as people run it: its options, files, screens and pages, over loopback and from files.
 //!
-//! What needs an emulated path is in `e2e`, attacks are in `hostile`.
+//! Tests that need an emulated path are in `e2e`, attacks are in `hostile`.
 
 #[path = "../../../report/tests/browser/mod.rs"]
 mod browser;

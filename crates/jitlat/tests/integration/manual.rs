@@ -12,7 +12,7 @@ fn jitlat(arguments: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// The commands in the help of the main command.
+/// Lists the commands in the help of the main command.
 fn commands() -> Vec<String> {
     let help = jitlat(&["--help"]);
     let list = help.split_once("\nCommands:\n").expect("a list of commands").1;
@@ -21,7 +21,7 @@ fn commands() -> Vec<String> {
     names.filter(|name| *name != "help").map(str::to_owned).collect()
 }
 
-/// The options with a description in a help text.
+/// Lists the options with a description in a help text.
 fn options(help: &str) -> BTreeSet<String> {
     let lines = help.lines().map(str::trim_start).filter(|line| line.starts_with('-'));
     let parts =

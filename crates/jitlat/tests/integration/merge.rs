@@ -15,7 +15,8 @@ fn jitlat(dir: &Path, line: &str) -> Output {
     command.expect("the binary runs")
 }
 
-/// The JSON object that `line` prints, without warnings about the files: a part of a log has its own gaps.
+/// Returns the JSON object that `line` prints, without warnings about the files, because a part of a log has its own
+/// gaps.
 fn json(dir: &Path, line: &str) -> Value {
     let output = jitlat(dir, &format!("{line} --json -"));
     assert_eq!(output.status.code(), Some(0), "{line}: {}", String::from_utf8_lossy(&output.stderr));
@@ -32,7 +33,7 @@ fn assert_same(a: &Value, b: &Value) {
     assert!(different.is_empty(), "{different:?} differ");
 }
 
-/// A folder with a whole golden log, and its rows in three parts.
+/// Creates a folder with a whole golden log, and its rows in three parts.
 fn parts() -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
     let text = fs::read_to_string(data("b_wan_lossy_v1.log")).unwrap();
@@ -53,13 +54,13 @@ fn parts_of_a_test_are_the_whole_from_logs_and_from_states() {
     let dir = dir.path();
     let whole = json(dir, "analyze whole.log");
     assert_same(&json(dir, "analyze 1.log 2.log 3.log --merge"), &whole);
-    // A roll-up that is continued in its own file.
+    // A state that is continued in the same file.
     jitlat(dir, "analyze 1.log --state day.state");
     assert!(dir.join("day.state").exists());
     json(dir, "analyze day.state 2.log --merge --state day.state");
     assert_same(&json(dir, "analyze day.state 3.log --merge --state day.state"), &whole);
     assert_same(&json(dir, "analyze day.state"), &whole);
-    // The options of the analysis are given when a state is read.
+    // Options of the analysis also apply when a state is read.
     let windows = json(dir, "analyze day.state --interval 5s");
     assert_eq!(windows["intervals"], json(dir, "analyze whole.log --interval 5s")["intervals"]);
 }
@@ -70,19 +71,19 @@ fn parts_of_a_test_are_the_whole_in_constant_memory() {
     let dir = dir.path();
     let whole = json(dir, "analyze whole.log --streaming");
     assert_same(&json(dir, "analyze 1.log 2.log 3.log --merge --streaming"), &whole);
-    // Nor is anything lost where the analysis rests in a file in between.
+    // Nothing is lost if the analysis is saved to a file in between.
     jitlat(dir, "analyze 1.log --streaming --state day.state");
     json(dir, "analyze day.state 2.log --merge --streaming --state day.state");
     assert_same(&json(dir, "analyze day.state 3.log --merge --streaming --state day.state"), &whole);
     assert_same(&json(dir, "analyze day.state"), &whole);
-    // Parts that were analysed apart, in constant memory or not.
+    // Parts that were analysed separately, in constant memory or not.
     for n in [2, 3] {
         jitlat(dir, &format!("analyze {n}.log --streaming --state {n}.state"));
     }
     jitlat(dir, "analyze 1.log --state 1.state");
     assert_same(&json(dir, "analyze 1.state 2.state 3.state --merge"), &whole);
     assert_same(&json(dir, "analyze 1.log 2.state 3.log --merge"), &whole);
-    // A state keeps every packet, whatever comes behind it.
+    // A state contains every packet, no matter what follows.
     jitlat(dir, "analyze 1.log --state 1.state");
     let exact = json(dir, "analyze whole.log");
     assert_same(&json(dir, "analyze 1.state 2.log 3.log --merge --streaming"), &exact);
@@ -94,7 +95,7 @@ fn several_tests_are_one_after_another() {
     let dir = dir.path();
     let text = fs::read_to_string(data("b_wan_lossy_v1.log")).unwrap();
     fs::write(dir.join("a.log"), &text).unwrap();
-    // The first line is when the test began.
+    // The first line is the beginning of the test.
     let other = text.split_once('\n').unwrap().1;
     fs::write(dir.join("b.log"), format!("# Mon Mar 14 07:06:40 UTC 2011\n{other}")).unwrap();
     let (one, both) = (json(dir, "analyze a.log"), json(dir, "analyze a.log b.log --merge"));
@@ -104,7 +105,7 @@ fn several_tests_are_one_after_another() {
     }
     assert_eq!(both["latency"]["min"], one["latency"]["min"]);
     assert_eq!(both["session"]["tags"]["tests"], "2");
-    // Not in constant memory.
+    // This is impossible in constant memory.
     jitlat(dir, "analyze a.log --streaming --state a.state");
     let output = jitlat(dir, "analyze a.state b.log --merge");
     let said = String::from_utf8_lossy(&output.stderr);
@@ -125,16 +126,16 @@ fn what_cannot_be_merged_or_read_is_said_so() {
     fs::write(dir.join("changed.state"), &bytes).unwrap();
     fs::write(dir.join("new.state"), "# jitlat state 9\nwhatever").unwrap();
     for (line, phrase) in [
-        ("analyze whole.log other.log --merge", "not tests of the same traffic"),
+        ("analyze whole.log other.log --merge", "do not have the same traffic"),
         ("analyze short.state", "damaged"),
         ("analyze changed.state", "damaged"),
         ("analyze new.state", "version 9"),
         ("analyze whole.state --csv -", "takes its lines from a log"),
         ("analyze 1.log 2.log --state x.state", "give one log, or --merge"),
-        ("analyze whole.log other.log --merge --streaming", "a part of another test"),
+        ("analyze whole.log other.log --merge --streaming", "belongs to another test"),
         (
             "analyze streaming.state --as hdr",
-            "--as hdr needs all packets, and streaming.state was analysed in constant memory",
+            "--as hdr needs all packets, but streaming.state was analysed in constant memory",
         ),
         ("analyze streaming.state --within 1ms", "--within needs all packets"),
         ("analyze whole.log --state /nonexistent/x.state", "/nonexistent/x.state"),

@@ -48,7 +48,7 @@ fn each_choice_of_the_analysis_shows_in_the_summary() {
     }
 }
 
-/// What is printed of `log` in a terminal of that many columns that is called `terminal`.
+/// Returns the output for `log` in a terminal of the type `terminal` with that many columns.
 fn printed(log: &str, options: &[&str], columns: &str, terminal: &str) -> String {
     let output = Command::new(env!("CARGO_BIN_EXE_jitlat"))
         .arg("-f")
@@ -74,7 +74,7 @@ fn a_report_is_one_screen_and_the_full_one_is_there_on_request() {
         assert_eq!(full, printed(log, &["--classic-report"], "80", "xterm"));
         assert!(full.contains("\nmin/avg/max latency = ") && full.contains("What it means"), "{full}");
         assert_eq!(printed(log, &["-q"], "80", "xterm").lines().count(), 1);
-        // With plots below, and nothing else changed.
+        // Plots are added below, and nothing else changes.
         let plotted = printed(log, &["--text-plots"], "80", "xterm");
         assert!(plotted.starts_with(&full) && plotted.len() > full.len(), "{plotted}");
     }
@@ -116,7 +116,7 @@ fn intervals_are_json_lines() {
     assert_eq!((sum("sent"), sum("accepted"), sum("lost")), (1500, 1441, 59));
 }
 
-/// Every command of the program, as its help lists them.
+/// Lists every command of the program, according to its help.
 fn commands() -> Vec<String> {
     let help = Command::new(env!("CARGO_BIN_EXE_jitlat")).arg("--help").output().unwrap();
     let help = String::from_utf8(help.stdout).unwrap();

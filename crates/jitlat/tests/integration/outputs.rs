@@ -40,7 +40,7 @@ fn what_could_not_be_written_is_refused_before_anything_is_measured() {
     let testdata = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/b_wan_lossy_v1.log");
     symlink(testdata, dir.path().join("log")).unwrap();
     let streams = ["json", "csv", "summary-csv", "openmetrics", "hdr", "html", "plots"];
-    // 192.0.2.0/24 is reserved for documentation: a test would end with another error, after seconds.
+    // 192.0.2.0/24 is reserved for documentation: an actual test would end with another error after seconds.
     for (command, formats) in [
         ("192.0.2.1", &streams[..]),
         ("192.0.2.1 --load udp:1Mbit", &streams),
@@ -93,7 +93,7 @@ fn a_log_on_standard_output_has_it_to_itself() {
     let report = String::from_utf8_lossy(&output.stderr);
     assert!(report.contains("round trip") && report.contains("No verdict: 20 packets"), "{report}");
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0, "no file called -");
-    // It is whole, and read again from standard input; redirected to a file it is the same.
+    // The log is complete and can be read from standard input; redirected to a file it is the same.
     let file = fs::File::create(dir.path().join("redirected")).unwrap();
     let status = Command::new(JITLAT)
         .args(ping.split_whitespace())
@@ -150,7 +150,7 @@ fn every_name_of_as_is_a_file_with_a_log_and_without() {
                 let of_test =
                     fs::read(dir.path().join(name)).unwrap_or_else(|e| panic!("{line}: {name}: {e}"));
                 assert!(of_test.len() > 20, "{line}: {name}");
-                // The same comes from the log, but for what only the test knows: when it was written, and by which command.
+                // The log gives the same results, except for what only the test knows: time of writing, and command.
                 if log == "-o log" {
                     let exported = jitlat(&format!("export log --interval 20ms --as {name}"), dir.path());
                     assert!(exported.status.success(), "{name}: {exported:?}");
@@ -171,7 +171,7 @@ fn a_name_that_is_not_known_lists_those_that_are() {
     let output = jitlat("export log --as hrd", dir.path());
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(2), "{said}");
-    assert!(said.contains("there is no format 'hrd'") && said.contains("hdr, "), "{said}");
+    assert!(said.contains("unknown format 'hrd'") && said.contains("hdr, "), "{said}");
     let help = jitlat("export --as help", dir.path());
     let list = String::from_utf8_lossy(&help.stdout);
     assert!(help.status.success() && list.contains("hdr ") && list.contains("OpenMetrics"), "{help:?}");

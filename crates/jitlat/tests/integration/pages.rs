@@ -1,4 +1,5 @@
-//! The page of every instrument, as the command writes it, in headless Chromium: large and small, light and dark, on paper.
+//! The page of every instrument in headless Chromium, as the command writes it: large and small, light and dark, on
+//! paper.
 
 use crate::browser;
 use crate::listening;
@@ -7,7 +8,7 @@ use crate::side_by_side;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-/// The names of the pages, and the commands that write them; HOST is a server. `-b` also draws.
+/// Names of the pages, and commands that write them; HOST is a server. `-b` also draws.
 const PAGES: [(&str, &str); 9] = [
     ("one-way", "HOST -n 300 -p 3ms -o one.log"),
     ("both", "HOST -b -n 300 -p 3ms -o both.log --plots figures"),
@@ -39,7 +40,7 @@ impl Drop for Server {
     }
 }
 
-/// Writes all pages into a folder; the page of each name.
+/// Writes all pages to a folder; returns the page of each name.
 fn pages(folder: &Path) -> Vec<(&'static str, String)> {
     let testdata = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata").canonicalize().unwrap();
     std::os::unix::fs::symlink(testdata, folder.join("testdata")).unwrap();
@@ -59,7 +60,7 @@ fn pages(folder: &Path) -> Vec<(&'static str, String)> {
     PAGES.into_iter().map(page).collect()
 }
 
-/// The command that a page names to repeat its test.
+/// Returns the command that a page shows to repeat its test.
 fn again(page: &str) -> String {
     let (_, rest) = page.split_once("The same test again: <code>").expect("every test can be repeated");
     let (command, _) = rest.split_once("</code>").unwrap();
@@ -99,7 +100,7 @@ fn the_same_test_again_is_the_same_test() {
         for word in test.split(' ').skip(1).filter(|word| word.starts_with('-')) {
             assert!(first.contains(word), "{test}: {word} is missing in {first}");
         }
-        // What it prints of itself has every option that decides what is sent.
+        // The command shown by the page has every option that determines the sent packets.
         assert_eq!(run(&first), first, "{test}");
     }
 }
@@ -113,10 +114,10 @@ fn every_page_works_for_everybody_in_every_light() {
     let axe = browser::axe();
     let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let mut pages = pages(folder.path());
-    // Without `JITLAT_FULL`, the page with both directions and one other.
+    // Without `JITLAT_FULL`, only the page with both directions and one other are tested.
     pages.truncate(if browser::full() { pages.len() } else { 2 });
     side_by_side::side_by_side(processors, &pages, |(name, page)| {
-        // Nothing is fetched, and nothing but what the page itself contains is run.
+        // Nothing is fetched, and only scripts of the page itself run.
         assert!(page.contains("default-src 'none'"), "{name}");
         assert!(page.contains("<section class=\"first\""), "{name} begins with an answer");
         browser::driven(&format!("page-{name}"), page);
@@ -124,7 +125,8 @@ fn every_page_works_for_everybody_in_every_light() {
         assert_eq!(first, 1, "{name}: the answer is more than the first page on paper");
         assert!(*name != "both" || all <= 6, "{name}: {all} pages on paper");
         let Some(axe) = &axe else { return };
-        // Large and light, small and dark: colours do not depend on the size, nor names on the light.
+        // Large and light, small and dark: colours do not depend on the size, and names do not depend on the colour
+        // scheme.
         for (arguments, _) in browser::CORNERS {
             let found = browser::accessibility(page, axe, arguments);
             assert_eq!(found.as_deref(), Some("ok"), "{name}, {arguments:?}");

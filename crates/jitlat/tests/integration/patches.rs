@@ -1,5 +1,5 @@
 //! An addition appears everywhere: three patches, each with one new file, its two lines in a list and a row of the
-//! documentation, are applied to a copy of the sources, compiled and tried.
+//! documentation, are applied to a copy of the sources, compiled and tested.
 //!
 //! Slow: `just patches`, part of `just full`.
 
@@ -27,8 +27,8 @@ fn run(command: &mut Command) -> Output {
 }
 
 impl Copy {
-    /// The current sources, committed or not. Files that have not changed since the last time stay untouched, so that
-    /// they are not compiled again.
+    /// Copies the current sources, committed or not. Files that have not changed since the last run stay untouched,
+    /// so that they are not compiled again.
     fn make() -> Copy {
         let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("patches");
         let sources = target.join("sources");
@@ -50,13 +50,13 @@ impl Copy {
 
     fn apply(&self, patch: &str, options: &[&str]) {
         let mut apply = Command::new("git");
-        // The copy lies inside a repository, but is not one.
+        // The copy is inside a repository, but is not a repository itself.
         apply.env("GIT_CEILING_DIRECTORIES", self.sources.parent().unwrap()).current_dir(&self.sources);
         run(apply.arg("apply").args(options).arg(patches().join(patch)));
     }
 
-    /// Compiles the command, in its own folder, because cargo takes the copy for the original. Of other people's crates the
-    /// folder begins with what the tests were compiled with.
+    /// Compiles the command in a separate folder, because cargo would confuse the copy with the original. The folder
+    /// starts with the dependencies that were compiled for the tests.
     fn build(&self) {
         let out = self.jitlat.parent().unwrap();
         let compiled = Path::new(env!("CARGO_TARGET_TMPDIR")).join("../debug");
@@ -80,7 +80,7 @@ impl Copy {
             .unwrap()
     }
 
-    /// Starts a server that answers `only` these, each at one port.
+    /// Starts a server that answers `only` these protocols, each at one port.
     fn serve(&self, only: &str, ports: &str) -> Server {
         let host = network::own_address().to_string();
         let mut serve = Command::new(&self.jitlat);
@@ -102,7 +102,7 @@ struct Server {
 }
 
 impl Server {
-    /// The port in line `k`, of two-way tests.
+    /// Port in line `k` of the output, for two-way tests.
     fn port(&self, k: usize) -> &str {
         self.listening[k].rsplit(':').next().unwrap()
     }
@@ -110,13 +110,13 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // It may have ended already.
+        // The process may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// A folder's files and folders whose names are `wanted`, with the times by which cargo knows them.
+/// Copies files and folders whose names are `wanted` from a folder, with the times by which cargo detects changes.
 fn copy_with_times(from: &Path, to: &Path, wanted: &dyn Fn(&str) -> bool) {
     fs::create_dir_all(to).unwrap();
     for entry in fs::read_dir(from).unwrap() {
@@ -150,7 +150,7 @@ fn patches() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/patches")
 }
 
-/// One new file; the module and its entry in one list; one row of one page; nothing else.
+/// Checks that a patch has one new file, the module and its entry in one list, and one row of one page.
 fn assert_small(patch: &str) {
     let text = fs::read_to_string(patches().join(patch)).unwrap();
     let mut lists = 0;
@@ -186,7 +186,7 @@ fn a_metric_is_everywhere(copy: &Copy) {
     assert!(analyze("-v").contains("latest latency"));
     let json: serde_json::Value = serde_json::from_str(&analyze("--json -")).unwrap();
     assert!(json["figures"]["latency-latest"].is_number(), "{:#}", json["figures"]);
-    // In bounded memory and of joined parts too.
+    // The metric also works in bounded memory and with joined parts.
     let streamed: serde_json::Value = serde_json::from_str(&analyze("--streaming --json -")).unwrap();
     assert_eq!(streamed["figures"], json["figures"]);
     let kept = tempfile::tempdir().unwrap();
@@ -263,7 +263,8 @@ fn an_output_is_everywhere(copy: &Copy) {
 #[ignore = "compiles the program three times: just patches"]
 fn each_patch_is_small_and_what_it_adds_is_everywhere() {
     let copy = Copy::make();
-    // From the crate that the fewest need: each is compiled after the one before was taken out.
+    // Starts with the crate on which the fewest others depend, because each patch is removed before the next and
+    // compiled again.
     for (patch, is_everywhere) in [
         ("output.patch", an_output_is_everywhere as fn(&Copy)),
         ("protocol.patch", a_protocol_is_everywhere),

@@ -1,5 +1,6 @@
-//! irtt's own client and server, flent's reader of irtt's results, and stamp-suite in both roles. They are skipped where these
-//! programs are not installed (Debian: irtt, flent; `packaging/tools stamp-suite`), unless `JITLAT_REQUIRE_PEERS` is set.
+//! irtt's own client and server, flent's reader of irtt's results, and stamp-suite in both roles. Skipped if these
+//! programs are not installed (Debian: irtt, flent; `packaging/tools stamp-suite`), unless `JITLAT_REQUIRE_PEERS` is
+//! set.
 
 use crate::network;
 use crate::server::Server;
@@ -13,10 +14,10 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 
 const JITLAT: &str = env!("CARGO_BIN_EXE_jitlat");
-/// Where Debian's package has it.
+/// Location in Debian's package.
 const FLENT: &str = "/usr/share/flent";
 
-/// Whether `programs` are there.
+/// Returns true if `programs` are installed.
 fn installed(programs: &[&str]) -> bool {
     let missing = programs.iter().find(|program| {
         let path = Path::new(program);
@@ -30,7 +31,7 @@ fn installed(programs: &[&str]) -> bool {
 }
 
 fn run(program: &str, arguments: &str, folder: &Path) -> Output {
-    // A test ends by itself within seconds; this is for a conversation that does not.
+    // A test ends by itself within seconds; the time limit is for a conversation that hangs.
     let mut command = Command::new("timeout");
     command.args(["60", program]).args(arguments.split_whitespace()).current_dir(folder);
     command.output().unwrap()
@@ -44,26 +45,27 @@ fn number(value: &Value, pointer: &str) -> f64 {
     value.pointer(pointer).and_then(Value::as_f64).unwrap_or_else(|| panic!("no {pointer}"))
 }
 
-/// Somebody's server at a port of its own; it ends with the test.
+/// A server of another program at a separate port; it ends with the test.
 struct Background {
     child: Child,
     port: u16,
 }
 
 impl Background {
-    /// Starts `program` with the arguments that `line` makes of the port.
+    /// Starts `program` with the arguments that `line` makes from the port.
     fn start(program: &str, ip: Ipv4Addr, folder: &Path, line: impl Fn(u16) -> String) -> Background {
         let port = UdpSocket::bind((ip, 0)).unwrap().local_addr().unwrap().port();
         let mut command = Command::new(program);
         command.args(line(port).split_whitespace()).current_dir(folder);
         let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-        // Once the port is taken, it listens.
+        // The server listens once the port is in use.
         let listens = || UdpSocket::bind((ip, port)).is_err();
         jitlat_waiting::until(&format!("{program} to listen"), Duration::from_secs(20), listens);
         Background { child, port }
     }
 
-    /// `irtt server`. It drops what a client sends at once after a stall, unless such a burst is allowed.
+    /// Starts `irtt server`. It drops packets that a client sends at once after a stall, unless such a burst is
+    /// allowed.
     fn irtt(ip: Ipv4Addr, folder: &Path, arguments: &str) -> Background {
         Background::start("irtt", ip, folder, |port| {
             format!("server -b {ip}:{port} --pburst=1000 {arguments}")
@@ -73,7 +75,7 @@ impl Background {
 
 impl Drop for Background {
     fn drop(&mut self) {
-        // It may have ended already.
+        // The process may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -110,7 +112,8 @@ fn irtts_client_measures_against_us() {
             let server = if options.contains("hmac") { &keyed } else { &open };
             let result = dir.path().join("result.json");
             let to = format!("{ip}:{}", server.port(0));
-            // Its last answer may come later than three times the longest round trip, which it waits by default.
+            // The last answer may arrive later than three times the longest round trip, for which irtt waits by
+            // default.
             let line = format!("client -d 500ms -i 20ms --wait=200ms -o result.json {options} {to}");
             let output = run("irtt", &line, dir.path());
             let text = String::from_utf8_lossy(&output.stdout);
@@ -161,7 +164,7 @@ fn we_measure_against_irtts_server() {
         undisturbed(|| {
             assert_eq!(jitlat(server, options), (Some(0), String::new()), "{options}");
             let summary = json(&dir.path().join("out.json"));
-            // The narrow server grants a test of 300 ms.
+            // The restrictive server grants a test of 300 ms.
             let sent = if options.contains("loose") { 15.0 } else { 30.0 };
             let count = |name: &str| number(&summary, &format!("/counts/{name}"));
             assert_eq!((count("sent"), count("received"), count("invalid")), (sent, sent, 0.0), "{options}");
@@ -267,7 +270,7 @@ fn flent_reads_our_results() {
     let line = format!("ping {ip} --proto irtt --irtt-port {} -n 50 -p 10ms", server.port(0));
     let output = run(JITLAT, &format!("{line} --as irtt=irtt.json --json ours.json -o log"), dir.path());
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    // The log has all that is needed.
+    // The log contains everything that the format needs.
     let again = run(JITLAT, "export log --as irtt again.json", dir.path());
     assert!(again.status.success(), "{}", String::from_utf8_lossy(&again.stderr));
     assert_eq!(json(&dir.path().join("irtt.json")), json(&dir.path().join("again.json")));

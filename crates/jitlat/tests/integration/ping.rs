@@ -50,7 +50,7 @@ fn every_protocol_measures_round_trips() {
     assert_eq!(report["received"], 20);
 }
 
-/// A raw socket of a host that asks itself receives its own requests, too.
+/// A raw socket of a host that pings itself also receives its own requests.
 #[test]
 fn own_echo_requests_are_not_foreign() {
     let json = ping(&["--proto", "icmp"]);
@@ -85,7 +85,7 @@ fn a_log_gives_the_same_report_again() {
         let output = Command::new(JITLAT).args(["-f", log, "--json", "-", "--csv", saved]).output().unwrap();
         let [csv, saved] = [csv, saved].map(|path| std::fs::read_to_string(path).ok());
         assert_eq!(csv, saved, "{arguments:?}");
-        // In a unidirectional test the server alone has the packets.
+        // In a unidirectional test only the server has the packets.
         assert_eq!(csv.is_none(), arguments.contains(&"unidir"), "{arguments:?}");
         let csv = csv.unwrap_or_default();
         assert_eq!(csv.contains(",retransmissions,srtt_us,cwnd"), arguments.contains(&"tcp"));
@@ -106,22 +106,22 @@ fn stamp_extensions_tell_what_the_far_host_saw() {
     assert_eq!((&json["counts"]["received"], &json["header"]["pktlen"]), (&20.into(), &200.into()));
     assert!(json["latency"]["min"].as_i64().unwrap() >= 0, "{}", json["latency"]);
     let remarks = json["two_way"]["remarks"].to_string();
-    // Answers have the class that was asked for, which is not that of the requests.
+    // Answers have the requested DSCP, which differs from that of the requests.
     assert_eq!(json["far_end"]["dscp"], serde_json::json!({ "8": 20 }));
     let warnings = json["warnings"].as_array().unwrap();
     assert!(!warnings.iter().any(|w| w["code"] == "dscp_changed"), "{warnings:?}");
     for phrase in [
-        "arrives there unchanged",
-        "20 sent up to then, 20 arrived there, 20 answered",
-        "stamps there: of arrivals in software",
-        "answers tell when the one before left",
-        "round trips and the way back leave that out",
+        "arrives unchanged at the far host",
+        "20 sent up to then, 20 arrived, 20 answered",
+        "time stamps of the far host: arrivals in software",
+        "answers contain the departure time of the answer before",
+        "this time is not part of round trips and of the down direction",
     ] {
         assert!(remarks.contains(phrase), "'{phrase}' is not in {remarks}");
     }
 }
 
-/// A reflector of STAMP that sends every answer from another port than it is asked at.
+/// Starts a STAMP reflector that sends every answer from another port than the one that received the request.
 fn two_ports() -> (u16, std::thread::JoinHandle<()>) {
     let [asked, answering] = [0, 1].map(|_| std::net::UdpSocket::bind("127.0.0.1:0").unwrap());
     let port = asked.local_addr().unwrap().port();
@@ -130,7 +130,8 @@ fn two_ports() -> (u16, std::thread::JoinHandle<()>) {
         let mut request = [0; 1500];
         for _ in 0..20 {
             let Ok((n, from)) = asked.recv_from(&mut request) else { return };
-            // Request and answer have the same number; then come the reflector's time, arrival, and what was asked.
+            // Request and answer have the same number; then follow the reflector's time, the arrival, and the
+            // request.
             let mut answer = request[..n].to_vec();
             let asked = request[..n].to_vec();
             answer[16..24].copy_from_slice(&asked[4..12]);
@@ -262,7 +263,7 @@ fn a_plain_echo_server_is_told_from_our_own() {
     assert!(json["two_way"]["up"].is_null(), "it reports no times");
 }
 
-/// The full report of such a test.
+/// Returns the full report of such a test.
 fn full_report(arguments: &[&str]) -> String {
     let output = Command::new(JITLAT)
         .args(["ping", "127.0.0.1", "--no-log", "-n", "120", "-p", "1ms", "-v"])
@@ -314,7 +315,7 @@ fn nothing_there_is_an_error_that_says_so() {
 
 #[test]
 fn nothing_answered_is_nothing_measured() {
-    // A socket that nobody reads: requests disappear.
+    // A socket that is not read: requests disappear.
     let silent = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
     let port = silent.local_addr().unwrap().port().to_string();
     let run = |more: &[&str]| {

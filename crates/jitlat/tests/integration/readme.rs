@@ -1,13 +1,13 @@
-//! README.md says in a minute what jitlat is, and every command that it shows is one.
+//! README.md explains in a minute what jitlat is, and every command in it exists.
 
 use pulldown_cmark::{CodeBlockKind, Event, Options, Parser, Tag, TagEnd};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Lines that a person reads in a minute.
+/// Most lines that a person reads in a minute.
 const LONGEST: usize = 120;
-/// Bytes of all its pictures together.
+/// Limit of the size of all pictures together, in bytes.
 const PICTURES: u64 = 200_000;
 
 fn root() -> PathBuf {
@@ -18,7 +18,7 @@ fn readme() -> String {
     fs::read_to_string(root().join("README.md")).unwrap()
 }
 
-/// The commands in blocks of shell lines and in code within text.
+/// Lists the commands in shell blocks and in code within text.
 fn commands(page: &str) -> Vec<String> {
     let mut commands = Vec::new();
     let mut shell = false;
@@ -64,7 +64,7 @@ fn its_commands_and_their_options_exist() {
     let commands = commands(&readme());
     assert!(commands.len() > 15, "{commands:?}");
     for command in commands {
-        // Options are read in their order: one that does not exist is refused before --help is reached.
+        // Options are parsed in order: an unknown one is refused before --help is reached.
         let arguments = command.split_whitespace().map(|word| word.trim_matches('\''));
         let output =
             Command::new(env!("CARGO_BIN_EXE_jitlat")).args(arguments).arg("--help").output().unwrap();

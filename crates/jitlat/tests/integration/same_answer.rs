@@ -1,4 +1,4 @@
-//! Console, page and JSON of one command say the same.
+//! Console, page and JSON of one command agree.
 
 use crate::server::Server;
 use serde_json::Value;
@@ -11,7 +11,7 @@ fn testdata(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata").join(name)
 }
 
-/// What a reader sees of a page, in the console's characters, with single spaces.
+/// Visible text of a page, in the console's characters, with single spaces.
 fn text_of(html: &str) -> String {
     let body = html.split_once("<main>").unwrap().1.split("<script").next().unwrap();
     let mut text = String::new();
@@ -26,7 +26,7 @@ fn text_of(html: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// The headlines in a JSON document: that of its answer, or those of its parts.
+/// Headlines in a JSON document: that of its answer, or those of its parts.
 fn headlines(value: &Value, found: &mut Vec<String>) {
     match value {
         Value::Object(fields) => {
@@ -40,11 +40,11 @@ fn headlines(value: &Value, found: &mut Vec<String>) {
     }
 }
 
-/// Runs `command` with a page and JSON, and compares what they say with the console.
+/// Runs `command` with a page and JSON, and compares both with the console.
 fn compare(command: &[&str]) {
     let folder = tempfile::tempdir().unwrap();
     let [page, json] = ["page.html", "out.json"].map(|name| folder.path().join(name));
-    // A sweep's tests take what follows --.
+    // Options after -- belong to the tests of a sweep.
     let own = command.iter().position(|word| *word == "--").unwrap_or(command.len());
     let output = Command::new(JITLAT)
         .args(&command[..own])
@@ -65,12 +65,12 @@ fn compare(command: &[&str]) {
     let words = console.split_whitespace().collect::<Vec<_>>().join(" ");
     for headline in said {
         assert!(page.contains(&headline), "{command:?}: the page does not say '{headline}':\n{page}");
-        // The console cuts what is longer than its rows.
+        // The console cuts text that is longer than its rows.
         let begin: String = headline.chars().take(40).collect();
         assert!(words.contains(&begin), "{command:?}: the console does not say '{headline}':\n{console}");
     }
 
-    // Every figure from the head of the table to the reasons to believe it is on the page.
+    // Every figure from the head of the table to the section "Trust" is on the page.
     let screen = console.split("\nTrust").next().unwrap();
     let course = |row: &&str| row.starts_with("lost ") || row.contains(|c| ('▁'..='█').contains(&c));
     let rows = screen.lines().skip_while(|row| !row.starts_with("    ")).filter(|row| !course(row));

@@ -1,6 +1,6 @@
-//! The JSON schemas in `docs/formats` are those of the types that are written.
+//! The JSON schemas in `docs/formats` match the types that are written.
 //!
-//! `UPDATE_SCHEMAS=1 cargo test -p jitlat schemas` writes them anew.
+//! `UPDATE_SCHEMAS=1 cargo test -p jitlat schemas` rewrites them.
 
 use jitlat_archive::show::{DatasetDocument, ListDocument, PushesDocument, QueryDocument};
 use jitlat_core::path::Path as NetworkPath;
@@ -19,9 +19,9 @@ use std::path::{Path, PathBuf};
 
 /// A document that is written as JSON.
 struct Published {
-    /// Of the file, before `.schema.json`.
+    /// Name of the file without `.schema.json`.
     name: &'static str,
-    /// Which command writes it, and where more is said of it.
+    /// Command that writes the document, and page that describes it.
     about: &'static str,
     schema: fn() -> Schema,
 }
@@ -105,7 +105,7 @@ const PUBLISHED: [Published; 15] = [
     },
 ];
 
-/// Definitions that several documents share, and the one whose schema has them.
+/// Definitions that several documents share, and the document whose schema contains them.
 const SHARED: [(&str, &str); 2] = [("Summary", "summary"), ("Comparison", "compare")];
 
 fn settings() -> SchemaSettings {
@@ -116,7 +116,7 @@ fn schema_of<T: JsonSchema>() -> Schema {
     settings().into_generator().into_root_schema_for::<T>()
 }
 
-/// Summaries; beside that of a test with `--capture` stands what was captured.
+/// Schema of summaries; with `--capture` a test also has the captured traffic.
 fn summary() -> Schema {
     let mut generator = settings().into_generator();
     let capture = generator.subschema_for::<CaptureDocument<'_>>();
@@ -139,12 +139,12 @@ impl Published {
     }
 }
 
-/// A file beside the pages of the formats.
+/// Path of a file next to the pages of the formats.
 fn file(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/formats").join(name)
 }
 
-/// What the page answers to programs.
+/// Description of the page's API for programs.
 fn openapi() -> String {
     let mut document = jitlat_web::openapi();
     without_rust(&mut document);
@@ -163,7 +163,7 @@ fn for_each_object(value: &mut Value, change: &mut impl FnMut(&mut Map<String, V
     }
 }
 
-/// What another schema has is said there.
+/// Replaces definitions of other schemas by references to them.
 fn refer_to_others(schema: &mut Value, name: &str) {
     for (definition, owner) in SHARED.iter().filter(|(_, owner)| *owner != name) {
         let here = json!(format!("#/$defs/{definition}"));
@@ -175,7 +175,7 @@ fn refer_to_others(schema: &mut Value, name: &str) {
     }
 }
 
-/// Leaves out definitions that nothing leads to any more.
+/// Removes definitions that are not referenced any more.
 fn keep_what_is_used(schema: &mut Value) {
     let Some(Value::Object(mut definitions)) = schema.as_object_mut().and_then(|s| s.remove("$defs")) else {
         return;
@@ -196,14 +196,14 @@ fn keep_what_is_used(schema: &mut Value) {
     schema["$defs"] = definitions.into();
 }
 
-/// Descriptions are documentation of Rust: without its links. What is written has no defaults.
+/// Removes Rust links from descriptions, and defaults, which written documents do not have.
 fn without_rust(schema: &mut Value) {
     for_each_object(schema, &mut |object| {
         if let Some(Value::String(text)) = object.get_mut("description") {
             *text = text.replace("](crate::Summary)", "]").replace("Self::", "");
             *text = text.replace("[`", "`").replace("`]", "`");
         }
-        // Among properties, `default` would be one of them.
+        // A property may also be called `default`.
         if ["type", "$ref", "anyOf", "oneOf"].iter().any(|k| object.get(*k).is_some_and(|v| !v.is_object())) {
             object.remove("default");
         }

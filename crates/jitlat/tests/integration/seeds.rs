@@ -1,4 +1,4 @@
-//! docs/seeds.md: runs every row's command; its output must contain the phrases of the row.
+//! docs/seeds.md: runs the command of every row; its output must contain the phrases of the row.
 
 use crate::listening;
 use crate::network;
@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Mutex;
 
-/// Commands that run at a time.
+/// Number of commands that run at the same time.
 const AT_A_TIME: usize = 4;
 
 struct Row {
@@ -18,7 +18,7 @@ struct Row {
     says: Vec<String>,
 }
 
-/// The rows of every table: place, item, command, phrases.
+/// Rows of every table: place, item, command, phrases.
 fn rows(page: &str) -> Vec<Row> {
     let mut rows = Vec::new();
     for (number, line) in page.lines().enumerate() {

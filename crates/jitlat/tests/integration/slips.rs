@@ -1,11 +1,11 @@
-//! Slips on the command line: what is said, with which exit status, and that nothing is done first.
+//! Mistakes on the command line: message and exit status, and nothing is done first.
 
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// The exit status and standard error of the binary in `folder`.
+/// Runs the binary in `folder`; returns exit status and standard error.
 fn said(folder: &Path, arguments: &str) -> (Option<i32>, String) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_jitlat"));
     command.args(arguments.split_whitespace()).current_dir(folder).stdin(Stdio::null());
@@ -33,7 +33,7 @@ fn a_bare_number_that_is_an_absurd_period_is_refused() {
 
 #[test]
 fn a_misspelt_command_is_no_host() {
-    // No name is looked up: the answer comes at once, and says how to reach a host of that name.
+    // No name is looked up: the answer is immediate, and says how to test a host of that name.
     refused("srve", &["did you mean `jitlat serve`?", "`jitlat test srve`"]);
     refused("pingg 127.0.0.1", &["did you mean `jitlat ping`?"]);
     refused("-q", &["<HOST>"]);
@@ -43,13 +43,13 @@ fn a_misspelt_command_is_no_host() {
 #[test]
 fn an_address_that_is_not_this_hosts_is_named() {
     for test in ["127.0.0.1", "ping 127.0.0.1", "ping 127.0.0.1 --proto tcp"] {
-        refused(&format!("{test} --bind 198.51.100.7"), &["--bind takes an address of this host"]);
+        refused(&format!("{test} --bind 198.51.100.7"), &["--bind must be an address of this host"]);
     }
 }
 
 #[test]
 fn a_folder_that_takes_no_log_is_said_before_the_test() {
-    // Nobody can make a file there.
+    // No file can be created there.
     let (status, errors) = said(Path::new("/proc"), "127.0.0.1 -n 3");
     assert_eq!(status, Some(2), "{errors}");
     for phrase in ["no log can be made", "-o LOG", "--no-log"] {
@@ -61,7 +61,7 @@ fn a_folder_that_takes_no_log_is_said_before_the_test() {
 
 #[test]
 fn a_control_port_that_says_nothing_is_named_with_the_time() {
-    // A listener whose backlog is full answers no further connection.
+    // A listener with a full backlog accepts no further connection.
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let address = listener.local_addr().unwrap();
     let connect = || TcpStream::connect_timeout(&address, Duration::from_millis(300));

@@ -1,4 +1,4 @@
-//! The build without optional features: compiled, and every command that it has tried over loopback.
+//! The build without optional features: it is compiled, and every command in it is tested over loopback.
 //!
 //! Slow: `just small`, part of `just full`.
 
@@ -6,9 +6,9 @@ use crate::listening;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-/// Size that the program is allowed, bytes: near what it is, so that it does not grow unnoticed. The goal is 4 MB.
+/// Limit of the program's size in bytes: close to the current size, so that growth is noticed. The goal is 4 MB.
 const MAX_SIZE: u64 = 9_900_000;
-/// Crates that may be compiled into it.
+/// Limit of the number of crates in it.
 const MAX_CRATES: usize = 120;
 
 fn root() -> PathBuf {
@@ -40,7 +40,7 @@ fn run(program: &Path, folder: &Path, arguments: &str) -> Output {
     command.output().unwrap()
 }
 
-/// Standard output of a run that succeeds.
+/// Runs the program and returns its standard output; checks that it succeeds.
 fn measured(program: &Path, folder: &Path, arguments: &str) -> String {
     let output = run(program, folder, arguments);
     assert!(output.status.success(), "{arguments}: {}", String::from_utf8_lossy(&output.stderr));
@@ -102,7 +102,7 @@ fn a_build_without_optional_features_is_small_and_measures() {
     assert!(compared.contains("second"), "{compared}");
     assert!(measured(&program, folder, "doctor --help").contains("doctor"));
 
-    // Everything else says how to get it.
+    // Every other command explains how to get it.
     for (arguments, feature) in [
         ("archive ls DIR", "archive"),
         ("monitor mesh.toml --check", "monitor"),

@@ -74,7 +74,7 @@ fn the_manner_of_the_caia_tool_has_all_but_the_last_pair() {
             all.len()
         );
     }
-    // Its default fields cannot distinguish packets without identification; another mask can.
+    // The default fields cannot distinguish packets without identification; another mask can.
     let masked = pair(
         "var_noid_loss_udp340",
         &["-c", "-p", "-O", "-q", "-#", "3135", "-a", "10.77.1.2", "-A", "10.77.2.2"],
@@ -111,7 +111,7 @@ fn losses_are_counted_each_way() {
 fn several_files_and_standard_input_are_read_like_one() {
     let dir = tempfile::tempdir().unwrap();
     let whole = std::fs::read(data("atm_udp340.ref.pcap")).unwrap();
-    // The first 24 + 400 records of 16 + 96 bytes, and the rest after its own header.
+    // The first 24 + 400 records of 16 + 96 bytes, and the rest after a second header.
     let cut = 24 + 400 * 112;
     let (a, b) = (dir.path().join("a.pcap"), dir.path().join("b.pcap"));
     std::fs::write(&a, &whole[..cut]).unwrap();
@@ -275,7 +275,7 @@ fn figures_stand_in_one_report() {
     }
 }
 
-/// An ICMP echo in a record of a capture, Ethernet: a request, or a reply from the far host.
+/// Returns an ICMP echo in an Ethernet record of a capture: a request, or a reply from the far host.
 fn echo(at_us: u64, number: u8, reply: bool) -> Vec<u8> {
     let (a, b) = ([10, 77, 1, 2], [10, 77, 2, 2]);
     let (from, to) = if reply { (b, a) } else { (a, b) };
@@ -292,7 +292,7 @@ fn echo(at_us: u64, number: u8, reply: bool) -> Vec<u8> {
 fn echoes_of_the_capture_and_of_the_file_are_two_sets() {
     let dir = tempfile::tempdir().unwrap();
     let (capture, output) = (dir.path().join("ref.pcap"), dir.path().join("ping.txt"));
-    // 30 echoes after the traffic: in the capture 40 ms long, in ping's own output half a millisecond longer.
+    // 30 echoes after the traffic: 40 ms in the capture, half a millisecond more in ping's own output.
     let mut packets = std::fs::read(data("atm_udp340.ref.pcap")).unwrap();
     let mut lines = Vec::new();
     for k in 0..30u8 {
@@ -318,12 +318,12 @@ fn echoes_of_the_capture_and_of_the_file_are_two_sets() {
     }
 }
 
-/// One of the two points' captures of the payload sweep, one after the other.
+/// Captures of the payload sweep at one of the points, in order.
 fn sweep(point: &str) -> Vec<PathBuf> {
     [40, 340, 640, 1240].map(|payload| data(&format!("atm_udp{payload}.{point}.pcap"))).to_vec()
 }
 
-/// `jitlat spp` over the payload sweep.
+/// Runs `jitlat spp` over the payload sweep.
 fn spp_sweep(more: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_jitlat"))
         .args(["spp", "-f"])
@@ -507,14 +507,14 @@ fn what_cannot_be_written_costs_nothing_else() {
     spp.args([Path::new("spp"), Path::new("-f"), &data("atm_loss_udp340.ref.pcap")]);
     spp.args([Path::new("-F"), &data("atm_loss_udp340.mon.pcap"), Path::new("--json"), &json]);
     let full = || std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
-    // Standard output is full: the summary and the file are complete.
+    // Standard output is full: summary and file are still complete.
     let o = spp.stdout(full()).stderr(Stdio::piped()).output().unwrap();
     let said = String::from_utf8_lossy(&o.stderr);
     assert_eq!(o.status.code(), Some(2), "{said}");
     assert!(said.contains("round trip") && said.contains("standard output"), "{said}");
     let whole: serde_json::Value = serde_json::from_slice(&std::fs::read(&json).unwrap()).unwrap();
     assert_eq!(whole["summary"]["pairs"], 420);
-    // And every other output, whichever fails.
+    // The same holds for every other output, no matter which fails.
     let no_room = dir.path().join("full");
     for name in ["full", "full.up", "full.down"] {
         std::os::unix::fs::symlink("/dev/full", dir.path().join(name)).unwrap();
@@ -542,12 +542,13 @@ fn what_could_not_be_written_is_refused_before_anything_is_read() {
     }
 }
 
-/// Exit status, and what was said beside the lines.
+/// Returns exit status, and standard error.
 fn explained(o: &Output) -> (Option<i32>, String) {
     (o.status.code(), String::from_utf8_lossy(&o.stderr).into_owned())
 }
 
-/// Splits `name` into parts of these seconds after its beginning, each analysed by itself with the plan in `plan`, and joined again.
+/// Splits `name` at these seconds after its beginning, analyses each part separately with the plan in `plan`, and
+/// joins them again.
 fn joined(folder: &Path, plan: &Path, name: &str, cuts: &[&str], more: &[&str]) -> Output {
     let borders: Vec<String> = cuts.iter().map(|cut| format!("+{cut}")).collect();
     let ends = borders.iter().map(String::as_str).chain([""]);
@@ -573,7 +574,7 @@ fn joined(folder: &Path, plan: &Path, name: &str, cuts: &[&str], more: &[&str]) 
         let o = pair(name, &[&plan[..], &["-q"]].concat());
         assert!(o.status.success() && state.exists(), "{name} {keep}: {}", explained(&o).1);
     }
-    // In any order.
+    // Parts may be joined in any order.
     let states = parts.iter().rev().map(|(_, state)| state);
     Command::new(env!("CARGO_BIN_EXE_jitlat"))
         .env("LC_ALL", "C")
@@ -642,9 +643,9 @@ fn parts_that_are_not_one_whole_are_refused() {
     assert!(code == Some(2) && text.contains("ends at"), "{text}");
     let other = state("+2..+4", &["-d", "3"], "d");
     let (code, text) = join(&[&a, &other]);
-    assert!(code == Some(2) && text.contains("not of the same captures"), "{text}");
+    assert!(code == Some(2) && text.contains("belong to different captures"), "{text}");
     let (code, text) = join(&[&data("README.md")]);
-    assert!(code == Some(2) && text.contains("no state"), "{text}");
+    assert!(code == Some(2) && text.contains("not a state"), "{text}");
 }
 
 #[test]
@@ -652,7 +653,7 @@ fn a_folder_stands_for_the_captures_in_it_in_the_order_of_their_packets() {
     let dir = tempfile::tempdir().unwrap();
     let whole = std::fs::read(data("atm_udp340.ref.pcap")).unwrap();
     let cut = 24 + 400 * 112;
-    // As `tcpdump -C` names them: the order of the names is another.
+    // Names like those of `tcpdump -C`, whose order differs.
     std::fs::write(dir.path().join("ref.pcap9"), &whole[..cut]).unwrap();
     std::fs::write(dir.path().join("ref.pcap10"), [&whole[..24], &whole[cut..]].concat()).unwrap();
     std::fs::write(dir.path().join("notes.txt"), "no capture").unwrap();

@@ -10,13 +10,13 @@ use std::time::Duration;
 
 const JITLAT: &str = env!("CARGO_BIN_EXE_jitlat");
 
-/// Servers on a loopback address of this test's own.
+/// Servers on a loopback address that only this test uses.
 struct Far {
     address: String,
     server: Server,
 }
 
-/// Answers one-way tests at the standard port of a loopback address that nothing else uses, STAMP and LaMP at ports
+/// Serves one-way tests at the standard port of a loopback address that only this test uses, STAMP and LaMP at ports
 /// chosen by the system.
 fn serve() -> Far {
     let address = network::own_address().to_string();
@@ -66,7 +66,7 @@ fn every_combination_is_repeated_and_shown_in_every_form() {
     }
     assert_eq!(points[0]["conditions"]["payload"], 100.0);
     assert_eq!(v["size_laws"].as_array().unwrap().len(), 3, "one for each protocol");
-    // Random order, in blocks of one repetition, the same for the same seed.
+    // The order is random, in blocks of one repetition, and the same for the same seed.
     let cells: Vec<u64> = v["runs"].as_array().unwrap().iter().map(|r| r["cell"].as_u64().unwrap()).collect();
     assert_ne!(cells[..9], (0..9).collect::<Vec<_>>()[..]);
     let mut block = cells[..9].to_vec();
@@ -84,7 +84,8 @@ fn every_combination_is_repeated_and_shown_in_every_form() {
     // A complete sweep is shown again without sending a packet.
     let again = server.json(folder.path(), "sweep --resume s --json -");
     assert_eq!(again["points"], v["points"]);
-    // Each line holds the packets of its run; files of older programs have none, and are shown without distributions.
+    // Each line contains the packets of its run; files of older programs have none, and are shown without
+    // distributions.
     let text = std::fs::read_to_string(folder.path().join("s")).unwrap();
     let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let packets = |line: &Value| line["packets"]["delay"].as_array().unwrap().len() as u64;
@@ -129,7 +130,7 @@ fn an_interrupted_sweep_goes_on() {
     let partial: Value = serde_json::from_slice(&std::fs::read(folder.path().join("j")).unwrap()).unwrap();
     let done = partial["runs"].as_array().unwrap().len();
     assert!((3..100).contains(&done) && partial["complete"] == false);
-    // The remaining runs, and none of them twice.
+    // The remaining runs were made, and none twice.
     let text = std::fs::read_to_string(folder.path().join("s")).unwrap();
     let shorter = text.replacen("\"pause\":100000000", "\"pause\":0", 1);
     assert_ne!(shorter, text);
@@ -156,7 +157,7 @@ fn one_way_sweeps_over_transports_and_loads() {
 #[test]
 fn what_cannot_be_swept_is_refused_before_anything_is_sent() {
     let (server, folder) = (serve(), tempfile::tempdir().unwrap());
-    // Nothing was measured, so there is nothing to go on with.
+    // Nothing was measured, so there is nothing to continue.
     for line in ["sweep HOST -l 40,80 -n 5 -- --control-port 1", "sweep host.invalid -l 40,80 -n 5"] {
         let output = server.jitlat(folder.path(), line).output().unwrap();
         let said = String::from_utf8_lossy(&output.stderr);
@@ -193,7 +194,7 @@ fn a_test_idle_and_under_load() {
         );
         let v = server.json(folder.path(), &line);
         assert_eq!(v["quantity"], quantity);
-        // Both phases are logs, which say the same.
+        // Both phases have logs with the same results.
         for phase in ["idle", "loaded"] {
             let log = format!("two.{phase}");
             let again = server.run(folder.path(), &format!("analyze {log} --json -"));

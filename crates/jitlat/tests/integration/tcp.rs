@@ -1,5 +1,5 @@
-//! `jitlat tcp` on captures of an upload through a queue of 30 packets: 33 of 807 segments were lost between the
-//! two points.
+//! `jitlat tcp` on captures of an upload through a queue of 30 packets: 33 of 807 segments were lost between the two
+//! points.
 
 use crate::schema;
 use std::path::{Path, PathBuf};
@@ -24,7 +24,7 @@ fn losses_lie_on_the_right_side_of_the_point() {
     assert_eq!(&far["lost_after"], &serde_json::json!(0));
     assert!(far["lost_before"].as_u64().unwrap() >= 32, "{far}");
     assert_eq!(near["unique_bytes"], far["unique_bytes"]);
-    // The queue before the slow link takes seconds, the path without it 20 ms.
+    // The queue before the slow link takes seconds, the path without the queue 20 ms.
     let rtt = &near["rtt_timestamp_ns"];
     assert!(
         rtt["median"].as_i64().unwrap() > 2_000_000_000 && rtt["min"].as_i64().unwrap() < 25_000_000,
@@ -72,7 +72,7 @@ fn two_points_tell_where_segments_were_lost_and_where_they_waited() {
     assert!(down["delay_variation_p95_ns"].as_f64().unwrap() < 2e6, "{down}");
     let explanation = c["explained"].to_string();
     assert!(
-        explanation.contains("the path is most of it") && explanation.contains("33 packets vanished between"),
+        explanation.contains("the path contributes most") && explanation.contains("33 packets lost between"),
         "{explanation}"
     );
     let text = String::from_utf8(two(&["-v"]).stdout).unwrap();
@@ -83,7 +83,7 @@ fn two_points_tell_where_segments_were_lost_and_where_they_waited() {
     for name in ["tcp-up-rtt.svg", "tcp-up-flight.png", "variation.svg"] {
         assert!(plots.path().join(name).exists(), "{name}");
     }
-    // Captures without common packets are read as one point's, in sequence.
+    // Captures without common packets are read in sequence, as those of one point.
     let o = Command::new(env!("CARGO_BIN_EXE_jitlat"))
         .arg("tcp")
         .args([dir.join("atm_tcp_up.ref.pcap"), dir.join("htb_tcp_up.ref.pcap")])
@@ -92,7 +92,7 @@ fn two_points_tell_where_segments_were_lost_and_where_they_waited() {
     assert!(String::from_utf8_lossy(&o.stdout).contains("2 connections"), "{o:?}");
 }
 
-/// What `line` prints in the folder of the captures, which is one screen.
+/// Returns the output of `line` in the folder of the captures; checks that it fits one screen.
 fn one_screen(line: &str) -> String {
     let output = Command::new(env!("CARGO_BIN_EXE_jitlat"))
         .args(line.split(' '))
@@ -103,7 +103,7 @@ fn one_screen(line: &str) -> String {
     assert!(output.status.success(), "{output:?}");
     let page = String::from_utf8(output.stdout).unwrap();
     let fits = page.lines().count() <= 23 && page.lines().all(|l| l.chars().count() <= 80);
-    // The answer alone is not wrapped.
+    // The verdict line of -q is not wrapped.
     assert!(fits || line.ends_with("-q"), "{page}");
     page
 }
@@ -117,7 +117,7 @@ fn connections_are_one_screen() {
     );
     let brief = one_screen("tcp atm_tcp_up.ref.pcap -q");
     assert!(
-        brief.lines().count() == 1 && brief.starts_with("Bad: data wait up to 3.2 s in a queue"),
+        brief.lines().count() == 1 && brief.starts_with("Bad: data waits up to 3.2 s in a queue"),
         "{brief}"
     );
 }
@@ -134,8 +134,8 @@ fn the_answer_names_the_queue_and_its_losses() {
     assert_eq!(answer["causes"][0]["direction"], "up");
 }
 
-/// Each capture of `testdata/tcp` is of one thing that happened; `expected.tsv` has what is counted of both directions
-/// together, compared once with what tshark and tcptrace count (docs/guide/tcp-tools.md).
+/// Each capture in `testdata/tcp` shows one kind of event; `expected.tsv` has the counts of both directions together,
+/// checked once against tshark and tcptrace (docs/guide/tcp-tools.md).
 #[test]
 fn what_happened_to_a_connection_is_counted() {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/tcp");
@@ -164,7 +164,8 @@ fn is_capture(entry: &std::io::Result<std::fs::DirEntry>) -> bool {
     entry.as_ref().is_ok_and(|e| e.path().extension().is_some_and(|ending| ending == "pcap"))
 }
 
-/// By timestamps a point at the client sees the path's 20 ms on the server's side, and nearly nothing on the client's.
+/// By timestamps, a point at the client sees the path's 20 ms on the server's side, and almost nothing on the
+/// client's side.
 #[test]
 fn one_point_gives_round_trips_by_timestamps() {
     let capture = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/tcp/clean.pcap");
@@ -181,7 +182,7 @@ fn one_point_gives_round_trips_by_timestamps() {
     assert!((20_000_000..40_000_000).contains(&server), "{flow}");
     let text = String::from_utf8(spp(&[]).stdout).unwrap();
     assert!(text.contains("to the server and back"), "{text}");
-    // Without the option there is nothing to measure by, and that is said.
+    // Without the option there is nothing to measure, which is reported.
     let o = Command::new(env!("CARGO_BIN_EXE_jitlat"))
         .args(["spp", "--one-point"])
         .arg(capture.with_file_name("no-timestamps.pcap"))
@@ -195,7 +196,7 @@ fn jitlat_tcp<S: AsRef<std::ffi::OsStr>>(arguments: impl IntoIterator<Item = S>)
     Command::new(env!("CARGO_BIN_EXE_jitlat")).arg("tcp").args(arguments).output().unwrap()
 }
 
-/// Analyses `captures` in `of` parts and joins them, in another order.
+/// Analyses `captures` in `of` parts and joins them in another order.
 fn joined(folder: &Path, captures: &[PathBuf], of: usize, ways: &[&[&str]]) -> Vec<Output> {
     let state = |k: usize| folder.join(format!("{k}.part"));
     for k in 1..=of {
@@ -213,7 +214,7 @@ fn joined(folder: &Path, captures: &[PathBuf], of: usize, ways: &[&[&str]]) -> V
     ways.iter().map(join).collect()
 }
 
-/// All packets of these captures in one file.
+/// Writes all packets of these captures to one file.
 fn one_file(folder: &Path, name: &str, captures: &[&str]) -> PathBuf {
     let read = |name: &&str| {
         std::fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/spp").join(name)).unwrap()
@@ -233,7 +234,7 @@ fn parts_joined_are_the_whole_line_for_line() {
     let near = one_file(folder.path(), "near.pcap", &["atm_tcp_up.ref.pcap", "htb_tcp_up.ref.pcap"]);
     let far = one_file(folder.path(), "far.pcap", &["atm_tcp_up.mon.pcap", "htb_tcp_up.mon.pcap"]);
     let spp = |name: &str| data.join("spp").join(name);
-    // A folder of seventeen connections, one capture, two points, and two points with two connections.
+    // A folder with seventeen connections, one capture, two points, and two points with two connections.
     let mut captures = vec![
         (vec![data.join("tcp")], vec![1, 2, 3, 8]),
         (vec![near.clone()], vec![2, 5]),
@@ -291,16 +292,16 @@ fn parts_that_are_not_one_whole_are_refused() {
     for (parts, why) in [
         (vec![&a], "part 2/2 is missing"),
         (vec![&a, &b, &b], "part 2/2 was given twice"),
-        (vec![&a, &other], "not of the same captures"),
-        (vec![&a, &port], "not of the same captures"),
-        (vec![&data.join("README.md")], "no state of a part (jitlat tcp"),
+        (vec![&a, &other], "belong to different captures"),
+        (vec![&a, &port], "belong to different captures"),
+        (vec![&data.join("README.md")], "not a state of a part (jitlat tcp"),
     ] {
         let (code, text) = join(&parts);
         assert!(code == Some(2) && text.contains(why), "{text}");
     }
 }
 
-/// Round trips by the spin bit, from what tshark reads of a capture of a real connection.
+/// Returns round trips by the spin bit, from tshark's reading of a capture of a real connection.
 fn turns(tsv: &str) -> Vec<i64> {
     let mut found = Vec::new();
     for host in ["192.0.2.1", "192.0.2.2"] {
@@ -335,7 +336,7 @@ fn one_point_gives_round_trips_by_the_spin_bit_of_a_real_connection() {
     assert_eq!(whole("count"), turns.len() as i64);
     assert_eq!((whole("min"), whole("max")), (turns[0], turns[turns.len() - 1]));
     assert!(turns.contains(&whole("median")), "{flow}");
-    // 20 ms of path each way are beyond the point, and nothing is before it but what the client waits.
+    // 20 ms of path in each direction are beyond the point; before it is only the client's processing time.
     let [server, client] = ["server_rtt_ns", "client_rtt_ns"].map(|part| flow[part]["min"].as_i64().unwrap());
     assert!((40_000_000..50_000_000).contains(&server) && (0..10_000_000).contains(&client), "{flow}");
 }

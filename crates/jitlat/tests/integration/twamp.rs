@@ -7,7 +7,7 @@ use std::process::{Command, Output};
 
 const JITLAT: &str = env!("CARGO_BIN_EXE_jitlat");
 
-/// A server on a port chosen by the system; returns that port.
+/// Starts a server on a port chosen by the system; returns that port.
 fn serve(ip: &str, arguments: &[&str]) -> (Server, String) {
     let server = Server::start(ip, "twamp", arguments);
     let port = server.port(0).to_owned();
@@ -119,11 +119,11 @@ fn without_a_server_the_reflector_is_asked_or_the_lack_explained() {
     assert!(json["two_way"]["remarks"].to_string().contains("measured as TWAMP Light"));
     let json = report(&ping("127.0.0.1", nobody, &["--stamp-port", stamp, "--light"]));
     assert_eq!(json["two_way"]["remarks"].as_array().map(Vec::len), Some(0));
-    // If TWAMP control was requested explicitly, nothing else is measured.
-    refused(&ping("127.0.0.1", nobody, &["--nat"]), &["connecting to the TWAMP server", "--light"]);
+    // If TWAMP control was requested explicitly, there is no fallback.
+    refused(&ping("127.0.0.1", nobody, &["--nat"]), &["cannot connect to the TWAMP server", "--light"]);
 }
 
-/// A program that accepts connections and then behaves like a broken server.
+/// Starts a program that accepts connections and then behaves like a broken server.
 fn impostor(greeting: &'static [u8]) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port().to_string();
@@ -139,8 +139,11 @@ fn impostor(greeting: &'static [u8]) -> String {
 
 #[test]
 fn broken_servers_are_named_for_what_they_are() {
-    refused(&ping("127.0.0.1", &impostor(b""), &[]), &["no answer in time", "listen there?"]);
-    refused(&ping("127.0.0.1", &impostor(&[0; 64]), &[]), &["turns every client away"]);
+    refused(
+        &ping("127.0.0.1", &impostor(b""), &[]),
+        &["no answer from the server in time", "running there?"],
+    );
+    refused(&ping("127.0.0.1", &impostor(&[0; 64]), &[]), &["refuses every client"]);
     // All modes, and a count of 2^31, which must not be computed.
     static GREEDY: [u8; 64] = {
         let mut greeting = [0; 64];
@@ -154,6 +157,6 @@ fn broken_servers_are_named_for_what_they_are() {
     refused(&ping("127.0.0.1", &impostor(&GREEDY), &keyed), &["2147483648 rounds"]);
     refused(
         &ping("127.0.0.1", &impostor(&GREEDY), &[]),
-        &["closed the connection (while agreeing on a mode)"],
+        &["closed the connection (while negotiating the mode)"],
     );
 }

@@ -1,7 +1,7 @@
 //! Every option of every command has an effect, or is refused.
 //!
-//! The options come from the definitions of the command line, so that a new one fails this test until `options.txt` has a row for
-//! it: how it is given, and how its effect is seen.
+//! The options come from the definitions of the command line, so a new option fails this test until `options.txt` has
+//! a row for it: how it is given, and how its effect is visible.
 
 use crate::network;
 use crate::server::Server;
@@ -17,51 +17,52 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 const JITLAT: &str = env!("CARGO_BIN_EXE_jitlat");
-/// Read when the test runs, so that a row is tried without compiling anything.
+/// Read when the test runs, so that a row can be tried without compiling.
 const TABLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/integration/walk/options.txt");
-/// Rows that are tried at a time: most wait for packets.
+/// Number of rows that are tried at the same time: most wait for packets.
 const AT_A_TIME: usize = 8;
-/// Seconds that a command may run.
+/// Time limit of a command, in seconds.
 const LIMIT: &str = "120";
-/// How long a server may take to say what it does.
+/// Time limit for a server to print that it listens.
 const STARTS_WITHIN: Duration = Duration::from_secs(60);
 
 /// A row of the table.
 struct Row {
-    /// The commands that it is for.
+    /// Commands that the row applies to.
     commands: Vec<&'static str>,
     /// The option: `--json`, or `-f`.
     option: &'static str,
     /// Arguments to add to those of the command.
     arguments: Vec<&'static str>,
-    /// How the effect is seen.
+    /// How the effect is visible.
     seen: Seen,
 }
 
-/// How the effect of an option is seen.
+/// How the effect of an option is visible.
 #[derive(Debug)]
 enum Seen {
-    /// The output is not that of the same command without it.
+    /// The output differs from that of the same command without the option.
     Differs,
-    /// The output contains this, and does not without it.
+    /// The output contains this text, but not without the option.
     Says(String),
-    /// The JSON on standard output has this value at this place; no value: any but null.
+    /// The JSON on standard output has this value at this pointer; no value: any except null.
     Json(String, Option<String>),
-    /// A file or folder of this name is there, not empty.
+    /// A file or folder of this name exists and is not empty.
     File(String),
     /// The command ends with this status.
     Exit(i32),
-    /// The command ends with status 2 and a sentence with these words.
+    /// The command ends with status 2 and a message that contains these words.
     Refused(String),
-    /// A server says this, and is ended then.
+    /// A server prints this, and is then ended.
     Starts(String),
     /// A server with the arguments before `--` refuses a test with those after it, with these words.
     Denies(String),
-    /// Packets without loss cannot show it: the same option of this command is tried, and both have one definition.
+    /// Packets without loss cannot show the effect: the same option of this command is tested, and both share one
+    /// definition.
     AsOf(String),
 }
 
-/// The arguments of each command, in groups: a row that has the first word of a group replaces it.
+/// Arguments of each command, in groups: a row with the first word of a group replaces the group.
 type Bases = Vec<(&'static str, Vec<Vec<&'static str>>)>;
 
 fn table() -> (Bases, Vec<Row>) {
@@ -108,7 +109,7 @@ fn seen_by(text: &'static str) -> Seen {
     }
 }
 
-/// What all rows share: servers, and files to read.
+/// Shared state of all rows: servers, and files to read.
 struct Scene {
     host: String,
     server: Server,
@@ -147,7 +148,7 @@ impl Scene {
         self.folder.path().join(name)
     }
 
-    /// A word of the table with its names replaced.
+    /// Returns a word of the table with its names replaced.
     fn word(&self, word: &str) -> String {
         let testdata = concat!(env!("CARGO_MANIFEST_DIR"), "/../../testdata");
         let path = |name: &str| format!("{testdata}/{name}");
@@ -187,7 +188,7 @@ const PROFILE: &str = "[[profile]]\nname = 'intercom'\nabout = 'a door'\npayload
 const MONITOR: &str = "[[host]]\nname = 'a'\naddress = '{HOST}'\n[[host]]\nname = 'b'\naddress = '127.0.0.2'\n\
                        [[test]]\nname = 't'\nevery = '1min'\nfor = '1s'\n[serve]\noptions = { control-port = 45690 }\n";
 
-/// The words of `row` for the command `name`.
+/// Returns the command line of `row` for the command `name`.
 fn line(bases: &Bases, name: &str, row: Option<&Row>) -> String {
     let arguments = row.map(|row| row.arguments.as_slice()).unwrap_or_default();
     if let Some(whole) = arguments.first().and_then(|word| word.strip_prefix('=')) {
@@ -202,7 +203,7 @@ fn line(bases: &Bases, name: &str, row: Option<&Row>) -> String {
     };
     let kept: Vec<&str> = groups.iter().filter(|g| !replaced(g)).flatten().copied().collect();
     let own: Vec<&str> = arguments.iter().filter(|word| !word.starts_with('!')).copied().collect();
-    // The test of a sweep takes what follows --.
+    // Arguments after -- belong to the test of a sweep.
     match kept.iter().position(|word| *word == "--") {
         Some(at) => [&kept[..at], &own, &kept[at..]].concat().join(" "),
         None => [&kept[..], &own].concat().join(" "),
@@ -218,7 +219,7 @@ struct Ran {
 
 fn run(scene: &Scene, line: &str) -> Ran {
     let folder = tempfile::tempdir().unwrap();
-    // Nothing that is expected to end may run for ever.
+    // The time limit ends commands that would run for ever.
     let command = scene.command(line, folder.path());
     let mut limited = Process::new("timeout");
     limited.args(["-s", "KILL", LIMIT, JITLAT]).args(command.get_args()).current_dir(folder.path());
@@ -229,7 +230,7 @@ fn run(scene: &Scene, line: &str) -> Ran {
     Ran { code: output.status.code(), all: stdout.clone() + &stderr, stdout, folder }
 }
 
-/// Why the effect of `row` is not seen at the command `name`; `None` if it is.
+/// Returns the reason why the effect of `row` is not visible at the command `name`; `None` if it is visible.
 fn fault(scene: &Scene, bases: &Bases, name: &str, row: &Row) -> Option<String> {
     let with = line(bases, name, Some(row));
     if let Seen::Starts(words) = &row.seen {
@@ -268,7 +269,7 @@ fn fault(scene: &Scene, bases: &Bases, name: &str, row: &Row) -> Option<String> 
     (!holds).then(|| format!("{name} {}: not seen: {:?}: {}", row.option, row.seen, said()))
 }
 
-/// Starts a server, and ends it as soon as it says `words`.
+/// Starts a server, and ends it as soon as it prints `words`.
 fn starts(scene: &Scene, line: &str, words: &str) -> Result<(), String> {
     let folder = tempfile::tempdir().unwrap();
     let mut process = scene.command(line, folder.path());
@@ -318,13 +319,13 @@ fn walk(command: &Command, name: &str, each: &mut dyn FnMut(&Command, &str)) {
     }
 }
 
-/// `--json`, or `-f`; `None` of what is no option.
+/// Name of an option as it is written (`--json`, or `-f`); `None` if the argument is not an option.
 fn spelling(arg: &Arg) -> Option<String> {
     let long = arg.get_long().map(|long| format!("--{long}"));
     long.or_else(|| arg.get_short().map(|short| format!("-{short}")))
 }
 
-/// The options that each command has of its own: help, and those of the log of every command, are the root's.
+/// Lists the options of each command. Help, and the options of the log that all commands have, belong to the root.
 fn options() -> Vec<(String, String)> {
     let mut root = jitlat::command();
     root.build();
@@ -345,7 +346,7 @@ fn options() -> Vec<(String, String)> {
 fn every_option_of_every_command_has_an_effect_or_is_refused() {
     let (bases, rows) = table();
     let options = options();
-    // `jitlat HOST` is `jitlat test HOST`: what one reads, the other does.
+    // `jitlat HOST` is `jitlat test HOST`: both read the same options.
     let of = |name: &str| -> BTreeSet<&str> {
         options.iter().filter(|(of, _)| of == name).map(|(_, option)| option.as_str()).collect()
     };

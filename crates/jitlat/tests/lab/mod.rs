@@ -1,10 +1,10 @@
-//! Two hosts with an emulated path between them, for tests that are run as root.
+//! Two hosts with an emulated path between them, for tests that run as root.
 
 use jitlat_net::emulator::Lab;
 use std::io::Write;
 
-/// A lab, or `None` without the privilege to make one: printed past the test runner's capture, and a failure if the
-/// environment requires it.
+/// Creates a lab. `None` without the privilege: that is printed directly to standard error, and is a failure if the
+/// environment requires the lab.
 pub fn lab(test: &str) -> Option<Lab> {
     let tun = std::fs::File::open("/dev/net/tun").map_err(|e| format!("/dev/net/tun: {e}"));
     match tun.and_then(|_| Lab::new().map_err(|e| e.to_string())) {

@@ -5,11 +5,12 @@ use std::process::Child;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-/// On a busy machine a program begins seconds late.
+/// Time limit for a server to listen: on a busy machine a program may start seconds late.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// The first `count` lines in which `server` says where it listens, and what answers there. A server that does not say
-/// so is ended, and the test fails. Whatever it prints afterwards is read and dropped, so that it never blocks.
+/// Returns the first `count` lines in which `server` prints where it listens, and which protocols answer there. If
+/// they do not appear, the server is killed and the test fails. Later output is read and discarded, so that the
+/// server never blocks.
 pub fn wait_until_listening(server: &mut Child, count: usize) -> Vec<String> {
     wait_within(LIMIT, server, count)
 }
@@ -19,7 +20,7 @@ fn wait_within(limit: Duration, server: &mut Child, count: usize) -> Vec<String>
     let (say, said) = mpsc::channel();
     std::thread::spawn(move || {
         let listens = |line: &String| line.contains(": listening on ") || line.contains(": answering ");
-        // Nobody takes those beyond `count`.
+        // Sending fails for lines beyond `count`, which nobody receives.
         output.lines().map_while(Result::ok).filter(listens).for_each(|line| drop(say.send(line)));
     });
     let until = Instant::now() + limit;

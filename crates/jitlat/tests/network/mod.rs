@@ -1,5 +1,5 @@
-//! A network for each test: a test may use the standard ports whatever else runs on this machine, including a second
-//! run of the same test and `jitlat serve` on every address.
+//! A network for each test, in which a test may use the standard ports no matter what else runs on this machine,
+//! including a second run of the same test and `jitlat serve` on every address.
 
 use nix::sched::{CloneFlags, unshare};
 use std::net::Ipv4Addr;
@@ -8,8 +8,9 @@ use std::process::Command;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-/// Moves the calling thread, and what it starts from now on, into its own network namespace with a working loopback
-/// interface. Without root it stays where it is; ports that another program uses on every address are then in use.
+/// Moves the calling thread, and everything that it starts from now on, into its own network namespace with a working
+/// loopback interface. Without root it stays in the network of the machine, where ports may be in use by other
+/// programs.
 fn enter() {
     static COMMON: OnceLock<u64> = OnceLock::new();
     let network = || std::fs::metadata("/proc/thread-self/ns/net").unwrap().ino();
@@ -18,8 +19,8 @@ fn enter() {
     }
 }
 
-/// A loopback address that no other test on this machine uses, in the test's own network if possible. To be called by
-/// one thread per test: what is started before the first call stays outside.
+/// Returns a loopback address that no other test on this machine uses, in the test's own network if possible. Call it
+/// from one thread per test: anything started before the first call stays outside.
 pub fn own_address() -> Ipv4Addr {
     static COUNT: AtomicU8 = AtomicU8::new(1);
     enter();

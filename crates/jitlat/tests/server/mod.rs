@@ -1,4 +1,4 @@
-//! `jitlat serve` for a test, at ports of the system's choice.
+//! `jitlat serve` for a test, at ports chosen by the system.
 
 use crate::listening;
 use std::process::{Child, Command, Stdio};
@@ -10,7 +10,8 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts the servers `only` at `ip`, the standard port of each but of `jitlat` replaced, and waits until they listen.
+    /// Starts the servers `only` at `ip`, with ports chosen by the system except for `jitlat`, and waits until they
+    /// listen.
     pub fn start(ip: &str, only: &str, arguments: &[&str]) -> Server {
         let mut command = Command::new(env!("CARGO_BIN_EXE_jitlat"));
         command.args(["serve", "--bind", ip, "--only", only]).args(arguments);
@@ -22,7 +23,7 @@ impl Server {
         Server { child, listening }
     }
 
-    /// The port of the k-th protocol that was named.
+    /// Port of the protocol at index `k` of the list.
     pub fn port(&self, k: usize) -> &str {
         self.listening[k].rsplit(':').next().unwrap()
     }
@@ -30,7 +31,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // It may have ended already.
+        // The process may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -1,8 +1,8 @@
-//! Cases that do not depend on each other, several at a time.
+//! Runs cases that do not depend on each other, several at a time.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Calls `check` with each of `cases`, `at_a_time` of them at a time; panics if one of them does.
+/// Calls `check` for each of `cases`, `at_a_time` of them in parallel; panics if one of them does.
 pub fn side_by_side<T: Sync>(at_a_time: usize, cases: &[T], check: impl Fn(&T) + Sync) {
     let next = AtomicUsize::new(0);
     std::thread::scope(|scope| {

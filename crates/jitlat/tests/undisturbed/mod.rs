@@ -1,4 +1,4 @@
-//! Measurements count only if this host kept its conditions: one that failed while the host stood still is made again.
+//! Repeats measurements that failed while this host stalled: measurements only count on an undisturbed host.
 
 use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -6,51 +6,51 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
-/// How often a measurement is made, at most.
+/// Largest number of attempts.
 const ATTEMPTS: u32 = 5;
-/// A host that did not run a thread for this long after its sleep disturbs what is measured.
-const STANDSTILL: Duration = Duration::from_millis(20);
+/// Length of a stall that disturbs a measurement: a thread was not run for this long after its sleep.
+const STALL: Duration = Duration::from_millis(20);
 
-/// How often the watching thread has looked at the clock.
+/// Number of times that the watching thread has read the clock.
 static LOOKS: AtomicU64 = AtomicU64::new(0);
 
-/// Runs `measurement`, which may panic as a test does. If it does and the host stood still meanwhile, runs it again;
-/// on a host that ran throughout, the first failure is the test's.
+/// Runs `measurement`, which may panic like a test. If it panics and the host stalled meanwhile, it is repeated;
+/// otherwise the first failure counts.
 pub fn undisturbed(measurement: impl Fn()) {
     for attempt in 1..=ATTEMPTS {
         let started = Instant::now();
-        let _ = standstills();
+        let _ = stalls();
         let Err(failure) = catch_unwind(AssertUnwindSafe(&measurement)) else { return };
-        let longest = longest_standstill(started);
-        if attempt == ATTEMPTS || longest < STANDSTILL {
+        let longest = longest_stall(started);
+        if attempt == ATTEMPTS || longest < STALL {
             resume_unwind(failure);
         }
-        let _ = writeln!(std::io::stderr(), "measured again: this host stood still for {longest:?}");
+        let _ = writeln!(std::io::stderr(), "measured again: this host stalled for {longest:?}");
     }
 }
 
-/// The longest standstill that ended since `started`.
-fn longest_standstill(started: Instant) -> Duration {
-    // One that still lasts ends first: then the watching thread looks again.
+/// Length of the longest stall that ended since `started`.
+fn longest_stall(started: Instant) -> Duration {
+    // A stall in progress ends first: the watching thread reads the clock afterwards.
     let looks = LOOKS.load(Ordering::Relaxed);
-    jitlat_waiting::within(10 * STANDSTILL, || LOOKS.load(Ordering::Relaxed) > looks + 1);
-    let all = standstills().lock().unwrap();
+    jitlat_waiting::within(10 * STALL, || LOOKS.load(Ordering::Relaxed) > looks + 1);
+    let all = stalls().lock().unwrap();
     all.iter().filter(|(ended, _)| *ended >= started).map(|(_, length)| *length).max().unwrap_or_default()
 }
 
-/// When each standstill of this process ended, and its length. A thread that sleeps and looks at the clock fills the
-/// list from the first call on.
-fn standstills() -> &'static Mutex<Vec<(Instant, Duration)>> {
+/// End and length of each stall of this process. A thread that sleeps and reads the clock fills the list from the
+/// first call on.
+fn stalls() -> &'static Mutex<Vec<(Instant, Duration)>> {
     static ALL: OnceLock<Mutex<Vec<(Instant, Duration)>>> = OnceLock::new();
     ALL.get_or_init(|| {
         std::thread::spawn(|| {
-            let pause = STANDSTILL / 4;
+            let pause = STALL / 4;
             let mut last = Instant::now();
             jitlat_waiting::at_pace(pause, || {
                 let late = last.elapsed().saturating_sub(pause);
                 last = Instant::now();
-                if late >= STANDSTILL {
-                    standstills().lock().unwrap().push((last, late));
+                if late >= STALL {
+                    stalls().lock().unwrap().push((last, late));
                 }
                 LOOKS.fetch_add(1, Ordering::Relaxed);
                 true
@@ -83,7 +83,7 @@ mod tests {
         undisturbed(|| {
             calls.set(calls.get() + 1);
             if calls.get() == 1 {
-                standstills().lock().unwrap().push((Instant::now(), 2 * STANDSTILL));
+                stalls().lock().unwrap().push((Instant::now(), 2 * STALL));
                 panic!("disturbed");
             }
         });

@@ -1,4 +1,4 @@
-//! [`AlertCondition`]: what a result must not be.
+//! [`AlertCondition`]: a condition that makes a result bad.
 
 use super::machine::TestResult;
 use jitlat_core::scalars::{self, ExactNumber};
@@ -6,43 +6,43 @@ use jitlat_core::{Span, quantity};
 use std::fmt;
 use std::str::FromStr;
 
-/// What a result must not be.
+/// A condition that makes a result bad.
 #[derive(Clone, Debug, PartialEq)]
 pub enum AlertCondition {
     /// A figure of a test crosses a threshold: `loss>1%`.
     Figure(scalars::ScalarCondition),
-    /// A test differs from those before, whether better or worse: `changed`.
+    /// A test differs from earlier ones, for better or worse: `changed`.
     Changed,
-    /// A test is worse than those before: `worse`.
+    /// A test is worse than earlier ones: `worse`.
     Worse,
-    /// There is no result for longer than this: `silent>15min`.
+    /// No result arrived for longer than this: `silent>15min`.
     Silent(Span),
 }
 
 /// A test compared with those of an earlier period.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TestComparison {
-    /// Whether it differs, beyond chance and what measurements may be wrong by.
+    /// True if the difference exceeds chance and measurement errors.
     pub differs: bool,
-    /// And is worse.
+    /// True if the test is worse than the earlier ones.
     pub is_worse: bool,
-    /// The answer in words.
+    /// The finding in words.
     pub sentence: String,
 }
 
-/// What a condition says of a result.
+/// Result of applying a condition to a test.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ConditionResult {
-    /// It is met: how.
+    /// The condition is met; the text gives the details.
     Met(String),
-    /// It is not met.
+    /// The condition is not met.
     NotMet,
-    /// The result has nothing that the condition is about.
+    /// The result does not contain what the condition needs.
     Unknown,
 }
 
 impl AlertCondition {
-    /// Whether a result meets it; `against` is the period that it is compared with.
+    /// Applies the condition to a result; `against` is the length of the period that the result is compared with.
     pub fn answer(&self, result: &TestResult, against: Span) -> ConditionResult {
         let met = |text: Option<String>| text.map_or(ConditionResult::NotMet, ConditionResult::Met);
         match self {
@@ -70,7 +70,7 @@ impl FromStr for AlertCondition {
         match text {
             "changed" => return Ok(AlertCondition::Changed),
             "worse" => return Ok(AlertCondition::Worse),
-            "silent" => return Err("how long is silent? Write silent>15min".to_owned()),
+            "silent" => return Err("silent needs a time: write silent>15min".to_owned()),
             _ => {}
         }
         if let Some(time) = text.strip_prefix("silent").and_then(|rest| rest.trim_start().strip_prefix('>')) {
@@ -78,7 +78,7 @@ impl FromStr for AlertCondition {
         }
         if !text.contains(['<', '>']) {
             return Err(format!(
-                "'{}' is no condition: write loss>1%, pdv-p99>30ms, changed, worse or silent>15min",
+                "'{}' is not a condition: write loss>1%, pdv-p99>30ms, changed, worse or silent>15min",
                 text.escape_debug()
             ));
         }

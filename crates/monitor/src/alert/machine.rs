@@ -1,4 +1,4 @@
-//! [`AlertMachine`]: the states of all rules on all paths, given results and the time.
+//! [`AlertMachine`]: states of all rules on all paths, updated by results and by time.
 
 use super::condition::{AlertCondition, ConditionResult, TestComparison};
 use super::rule::{AlertRule, RuleKind};
@@ -14,19 +14,20 @@ use std::collections::{BTreeMap, BTreeSet};
 /// The result of a test in one direction.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct TestResult {
-    /// The name of the test.
+    /// Name of the test.
     pub test: String,
-    /// The host that started it.
+    /// Name of the host that started it.
     pub client: String,
-    /// The other end.
+    /// Name of the other end.
     pub server: String,
-    /// Whether packets went from the server to the client.
+    /// True if packets went from the server to the client.
     pub is_backward: bool,
-    /// When it began, ns since 1970.
+    /// Start of the test, ns since 1970.
     pub started_ns: i64,
-    /// Its figures by selector, in the figure's unit; what is undefined is not there.
+    /// Figures by selector, in each figure's unit; undefined figures are absent.
     pub figures: BTreeMap<String, f64>,
-    /// Compared with those before, by the length of the period; what [`AlertMachine::comparisons`] asks for and is known.
+    /// Comparisons with earlier tests, by length of the period, as far as [`AlertMachine::comparisons`] asks for them
+    /// and they are known.
     pub compared: Vec<(Span, TestComparison)>,
 }
 
@@ -38,16 +39,16 @@ impl TestResult {
     }
 }
 
-/// What an alert is about.
+/// Subject of an alert.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct AlertSubject {
-    /// The name of the rule.
+    /// Name of the rule.
     pub rule: String,
-    /// The name of the test; empty of the silence of a host.
+    /// Name of the test; empty for the silence of a host.
     pub test: String,
-    /// Who sends; of silence, who starts the tests, or the host that is silent.
+    /// Name of the sender. For silence: the host that starts the tests, or the silent host.
     pub src: String,
-    /// Who receives; empty of the silence of a host.
+    /// Name of the receiver; empty for the silence of a host.
     pub dst: String,
 }
 
@@ -63,43 +64,43 @@ impl AlertSubject {
     }
 }
 
-/// That an alert fires, or is resolved.
+/// An alert that begins to fire or is resolved.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AlertChange {
-    /// What it is about.
+    /// Subject of the alert.
     pub subject: AlertSubject,
-    /// When that was decided.
+    /// Time of the decision.
     pub at: WallTime,
-    /// Why, in words.
+    /// The reason in words.
     pub reason: String,
-    /// What happened.
+    /// Kind of event.
     pub event: AlertEvent,
 }
 
-/// What happened to an alert.
+/// Change of an alert.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AlertEvent {
-    /// It fires.
+    /// The alert fires.
     Fired {
         /// `critical`, `warning` or `info`.
         severity: &'static str,
-        /// When the first test that led to it began, ns since 1970; of silence, when the last result began.
+        /// Start of the first test that contributed, ns since 1970; for silence, start of the last result.
         since_ns: i64,
     },
-    /// It is resolved.
+    /// The alert is resolved.
     Resolved,
 }
 
-/// What is to be kept, and told.
+/// Changes to store and to notify.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AlertDecision {
-    /// States that changed, by key; `None`: it is to be forgotten.
+    /// Changed states by key; `None`: the state is to be deleted.
     pub states: Vec<(String, Option<String>)>,
     /// Alerts that fire or are resolved, in order.
     pub changes: Vec<AlertChange>,
 }
 
-/// What a test was.
+/// Grade of a test by a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 enum TestGrade {
     Bad,
@@ -111,16 +112,16 @@ enum TestGrade {
 /// A rule on a path.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 struct AlertState {
-    /// The rule as it was: another one begins anew.
+    /// Fingerprint of the rule; a changed rule starts with an empty state.
     rule: u64,
-    /// The newest tests, by when they began.
+    /// The newest tests, by start.
     recent: Vec<(i64, TestGrade)>,
-    /// When the newest result began; 0 if there was none.
+    /// Start of the newest result; 0 if there was none.
     newest: i64,
-    /// Results of this time and before are of no account any more.
+    /// Results up to this start do not count any more.
     settled: i64,
     firing: bool,
-    /// What the newest bad result was.
+    /// Description of the newest bad result.
     said: String,
 }
 
@@ -130,7 +131,8 @@ pub struct AlertMachine {
     rules: Vec<OwnRule>,
     host: String,
     states: BTreeMap<AlertSubject, AlertState>,
-    /// What must not be silent, with the time since when this machine has watched it and the windows of its tests.
+    /// Subjects that must not be silent, with the time since when this machine has watched them and the windows of
+    /// their tests.
     watched: BTreeMap<AlertSubject, SilenceWatch>,
     changed: BTreeSet<AlertSubject>,
     decided: AlertDecision,
@@ -151,7 +153,8 @@ struct SilenceWatch {
 }
 
 impl AlertMachine {
-    /// The rules of `model` on `host`, with the states that were kept. What fires and is not in the file any more is resolved.
+    /// Creates the machine for the rules of `model` on `host`, with the stored states. A firing alert that is not in
+    /// the file any more is resolved.
     pub fn new(model: &Model, host: &str, kept: &BTreeMap<String, String>, now: WallTime) -> AlertMachine {
         let own = |rule: &AlertRule| OwnRule {
             judges_all: rule.at.iter().any(|name| name == host),
@@ -174,7 +177,7 @@ impl AlertMachine {
         machine
     }
 
-    /// Finds what must not be silent.
+    /// Finds the subjects that must not be silent.
     fn watch(&mut self, model: &Model, now: WallTime) {
         for (k, own) in self.rules.iter().enumerate() {
             let RuleKind::Silence { by_host, .. } = own.rule.kind else { continue };
@@ -194,10 +197,10 @@ impl AlertMachine {
         }
     }
 
-    /// Takes up a state that was kept.
+    /// Restores a stored state.
     fn resume(&mut self, model: &Model, key: &str, text: &str, now: WallTime) {
         let Some(subject) = AlertSubject::of_key(key) else { return };
-        // What cannot be read is as if it had never been.
+        // A state that cannot be read counts as empty.
         let mut state: AlertState = serde_json::from_str(text).unwrap_or_default();
         let rule = self.rules.iter().find(|own| own.rule.name == subject.rule);
         let is_there = rule.is_some_and(|own| match own.rule.kind {
@@ -211,7 +214,7 @@ impl AlertMachine {
         });
         let Some(own) = rule.filter(|_| is_there) else {
             if state.firing {
-                let reason = "it is not in the monitor's file any more".to_owned();
+                let reason = "the monitor's file does not contain it any more".to_owned();
                 self.decided.changes.push(AlertChange {
                     subject: subject.clone(),
                     at: now,
@@ -229,7 +232,7 @@ impl AlertMachine {
         self.states.insert(subject, state);
     }
 
-    /// The lengths of the periods that a result is to be compared with.
+    /// Lengths of the periods that a result is to be compared with.
     pub fn comparisons(&self, result: &TestResult) -> Vec<Span> {
         let mut spans: Vec<Span> =
             self.of(result).filter_map(|k| self.rules[k].rule.compares_with()).collect();
@@ -238,7 +241,7 @@ impl AlertMachine {
         spans
     }
 
-    /// The rules that are about a result.
+    /// Indices of the rules that apply to a result.
     fn of<'a>(&'a self, result: &'a TestResult) -> impl Iterator<Item = usize> + 'a {
         (0..self.rules.len()).filter(|k| {
             let own = &self.rules[*k];
@@ -246,7 +249,7 @@ impl AlertMachine {
         })
     }
 
-    /// Judges a result.
+    /// Judges a result by all rules.
     pub fn judge(&mut self, result: &TestResult, now: WallTime) {
         let rules: Vec<usize> = self.of(result).collect();
         for k in rules {
@@ -263,7 +266,7 @@ impl AlertMachine {
         }
     }
 
-    /// Notes that there is a result of what must not be silent.
+    /// Records that a result exists of a subject that must not be silent.
     fn note_result(&mut self, k: usize, subject: &AlertSubject, at: i64, now: WallTime) {
         if !self.watched.contains_key(subject) {
             return;
@@ -275,7 +278,7 @@ impl AlertMachine {
         self.judge_silence(subject, now);
     }
 
-    /// Whether something is silent, and was not, or the reverse.
+    /// Updates the silence of a subject.
     fn judge_silence(&mut self, subject: &AlertSubject, now: WallTime) {
         let Some(watched) = self.watched.get(subject) else { return };
         let own = &self.rules[watched.rule];
@@ -286,7 +289,7 @@ impl AlertMachine {
             return;
         }
         let windows: Vec<&TimeWindow> = watched.windows.iter().collect();
-        // Before this machine watched, nobody measured.
+        // Nobody measured before this machine began to watch.
         let since = if firing { WallTime(newest) } else { WallTime(newest.max(watched.since.0)) };
         let is_silent = open_between(&windows, since, now) > after;
         let event = match (firing, is_silent) {
@@ -298,8 +301,8 @@ impl AlertMachine {
             _ => return,
         };
         let reason = match (&event, newest) {
-            (AlertEvent::Resolved, _) => "there is a result again".to_owned(),
-            (_, 0) => format!("no result for {}, since the monitor began", rounded(now - since)),
+            (AlertEvent::Resolved, _) => "a new result has arrived".to_owned(),
+            (_, 0) => format!("no result since the monitor started {} ago", rounded(now - since)),
             _ => format!("no result for {}", rounded(now - WallTime(newest))),
         };
         let fingerprint = own.fingerprint;
@@ -308,7 +311,7 @@ impl AlertMachine {
         self.decide(subject.clone(), now, reason, event);
     }
 
-    /// Notes what a result was, and what follows.
+    /// Adds the grade of a result to the state of a rule, and decides.
     fn mark(&mut self, k: usize, result: &TestResult, now: WallTime) {
         let own = &self.rules[k];
         let RuleKind::Results { conditions, until, of, clear, against, .. } = &own.rule.kind else { return };
@@ -321,7 +324,7 @@ impl AlertMachine {
         if at <= state.settled {
             return;
         }
-        // Results may come in any order: what counts is when the tests began.
+        // Results may arrive in any order: the start of the tests counts.
         let place = state.recent.partition_point(|(before, _)| *before <= at);
         state.recent.insert(place, (at, mark));
         let most = (*of).max(*clear) as usize;
@@ -337,7 +340,7 @@ impl AlertMachine {
         self.weigh(k, &subject, now);
     }
 
-    /// Whether enough of the last results are bad, or well.
+    /// Decides whether an alert fires or is resolved, from the grades of the last results.
     fn weigh(&mut self, k: usize, subject: &AlertSubject, now: WallTime) {
         let Some(own) = self.rules.get(k) else { return };
         let RuleKind::Results { bad, of, clear, .. } = &own.rule.kind else { return };
@@ -349,13 +352,13 @@ impl AlertMachine {
             {
                 return;
             }
-            // What was bad before does not make it fire again.
+            // Earlier bad results do not make it fire again.
             (state.settled, state.firing) = (state.newest, false);
             state.recent.clear();
             let reason = if *clear == 1 {
-                "a test was well".to_owned()
+                "a test was good".to_owned()
             } else {
-                format!("{clear} tests in a row were well")
+                format!("{clear} consecutive tests were good")
             };
             return self.decide(subject.clone(), now, reason, AlertEvent::Resolved);
         }
@@ -368,7 +371,7 @@ impl AlertMachine {
         state.firing = true;
         let reason = match (bad, of) {
             (1, 1) => state.said.clone(),
-            _ => format!("{}; so or alike in {} of the last {of} tests", state.said, found.len()),
+            _ => format!("{}; bad in {} of the last {of} tests", state.said, found.len()),
         };
         let since_ns = found.first().copied().unwrap_or(now.0);
         let event = AlertEvent::Fired { severity: own.rule.severity.word(), since_ns };
@@ -380,7 +383,7 @@ impl AlertMachine {
         self.decided.changes.push(AlertChange { subject, at, reason, event });
     }
 
-    /// What follows from the time alone: silence, and the ends of quiet hours.
+    /// Updates everything that depends on time alone: silence, and the ends of quiet hours.
     pub fn tick(&mut self, now: WallTime) {
         let watched: Vec<AlertSubject> = self.watched.keys().cloned().collect();
         watched.iter().for_each(|subject| self.judge_silence(subject, now));
@@ -396,8 +399,8 @@ impl AlertMachine {
         }
     }
 
-    /// What is to be kept and told since the last call. If it could not be kept, this machine knows what nobody else does: make a new one from
-    /// what was kept before.
+    /// Takes the changes to store and to notify since the last call. If they cannot be stored, make a new machine
+    /// from the states that were stored before: this one's states are ahead of them.
     pub fn take(&mut self) -> AlertDecision {
         let mut decided = std::mem::take(&mut self.decided);
         for subject in std::mem::take(&mut self.changed) {
@@ -408,7 +411,7 @@ impl AlertMachine {
     }
 }
 
-/// Every path of which there are to be results: the test or capture, who starts it and with whom, and when.
+/// Every path that should have results: the test or capture, its ends (starting host first), and its time window.
 fn paths(model: &Model) -> impl Iterator<Item = (&str, [&str; 2], TimeWindow)> {
     let tests = model.tests.iter().flat_map(|test| {
         let ends = |pair: &HostPair| [pair.client(), pair.server()].map(|end| model.end(test, end));
@@ -423,7 +426,7 @@ fn paths(model: &Model) -> impl Iterator<Item = (&str, [&str; 2], TimeWindow)> {
 }
 
 impl OwnRule {
-    /// What is heard of by a test between these ends.
+    /// Subjects whose silence a result of a test between these ends breaks.
     fn silent_subjects(&self, test: &str, ends: [&str; 2], by_host: bool) -> Vec<AlertSubject> {
         let rule = self.rule.name.clone();
         if !by_host {
@@ -441,7 +444,7 @@ impl OwnRule {
     }
 }
 
-/// What a result is, and in words if it is bad; `None` if it says nothing about any condition.
+/// Grades a result, with a description if it is bad; `None` if it contains nothing that the conditions need.
 fn mark(
     conditions: &[AlertCondition],
     until: &[AlertCondition],
@@ -466,7 +469,7 @@ fn mark(
     Some((if is_well { TestGrade::Well } else { TestGrade::Between }, None))
 }
 
-/// A time to the second.
+/// Rounds a time to seconds.
 fn rounded(time: Span) -> String {
     text_of(time.0.max(0) / SECOND * SECOND)
 }

@@ -1,12 +1,13 @@
-//! Alerts: what of the results of tests somebody wants to be told. Pure: results and times go in, what fires and is resolved comes out.
+//! Alerts about the results of tests. Pure: results and times go in, firing and resolved alerts come out.
 //!
-//! * [`rule`] – what the file says: a condition, for how many of how many tests, when it is over, when nobody is told
+//! * [`rule`] – a rule of the file: its condition, how many of how many tests must meet it, when it is resolved, and
+//!   its quiet hours
 //! * [`condition`] – thresholds of `--fail-if`, `changed` and `worse` than before, and silence
-//! * [`machine`] – the states of all rules on all paths, and what follows from results and from time
+//! * [`machine`] – the states of all rules on all paths, and how results and time change them
 //!
-//! Each rule has a state on each path: what its last tests were, and whether it fires. The states are text that a program keeps with the number of the
-//! last result that was judged and with all that follows from it, in one transaction: so whatever is killed when, each result is judged once, and each time
-//! an alert fires or is resolved is told once.
+//! Each rule has a state on each path: the grades of its last tests, and whether it fires. States are text, which a
+//! program stores in one transaction with the number of the last judged result and all resulting notifications. Even
+//! if the program is killed at any moment, each result is judged once, and each change of an alert is notified once.
 
 pub mod condition;
 pub mod machine;

@@ -1,60 +1,60 @@
-//! [`AlertRule`]: what the file says of an alert; [`NotifyChannel`]: who is told.
+//! [`AlertRule`]: an alert rule of the file. [`NotifyChannel`]: a receiver of notifications.
 
 use super::condition::AlertCondition;
 use crate::window::{MONDAY, TimeWindow};
 use jitlat_core::{Span, WallTime};
 use std::fmt;
 
-/// The period before a test that it is compared with unless the file says otherwise.
+/// Default length of the period before a test that it is compared with.
 pub const DEFAULT_BASELINE: Span = Span::seconds(7 * 86_400);
 
-/// What somebody wants to be told.
+/// An alert rule.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AlertRule {
-    /// Its name, unique in the file.
+    /// Name, unique in the file.
     pub name: String,
-    /// How much it matters.
+    /// Severity of the alert.
     pub severity: AlertSeverity,
-    /// What must not be.
+    /// Condition that the rule watches for.
     pub kind: RuleKind,
-    /// Names of the tests it is about; empty: all.
+    /// Names of the tests that the rule applies to; empty: all.
     pub tests: Vec<String>,
-    /// Only paths that begin or end at one of these hosts or targets; empty: all.
+    /// Hosts or targets; the rule applies only to paths that begin or end at one of them. Empty: all.
     pub hosts: Vec<String>,
-    /// When nothing begins to fire; `None`: it always may.
+    /// Quiet hours, in which no alert begins to fire; `None`: no quiet hours.
     pub quiet: Option<TimeWindow>,
-    /// Hosts that judge all tests of their archives; empty: each judges those that it starts.
+    /// Hosts that judge all tests of their archives; empty: each host judges the tests that it starts.
     pub at: Vec<String>,
 }
 
-/// What must not be.
+/// Condition that a rule watches for.
 #[derive(Clone, Debug, PartialEq)]
 pub enum RuleKind {
     /// Results that meet a condition.
     Results {
-        /// A result is bad if it meets one of these.
+        /// Conditions; a result is bad if it meets one of them.
         conditions: Vec<AlertCondition>,
-        /// A result is well if it meets all of these; empty: if it is not bad.
+        /// Conditions for the end; a result is good if it meets all of them. Empty: if it is not bad.
         until: Vec<AlertCondition>,
-        /// It fires if so many are bad …
+        /// Number of bad results, among the last `of`, that make the alert fire.
         bad: u32,
-        /// … of so many in a row.
+        /// Number of consecutive results in which bad ones are counted.
         of: u32,
-        /// It is resolved if so many in a row are well.
+        /// Number of consecutive good results that resolve the alert.
         clear: u32,
-        /// The period before a test that it is compared with.
+        /// Length of the period before a test that it is compared with.
         against: Span,
     },
     /// No result for longer than a time.
     Silence {
-        /// How long.
+        /// Longest time without a result.
         after: Span,
-        /// Whether of a host, with whomever; otherwise of a path.
+        /// True if the rule watches each host, with any partner; false if it watches each path.
         by_host: bool,
     },
 }
 
-/// All that states depend on, the same in every process.
+/// Contains everything that states depend on, the same in every process.
 impl fmt::Display for RuleKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let list = |conditions: &[AlertCondition]| {
@@ -75,84 +75,85 @@ impl fmt::Display for RuleKind {
     }
 }
 
-/// How much an alert matters.
+/// Severity of an alert.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum AlertSeverity {
     /// Somebody should act now.
     Critical,
-    /// Somebody should look.
+    /// Somebody should look at it.
     #[default]
     Warning,
-    /// Good to know.
+    /// For information.
     Info,
 }
 
 impl AlertSeverity {
-    /// All, with their words in the file.
+    /// All severities with their names in the file.
     pub const WORDS: [(&'static str, AlertSeverity); 3] = [
         ("warning", AlertSeverity::Warning),
         ("critical", AlertSeverity::Critical),
         ("info", AlertSeverity::Info),
     ];
 
-    /// Its word.
+    /// Name in the file.
     pub fn word(self) -> &'static str {
         AlertSeverity::WORDS.iter().find(|(_, s)| *s == self).map_or("warning", |(word, _)| word)
     }
 }
 
-/// Who is told.
+/// A receiver of notifications.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NotifyChannel {
-    /// Its name, unique in the file.
+    /// Name, unique in the file.
     pub name: String,
-    /// How.
-    pub way: NotifyMethod,
+    /// How notifications are sent.
+    pub method: NotifyMethod,
 }
 
-/// How somebody is told.
+/// How notifications are sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NotifyMethod {
     /// An HTTP request, with a body as Alertmanager's `/api/v2/alerts` reads it.
     Webhook {
-        /// To this address.
+        /// URL.
         address: String,
-        /// The certificate authorities, in a file named from the folder of this one; `None`: those of the system.
+        /// File with certificate authorities, relative to the folder of the monitor's file; `None`: those of the
+        /// system.
         ca_file: Option<String>,
     },
-    /// A program with its arguments, and a message on its standard input.
+    /// A program with its arguments, which gets a message on its standard input.
     Command(Vec<String>),
-    /// A line on standard output.
+    /// Prints a line on standard output.
     Print,
 }
 
-/// All that the file says of alerts.
+/// All alert rules and receivers of the file.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct AlertRules {
-    /// The rules, in the order of the file.
+    /// Rules, in the order of the file.
     pub rules: Vec<AlertRule>,
-    /// Who is told.
+    /// Receivers of notifications.
     pub channels: Vec<NotifyChannel>,
 }
 
 impl AlertRule {
-    /// Whether it is about this test, and a path between these ends.
+    /// True if the rule applies to this test and to a path between these ends.
     pub fn covers(&self, test: &str, ends: [&str; 2]) -> bool {
         (self.tests.is_empty() || self.tests.iter().any(|t| t == test))
             && (self.hosts.is_empty() || self.hosts.iter().any(|h| ends.contains(&h.as_str())))
     }
 
-    /// Whether the host `name` judges by it.
+    /// True if the host `name` judges by the rule.
     pub fn is_judged_at(&self, name: &str) -> bool {
         self.at.is_empty() || self.at.iter().any(|host| host == name)
     }
 
-    /// Whether nothing begins to fire at this time.
+    /// True if no alert may begin to fire at this time.
     pub fn is_quiet(&self, now: WallTime) -> bool {
         self.quiet.as_ref().is_some_and(|window| window.is_open((now - MONDAY).0))
     }
 
-    /// The period that results are compared with; `None` if they need not be.
+    /// Length of the period that results are compared with; `None` if the rule needs no comparison.
     pub fn compares_with(&self) -> Option<Span> {
         let RuleKind::Results { conditions, against, .. } = &self.kind else { return None };
         let compares = |c: &AlertCondition| matches!(c, AlertCondition::Changed | AlertCondition::Worse);

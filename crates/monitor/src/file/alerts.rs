@@ -1,4 +1,4 @@
-//! Alerts, and who is told of them.
+//! Sections of the file about alerts and notifications.
 
 use super::Sections;
 use super::keys::{ALERT, NOTIFY, choose};
@@ -11,7 +11,7 @@ use crate::model::{Host, MonitoredCapture, MonitoredTest};
 use crate::window::TimeWindow;
 use jitlat_core::{Span, quantity};
 
-/// Most tests that a rule looks back at.
+/// Largest number of consecutive tests in a rule.
 const MAX_TESTS: u32 = 1000;
 
 pub fn alerts(
@@ -26,7 +26,10 @@ pub fn alerts(
     for table in file.tables(&ALERT) {
         let Some(rule) = reader.rule(&table) else { continue };
         if rules.iter().any(|r| r.name == rule.name) {
-            table.fault("name", format!("there is an alert '{}' already", rule.name.escape_debug()));
+            table.fault(
+                "name",
+                format!("another alert has the name '{}': choose another name", rule.name.escape_debug()),
+            );
         }
         rules.push(rule);
     }
@@ -34,7 +37,13 @@ pub fn alerts(
     for table in file.tables(&NOTIFY) {
         let Some(channel) = channel(&table, has_https) else { continue };
         if channels.iter().any(|c| c.name == channel.name) {
-            table.fault("name", format!("there is a channel '{}' already", channel.name.escape_debug()));
+            table.fault(
+                "name",
+                format!(
+                    "another [[notify]] has the name '{}': choose another name",
+                    channel.name.escape_debug()
+                ),
+            );
         }
         channels.push(channel);
     }
@@ -58,7 +67,7 @@ impl AlertReader<'_, '_> {
                 None => {
                     let words = AlertSeverity::WORDS.map(|(word, _)| word);
                     let meant = choose(word.get_ref(), &words);
-                    table.fault("severity", format!("there is no such severity: {meant}"));
+                    table.fault("severity", format!("unknown severity: {meant}"));
                     AlertSeverity::default()
                 }
             },
@@ -87,12 +96,12 @@ impl AlertReader<'_, '_> {
         tests.chain(self.captures.iter().map(|c| (c.name.as_str(), c.every)))
     }
 
-    /// Names of a list that are known.
+    /// Reads a list of names and reports unknown ones.
     fn names(&self, table: &TableReader<'_>, key: &str, what: &str, known: &[&str]) -> Vec<String> {
         let given = table.texts(key).unwrap_or_default();
         for name in given.iter().filter(|name| !known.contains(&name.get_ref().as_str())) {
             let meant = choose(name.get_ref(), known);
-            let message = format!("there is no {what} '{}': {meant}", name.get_ref().escape_debug());
+            let message = format!("unknown {what} '{}': {meant}", name.get_ref().escape_debug());
             self.file.faults.add(&name.span(), message);
         }
         given.into_iter().map(Located::into_inner).collect()
@@ -135,10 +144,16 @@ impl AlertReader<'_, '_> {
         });
         if let Some(after) = of_silence {
             if conditions.len() > 1 {
-                table.fault("if", "silence is no property of a result: write an [[alert]] of its own for it");
+                table.fault(
+                    "if",
+                    "silent cannot be combined with other conditions: write a separate [[alert]] for it",
+                );
             }
             for key in ["until", "of", "clear", "against"].into_iter().filter(|key| table.has(key)) {
-                table.fault(key, format!("silence has no '{key}': it is over with the next result"));
+                table.fault(
+                    key,
+                    format!("an alert about silence has no '{key}': the next result resolves it"),
+                );
             }
             let by_host = match table.text("by") {
                 None => false,
@@ -147,7 +162,7 @@ impl AlertReader<'_, '_> {
                     "host" => true,
                     other => {
                         let meant = choose(other, &["path", "host"]);
-                        table.fault("by", format!("'by' is not '{}': {meant}", other.escape_debug()));
+                        table.fault("by", format!("'by' cannot be '{}': {meant}", other.escape_debug()));
                         false
                     }
                 },
@@ -155,7 +170,7 @@ impl AlertReader<'_, '_> {
             return Some(RuleKind::Silence { after, by_host });
         }
         if table.has("by") {
-            table.fault("by", "only silence is of a path or a host: leave 'by' out");
+            table.fault("by", "'by' is only for silent: leave it out");
         }
         if conditions.is_empty() {
             return None;
@@ -167,7 +182,7 @@ impl AlertReader<'_, '_> {
         let (bad, of) = table.quantity("of", part).map_or((1, 1), Located::into_inner);
         let clear = table.number("clear").unwrap_or(bad);
         if clear > MAX_TESTS {
-            table.fault("clear", format!("a rule looks at {MAX_TESTS} tests at most"));
+            table.fault("clear", format!("a rule can count at most {MAX_TESTS} tests"));
         }
         let against =
             table.quantity("against", quantity::duration).map_or(DEFAULT_BASELINE, Located::into_inner);
@@ -175,10 +190,13 @@ impl AlertReader<'_, '_> {
         Some(kind)
     }
 
-    /// Names what can never, or always, be.
+    /// Reports rules that can never fire, or always fire.
     fn check(&self, table: &TableReader<'_>, rule: &AlertRule) {
         if table.has("against") && rule.compares_with().is_none() {
-            table.fault("against", "nothing is compared: 'against' belongs to if = \"changed\" or \"worse\"");
+            table.fault(
+                "against",
+                "'against' has no effect here: it belongs to if = \"changed\" or \"worse\"",
+            );
         }
         let RuleKind::Silence { after, .. } = rule.kind else { return };
         let is_covered = |name: &str| rule.tests.is_empty() || rule.tests.iter().any(|known| known == name);
@@ -189,8 +207,8 @@ impl AlertReader<'_, '_> {
             table.fault(
                 "if",
                 format!(
-                    "'{}' is made every {}, and so silent for longer than {} between two tests: wait longer, or name other \
-                     tests with 'test'",
+                    "'{}' runs every {}, so it is always silent for longer than {} between two tests: allow \
+                     a longer silence, or choose other tests with 'test'",
                     name,
                     super::text_of(every.0),
                     super::text_of(after.0)
@@ -200,13 +218,13 @@ impl AlertReader<'_, '_> {
     }
 }
 
-/// `3 of 5`.
+/// Parses `3 of 5`.
 fn part(text: &str) -> Result<(u32, u32), quantity::QuantityError> {
     let number = |text: &str| text.trim().parse::<u32>().ok().filter(|n| (1..=MAX_TESTS).contains(n));
     let read = text.split_once("of").and_then(|(bad, of)| number(bad).zip(number(of)));
     read.filter(|(bad, of)| bad <= of).ok_or_else(|| {
         quantity::QuantityError::new(format!(
-            "'{}' is no part of some tests: write of = \"3 of 5\", {MAX_TESTS} at most",
+            "'{}' is not a number of tests: write of = \"3 of 5\" (at most {MAX_TESTS})",
             text.escape_debug()
         ))
     })
@@ -215,7 +233,7 @@ fn part(text: &str) -> Result<(u32, u32), quantity::QuantityError> {
 fn name(table: &TableReader<'_>, example: &str) -> Option<String> {
     let name = table.needed("name", example)?;
     if name.get_ref().contains(char::is_control) {
-        table.fault("name", "a name is one line");
+        table.fault("name", "a name must be one line");
     }
     Some(name.into_inner())
 }
@@ -225,9 +243,9 @@ fn channel(table: &TableReader<'_>, has_https: bool) -> Option<NotifyChannel> {
     let ways = ["webhook", "command", "print"];
     let given: Vec<&str> = ways.into_iter().filter(|key| table.has(key)).collect();
     if table.has("ca-file") && !table.has("webhook") {
-        table.fault("ca-file", "'ca-file' belongs to a webhook: leave it out");
+        table.fault("ca-file", "'ca-file' is only for webhooks: leave it out");
     }
-    let way = match given[..] {
+    let method = match given[..] {
         ["webhook"] => {
             let example = "webhook = \"https://alerts.example/api/v2/alerts\"";
             let address = table.needed("webhook", example)?.into_inner();
@@ -236,10 +254,10 @@ fn channel(table: &TableReader<'_>, has_https: bool) -> Option<NotifyChannel> {
             if rest.and_then(|rest| rest.split('/').next()).is_none_or(str::is_empty)
                 || address.contains(|c: char| c.is_whitespace() || c.is_control())
             {
-                let instead = "for anything but http:// and https:// give a 'command'";
+                let instead = "for other protocols give a 'command'";
                 table.fault(
                     "webhook",
-                    format!("this is no address that can be used: write {example} ({instead})"),
+                    format!("this is not an http:// or https:// address: write {example} ({instead})"),
                 );
             } else if is_secure && !has_https {
                 table.fault(
@@ -250,7 +268,7 @@ fn channel(table: &TableReader<'_>, has_https: bool) -> Option<NotifyChannel> {
             }
             let ca_file = table.needed_if_there("ca-file", "ca-file = \"ca.pem\"");
             if ca_file.is_some() && !is_secure {
-                table.fault("ca-file", "only https:// has certificates: leave 'ca-file' out");
+                table.fault("ca-file", "'ca-file' is only for https:// addresses: leave it out");
             }
             NotifyMethod::Webhook { address, ca_file }
         }
@@ -260,7 +278,7 @@ fn channel(table: &TableReader<'_>, has_https: bool) -> Option<NotifyChannel> {
             if command.first().is_none_or(String::is_empty) {
                 table.fault(
                     "command",
-                    "there is no program: write command = [\"/usr/local/bin/tell\", \"argument\"]",
+                    "the command is empty: write command = [\"/usr/local/bin/tell\", \"argument\"]",
                 );
             }
             NotifyMethod::Command(command)
@@ -272,10 +290,11 @@ fn channel(table: &TableReader<'_>, has_https: bool) -> Option<NotifyChannel> {
             NotifyMethod::Print
         }
         _ => {
-            let message = "a channel has one of webhook = \"https://…\", command = [\"…\"] and print = true";
+            let message =
+                "a channel needs exactly one of webhook = \"https://…\", command = [\"…\"] and print = true";
             table.fault(given.first().unwrap_or(&"name"), message);
             return None;
         }
     };
-    Some(NotifyChannel { name, way })
+    Some(NotifyChannel { name, method })
 }

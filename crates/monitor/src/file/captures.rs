@@ -1,4 +1,4 @@
-//! Captures that run all the time.
+//! Sections of the file about continuous captures.
 
 use super::hosts::{place, plain};
 use super::keys::{CAPTURE, choose};
@@ -8,7 +8,7 @@ use super::{DeclaredCapture, Instruments, Sections};
 use crate::model::{Host, MonitoredCapture, MonitoredTest, ServeRules};
 use jitlat_core::time::SECOND;
 
-/// The shortest period of a capture: packets may be under way for some seconds.
+/// Shortest period of a capture: packets may be in flight for some seconds.
 const MIN_PERIOD_NS: i64 = 5 * SECOND;
 
 pub fn captures(
@@ -26,7 +26,10 @@ pub fn captures(
         if names.into_iter().any(|name| *name == capture.name) {
             table.fault(
                 "name",
-                format!("there is a test or capture '{}' already", capture.name.escape_debug()),
+                format!(
+                    "another test or capture has the name '{}': choose another name",
+                    capture.name.escape_debug()
+                ),
             );
         }
         captures.push(capture);
@@ -45,7 +48,7 @@ impl CaptureTableReader<'_, '_> {
     fn capture(&self, table: &TableReader<'_>) -> Option<MonitoredCapture> {
         let name = table.needed("name", "name = \"office\"");
         if name.as_ref().is_some_and(|name| name.get_ref().contains(|c: char| c.is_control() || c == '/')) {
-            table.fault("name", "a name is one line, without '/'");
+            table.fault("name", "a name must be one line without '/'");
         }
         let hosts = match table.texts("host") {
             Some(names) => names.iter().filter_map(|name| self.host(name)).collect(),
@@ -62,7 +65,7 @@ impl CaptureTableReader<'_, '_> {
                     let names: Vec<&str> = known.iter().map(|(name, _)| *name).collect();
                     let meant = choose(wanted.get_ref(), &names);
                     let text = wanted.get_ref().escape_debug();
-                    table.fault("instrument", format!("no capture has the instrument '{text}': {meant}"));
+                    table.fault("instrument", format!("unknown capture instrument '{text}': {meant}"));
                     return None;
                 }
             },
@@ -104,15 +107,18 @@ impl CaptureTableReader<'_, '_> {
         let names: Vec<&str> = self.hosts.iter().map(|h| h.name.as_str()).collect();
         let meant = choose(name.get_ref(), &names);
         let text = name.get_ref().escape_debug();
-        self.file.faults.add(&name.span(), format!("there is no host '{text}': {meant}"));
+        self.file.faults.add(&name.span(), format!("unknown host '{text}': {meant}"));
         None
     }
 
-    /// Names what is missing for the second point, or would not be used.
+    /// Reports settings of the second point that are missing or would not be used.
     fn check_points(&self, table: &TableReader<'_>, two_points: bool, hosts: &[u32], towards: Option<u32>) {
         if !two_points {
             if table.has("far-interface") {
-                table.fault("far-interface", "this instrument has one point: leave 'far-interface' out");
+                table.fault(
+                    "far-interface",
+                    "this instrument has only one capture point: leave out 'far-interface'",
+                );
             }
             return;
         }
@@ -122,21 +128,24 @@ impl CaptureTableReader<'_, '_> {
         }
         let Some(far) = towards else { return };
         if hosts.contains(&far) {
-            table.fault("towards", "a host that captures here: 'towards' names another, or leave it out");
+            table.fault(
+                "towards",
+                "'towards' is one of the capturing hosts: name another host, or leave it out",
+            );
         }
         let is_open = self.serve.options.iter().any(|(name, _)| name == "capture-without-key");
         let known = |host: &Host| host.key.is_some() || self.serve.key.is_some();
         if !self.serve.on {
             table.fault(
                 "towards",
-                "the far host tells what passes there, and [serve] is off: leave on = false out",
+                "the far host must send digests of its packets, but [serve] is off: leave out on = false",
             );
         } else if !is_open
             && hosts.iter().filter_map(|host| self.hosts.get(*host as usize)).any(|host| !known(host))
         {
             table.fault(
                 "towards",
-                "a host tells of its packets only who has a key: write key-file in [serve], or in each [[host]]",
+                "a host sends digests of its packets only to hosts with a key: write key-file in [serve], or in each [[host]]",
             );
         }
     }

@@ -1,4 +1,4 @@
-//! Hosts, what they answer, what they keep, and how slots are made.
+//! Sections of the file about hosts, their servers, their archives and the timetable.
 
 use super::keys::{ARCHIVE, HOST, SERVE, TIMETABLE};
 use super::reader::{Located, TableReader};
@@ -8,12 +8,12 @@ use crate::window::DAY;
 use jitlat_core::Span;
 use jitlat_core::quantity::{self, QuantityError};
 
-/// Time between slots unless the file says otherwise.
+/// Default time between slots.
 const DEFAULT_GUARD: Span = Span::seconds(1);
-/// Time for what is around the packets unless the file says otherwise.
+/// Default time for set-up and results around the packets.
 const DEFAULT_SETUP: Span = Span::seconds(4);
 
-/// Most tests that a host takes part in at a time.
+/// Largest number of concurrent tests of a host.
 const MAX_CONCURRENT: u32 = 64;
 
 pub fn hosts(file: &Sections<'_>) -> Vec<Host> {
@@ -24,16 +24,22 @@ pub fn hosts(file: &Sections<'_>) -> Vec<Host> {
         let bandwidth = table.quantity("bandwidth", quantity::bit_rate).map(Located::into_inner);
         let concurrent = table.number("concurrent").unwrap_or(1);
         if concurrent > MAX_CONCURRENT {
-            table.fault("concurrent", format!("each test takes threads: {MAX_CONCURRENT} at most"));
+            table.fault(
+                "concurrent",
+                format!("a host can take part in at most {MAX_CONCURRENT} tests at the same time"),
+            );
         }
         let key = key_source(&table);
-        // What has no name stays in the list, so that nothing else that names it is called wrong.
+        // An unnamed entry stays in the list, so that references to it are not reported as wrong, too.
         let name = name.map(Located::into_inner).unwrap_or_default();
         if !name.is_empty() && hosts.iter().any(|h| h.name == name) {
-            table.fault("name", format!("there is a host '{}' already", name.escape_debug()));
+            table.fault(
+                "name",
+                format!("another host has the name '{}': choose another name", name.escape_debug()),
+            );
         }
         if name.contains(char::is_control) || name.contains(':') {
-            table.fault("name", "a name is one line, without ':'");
+            table.fault("name", "a name must be one line without ':'");
         }
         hosts.push(Host {
             name,
@@ -50,13 +56,13 @@ pub fn hosts(file: &Sections<'_>) -> Vec<Host> {
     hosts
 }
 
-/// Guard and setup time.
+/// Reads guard and setup time.
 pub fn timetable(file: &Sections<'_>) -> (Span, Span) {
     let Some(table) = file.table(&TIMETABLE) else { return (DEFAULT_GUARD, DEFAULT_SETUP) };
     let time = |key, usual: Span| {
         let Some(span) = table.quantity(key, pause).map(Located::into_inner) else { return usual };
         if span.0 > DAY / 24 {
-            table.fault(key, format!("'{key}' is longer than an hour"));
+            table.fault(key, format!("'{key}' is longer than an hour: write 1h or less"));
             return usual;
         }
         span
@@ -75,7 +81,7 @@ pub fn archive(file: &Sections<'_>) -> ArchiveRules {
     }
 }
 
-/// A time, which may be none.
+/// Parses a time that may be zero.
 pub fn pause(text: &str) -> Result<Span, QuantityError> {
     if quantity::signed_time(text) == Ok(Span::ZERO) { Ok(Span::ZERO) } else { quantity::duration(text) }
 }
@@ -83,7 +89,7 @@ pub fn pause(text: &str) -> Result<Span, QuantityError> {
 fn whole_days(text: &str) -> Result<u32, QuantityError> {
     let span = quantity::duration(text)?;
     let days = u32::try_from(span.0 / DAY).ok().filter(|days| *days > 0 && span.0 % DAY == 0);
-    days.ok_or_else(|| QuantityError::new(format!("'{text}' are no whole days: write 90d")))
+    days.ok_or_else(|| QuantityError::new(format!("'{text}' is not a whole number of days: write 90d")))
 }
 
 pub fn serve(file: &Sections<'_>, instruments: &dyn Instruments) -> ServeRules {
@@ -97,12 +103,12 @@ pub fn serve(file: &Sections<'_>, instruments: &dyn Instruments) -> ServeRules {
     ServeRules { on: table.truth("on").unwrap_or(true), key: key_source(&table), options }
 }
 
-/// Options without their places.
+/// Options without their positions in the file.
 pub fn plain(given: &[(Located<String>, Located<OptionValue>)]) -> Vec<(String, OptionValue)> {
     given.iter().map(|(name, value)| (name.get_ref().clone(), value.get_ref().clone())).collect()
 }
 
-/// Notes what is wrong with options at the place of the option it is about.
+/// Reports errors in options at the position of the option.
 pub fn place(
     file: &Sections<'_>,
     table: &TableReader<'_>,

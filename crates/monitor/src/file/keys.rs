@@ -1,30 +1,30 @@
-//! Every section of the file and its keys: the reader knows no others, and the guide has a row for each.
+//! All sections of the file with their keys. The reader accepts no others, and the guide has a row for each.
 
-/// A section.
+/// A section of the file.
 pub struct FileSection {
-    /// As it is written: `[[host]]`.
+    /// Title as it is written: `[[host]]`.
     pub title: &'static str,
-    /// Its name at the root of the file: `host`.
+    /// Name at the root of the file: `host`.
     pub name: &'static str,
-    /// What may stand in it.
+    /// Keys of the section.
     pub keys: &'static [&'static str],
 }
 
-/// Hosts that measure, and answer.
+/// Hosts that measure and answer.
 pub const HOST: FileSection = FileSection {
     title: "[[host]]",
     name: "host",
     keys: &["name", "address", "key", "key-file", "bandwidth", "concurrent"],
 };
 
-/// Which hosts are tested with which.
+/// Groups of hosts that are tested with each other.
 pub const GROUP: FileSection = FileSection {
     title: "[[group]]",
     name: "group",
     keys: &["name", "kind", "hosts", "centre", "pairs", "lists"],
 };
 
-/// What is measured between the hosts of a group, and when.
+/// Tests between the hosts of a group, and their times.
 pub const TEST: FileSection = FileSection {
     title: "[[test]]",
     name: "test",
@@ -51,26 +51,26 @@ pub const PING: FileSection = FileSection {
     keys: &["name", "targets", "from", "profile", "options", "every", "for", "days", "hours", "spread"],
 };
 
-/// What passes interfaces, all the time.
+/// Continuous captures at interfaces.
 pub const CAPTURE: FileSection = FileSection {
     title: "[[capture]]",
     name: "capture",
     keys: &["name", "host", "instrument", "interface", "towards", "far-interface", "options", "every"],
 };
 
-/// Where results are kept, and how long.
+/// Archive and retention of results.
 pub const ARCHIVE: FileSection =
     FileSection { title: "[archive]", name: "archive", keys: &["folder", "packets", "tests", "size"] };
 
-/// What each host answers.
+/// The server of each host.
 pub const SERVE: FileSection =
     FileSection { title: "[serve]", name: "serve", keys: &["on", "key", "key-file", "options"] };
 
-/// How slots are made.
+/// Times around the slots of the timetable.
 pub const TIMETABLE: FileSection =
     FileSection { title: "[timetable]", name: "timetable", keys: &["guard", "setup"] };
 
-/// What somebody wants to be told.
+/// Alert rules.
 pub const ALERT: FileSection = FileSection {
     title: "[[alert]]",
     name: "alert",
@@ -91,7 +91,7 @@ pub const ALERT: FileSection = FileSection {
     ],
 };
 
-/// Who is told.
+/// Receivers of notifications.
 pub const NOTIFY: FileSection = FileSection {
     title: "[[notify]]",
     name: "notify",
@@ -117,26 +117,26 @@ pub const WEB: FileSection = FileSection {
     ],
 };
 
-/// A host that others push their tests to.
+/// A host that receives the tests of others.
 pub const COLLECTOR: FileSection =
     FileSection { title: "[[collector]]", name: "collector", keys: &["host", "port", "from", "spool"] };
 
-/// Every section.
+/// All sections.
 pub const SECTIONS: &[FileSection] =
     &[HOST, GROUP, TEST, PING, CAPTURE, ARCHIVE, COLLECTOR, SERVE, TIMETABLE, WEB, ALERT, NOTIFY];
 
-/// The name of `names` that somebody meant who wrote `word`; `None` if none is near.
+/// The name in `names` that `word` was probably meant to be; `None` if none is similar.
 pub fn nearest<'a>(word: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let near = names.map(|name| (strsim::osa_distance(word, name), name)).min()?;
     let slips = if word.chars().count() < 4 { 1 } else { 2 + word.len() / 8 };
     (near.0 <= slips).then_some(near.1)
 }
 
-/// "did you mean 'x'? ", if a name of `names` is near `word`, and then all of them.
+/// Text with a suggestion if a name in `names` is similar to `word`, and with all names.
 pub fn choose(word: &str, names: &[&str]) -> String {
     let list = match names {
-        [] => "there is none".to_owned(),
-        names if names.len() > 24 => format!("there are {}", names.len()),
+        [] => "no names exist".to_owned(),
+        names if names.len() > 24 => format!("{} names are defined", names.len()),
         names => format!("choose {}", names.join(", ")),
     };
     match nearest(word, names.iter().copied()) {

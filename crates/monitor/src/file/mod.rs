@@ -1,10 +1,10 @@
-//! The file: one for all hosts. [`read`] gives the [`Model`] or everything that is wrong, each with line and column.
+//! The file, which is the same for all hosts. [`read`] returns the [`Model`], or all faults with line and column.
 //!
 //! * [`keys`] – every section and its keys
-//! * `captures` – what passes interfaces
-//! * `alerts` – what somebody wants to be told; `collectors` – who is sent the tests
+//! * `captures` – captures at interfaces
+//! * `alerts` – alert rules and notifications; `collectors` – hosts that receive tests
 //! * [`reader`] – tables of TOML, read key by key
-//! * `tests`, `hosts` and `web` – what the sections mean
+//! * `tests`, `hosts` and `web` – meaning of the other sections
 
 mod alerts;
 mod captures;
@@ -25,30 +25,31 @@ use reader::{Faults, TableReader};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-/// The instruments that a test may name. The command knows them: this crate only asks what a test would send.
+/// The instruments that a test may name. The command provides them: this crate only needs to know the traffic that a
+/// test would send.
 pub trait Instruments {
-    /// Their names; the first is that of a test that names none.
+    /// Names of all instruments; the first is the default.
     fn names(&self) -> Vec<&'static str>;
 
-    /// The one that pings targets which are no hosts of the file.
+    /// The instrument that pings targets which are not hosts of the file.
     fn ping(&self) -> &'static str;
 
-    /// What a test sends.
+    /// Returns the traffic of a test.
     ///
     /// # Errors
     /// [`EntryError`].
     fn traffic(&self, asked: &DeclaredTest<'_>) -> Result<Traffic, EntryError>;
 
-    /// Those of captures, each with whether it needs two points; the first is that of a capture that names none.
+    /// Instruments of captures, each with true if it needs two points; the first is the default.
     fn captures(&self) -> Vec<(&'static str, bool)>;
 
-    /// Checks what a capture asks for.
+    /// Checks the settings of a capture.
     ///
     /// # Errors
     /// [`EntryError`].
     fn capture(&self, asked: &DeclaredCapture<'_>) -> Result<(), EntryError>;
 
-    /// Whether webhooks may have `https://` addresses.
+    /// True if webhooks may have `https://` addresses.
     fn has_https(&self) -> bool;
 
     /// Checks options of `jitlat serve`.
@@ -58,50 +59,50 @@ pub trait Instruments {
     fn serve(&self, options: &[(String, OptionValue)]) -> Result<(), EntryError>;
 }
 
-/// A test as the file has it.
+/// A test as it is declared in the file.
 #[derive(Clone, Debug)]
 pub struct DeclaredTest<'a> {
-    /// The instrument.
+    /// Name of the instrument.
     pub instrument: &'a str,
-    /// Uses to send as.
+    /// Profiles whose traffic the test sends.
     pub profiles: &'a [String],
-    /// Its options.
+    /// Options of the test.
     pub options: &'a [(String, OptionValue)],
-    /// How long packets are sent.
+    /// Time for which packets are sent; `None`: as the options say.
     pub duration: Option<Span>,
-    /// In which direction.
+    /// Hosts that send.
     pub direction: SendingHosts,
 }
 
-/// A capture as the file has it.
+/// A capture as it is declared in the file.
 #[derive(Clone, Debug)]
 pub struct DeclaredCapture<'a> {
-    /// The instrument.
+    /// Name of the instrument.
     pub instrument: &'a str,
-    /// Its options.
+    /// Options of the capture.
     pub options: &'a [(String, OptionValue)],
-    /// Whether the file says whose traffic it is, if the options do not.
+    /// True if the file defines whose traffic is captured, in case the options do not.
     pub has_ends: bool,
-    /// Whether its second point is at another host.
+    /// True if the second point is at another host.
     pub is_far: bool,
 }
 
-/// What is wrong with a test or capture.
+/// A fault in a test or capture.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EntryError {
-    /// The option or key it is about; `None`: the test as a whole.
+    /// The option or key that is wrong; `None`: the test as a whole.
     pub key: Option<String>,
-    /// What is wrong, and what to write.
+    /// Description of the fault, and what to write.
     pub message: String,
 }
 
-/// Most pairs of all tests together: their timetable takes 12 bytes each.
+/// Most pairs of all tests together: each takes 12 bytes of the timetable.
 pub const MAX_PAIRS: usize = 20_000_000;
 
 /// Reads a file.
 ///
 /// # Errors
-/// All that is wrong with it.
+/// All faults of the file.
 pub fn read(text: &str, instruments: &dyn Instruments) -> Result<Model, Vec<FileFault>> {
     let root = DeTable::parse(text).map_err(|e| {
         let at = e.span().map_or(0, |span| span.start);
@@ -114,7 +115,7 @@ pub fn read(text: &str, instruments: &dyn Instruments) -> Result<Model, Vec<File
         let names: Vec<&str> = SECTIONS.iter().map(|s| s.name).collect();
         if !names.contains(&&**name) {
             let meant = choose(name, &names);
-            faults.add(&key.span(), format!("there is no section '{}': {meant}", name.escape_debug()));
+            faults.add(&key.span(), format!("unknown section '{}': {meant}", name.escape_debug()));
         }
     }
     let file = Sections { root, faults: &faults };
@@ -124,7 +125,7 @@ pub fn read(text: &str, instruments: &dyn Instruments) -> Result<Model, Vec<File
     let keyless: Vec<&str> = hosts.iter().filter(|h| h.key.is_none()).map(|h| h.name.as_str()).collect();
     if serve.key.is_none() && !keyless.is_empty() && keyless.len() < hosts.len() {
         let message = format!(
-            "the others have keys, and refuse {}: give each a key, or [serve] one for all",
+            "the other hosts have keys and would refuse {}: give each host a key, or one for all in [serve]",
             keyless.join(", ")
         );
         faults.add(&(0..0), message);
@@ -148,7 +149,7 @@ pub fn read(text: &str, instruments: &dyn Instruments) -> Result<Model, Vec<File
     if faults.is_empty() { Ok(model) } else { Err(faults) }
 }
 
-/// The tables at the root.
+/// The tables at the root of the file.
 struct Sections<'a> {
     root: &'a DeTable<'a>,
     faults: &'a Faults,
@@ -159,7 +160,7 @@ impl<'a> Sections<'a> {
         self.root.iter().find(|(k, _)| k.get_ref() == section.name).map(|(_, v)| v)
     }
 
-    /// The tables of a section that may be repeated.
+    /// Returns the tables of a section that may be repeated.
     fn tables(&self, section: &'static FileSection) -> Vec<TableReader<'a>> {
         match self.value(section) {
             Some(value) => match value.get_ref() {
@@ -168,7 +169,10 @@ impl<'a> Sections<'a> {
                 }
                 _ => {
                     let title = section.title;
-                    self.faults.add(&value.span(), format!("there may be several: write {title} above each"));
+                    self.faults.add(
+                        &value.span(),
+                        format!("this section can be repeated: write {title} above each"),
+                    );
                     Vec::new()
                 }
             },
@@ -176,16 +180,16 @@ impl<'a> Sections<'a> {
         }
     }
 
-    /// The table of a section that is there once.
+    /// Returns the table of a section that occurs once.
     fn table(&self, section: &'static FileSection) -> Option<TableReader<'a>> {
         TableReader::new(section, self.value(section)?, self.faults)
     }
 }
 
-/// A key in the file, or the name of a file with it.
+/// Reads a key from the file, or the name of a file with it.
 fn key_source(table: &TableReader<'_>) -> Option<KeySource> {
     if table.has("key") && table.has("key-file") {
-        table.fault("key", "a key is here or in a file: leave 'key' or 'key-file' out");
+        table.fault("key", "'key' and 'key-file' exclude each other: leave one of them out");
         return None;
     }
     if table.has("key") {

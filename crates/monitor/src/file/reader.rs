@@ -1,4 +1,4 @@
-//! Tables of TOML, read key by key; what is wrong is noted with its place, and reading goes on.
+//! Reads tables of TOML key by key. Faults are recorded with their positions, and reading continues.
 
 use super::keys::{FileSection, choose};
 use jitlat_core::quantity::QuantityError;
@@ -8,14 +8,14 @@ use std::ops::Range;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-/// What is wrong with a file, and where.
+/// A fault in the file and its position.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileFault {
     /// Line, from 1.
     pub line: usize,
     /// Column, in characters, from 1.
     pub column: usize,
-    /// What is wrong, and what to write.
+    /// Description of the fault, and what to write.
     pub message: String,
 }
 
@@ -26,7 +26,7 @@ impl fmt::Display for FileFault {
 }
 
 impl FileFault {
-    /// Of the character at byte `at` of `text`.
+    /// Creates a fault at the character at byte `at` of `text`.
     pub fn new(text: &str, at: usize, message: impl Into<String>) -> FileFault {
         let before = text.get(..at.min(text.len())).unwrap_or(text);
         let begin = before.rfind('\n').map_or(0, |n| n + 1);
@@ -38,17 +38,17 @@ impl FileFault {
     }
 }
 
-/// What is wrong so far: byte in the text, message.
+/// Faults so far: byte position in the text, message.
 #[derive(Debug, Default)]
 pub struct Faults(RefCell<Vec<(usize, String)>>);
 
 impl Faults {
-    /// Notes a fault at the beginning of `span`.
+    /// Records a fault at the beginning of `span`.
     pub fn add(&self, span: &Range<usize>, message: impl Into<String>) {
         self.0.borrow_mut().push((span.start, message.into()));
     }
 
-    /// All of them, in the order of the file.
+    /// Returns all faults in the order of the file.
     pub fn of(self, text: &str) -> Vec<FileFault> {
         let mut list = self.0.into_inner();
         list.sort();
@@ -57,7 +57,7 @@ impl Faults {
     }
 }
 
-/// A value that has its place in the file.
+/// A value with its position in the file.
 pub type Located<T> = Spanned<T>;
 
 /// The value of an option.
@@ -67,21 +67,21 @@ pub enum OptionValue {
     Switch(bool),
     /// A text, or a number as it is written.
     Text(String),
-    /// Several, for an option that may be repeated.
+    /// Several values, for an option that may be repeated.
     List(Vec<String>),
 }
 
-/// A table that is read.
+/// A table that is being read.
 pub struct TableReader<'a> {
     section: &'static FileSection,
     entries: &'a DeTable<'a>,
-    /// Where it is.
+    /// Position in the file.
     pub at: Range<usize>,
     faults: &'a Faults,
 }
 
 impl<'a> TableReader<'a> {
-    /// A table of `section`; keys that it does not have are faults.
+    /// Begins to read a table of `section`; unknown keys are faults.
     pub fn new(
         section: &'static FileSection,
         value: &'a Spanned<DeValue<'a>>,
@@ -109,23 +109,23 @@ impl<'a> TableReader<'a> {
         self.entries.iter().find(|(k, _)| k.get_ref() == key).map(|(_, v)| v)
     }
 
-    /// Notes that something is wrong with the value of `key`, or with the table if it has none.
+    /// Records a fault in the value of `key`, or in the table if it does not have the key.
     pub fn fault(&self, key: &str, message: impl Into<String>) {
         let at = self.value(key).map_or(self.at.clone(), Spanned::span);
         self.faults.add(&at, message);
     }
 
-    /// Whether it is there.
+    /// True if the table has `key`.
     pub fn has(&self, key: &str) -> bool {
         self.value(key).is_some()
     }
 
-    /// Notes that `key` is missing.
+    /// Records that `key` is missing.
     pub fn missing(&self, key: &str, example: &str) {
         self.faults.add(&self.at, format!("{} needs '{key}': write {example}", self.section.title));
     }
 
-    /// A text.
+    /// Reads a text.
     pub fn text(&self, key: &str) -> Option<Located<String>> {
         let value = self.value(key)?;
         match value.get_ref() {
@@ -137,7 +137,7 @@ impl<'a> TableReader<'a> {
         }
     }
 
-    /// A text that must be there and has characters.
+    /// Reads a text that must exist and must not be empty.
     pub fn needed(&self, key: &str, example: &str) -> Option<Located<String>> {
         if !self.has(key) {
             self.missing(key, example);
@@ -151,12 +151,12 @@ impl<'a> TableReader<'a> {
         Some(text)
     }
 
-    /// A text that has characters, if the key is there.
+    /// Reads a text that must not be empty if the key exists.
     pub fn needed_if_there(&self, key: &str, example: &str) -> Option<String> {
         if self.has(key) { self.needed(key, example).map(Located::into_inner) } else { None }
     }
 
-    /// True or false.
+    /// Reads true or false.
     pub fn truth(&self, key: &str) -> Option<bool> {
         let value = self.value(key)?;
         match value.get_ref() {
@@ -168,7 +168,7 @@ impl<'a> TableReader<'a> {
         }
     }
 
-    /// A text or a number with a unit, as `parse` reads it.
+    /// Reads a text or a number with a unit, with the parser `parse`.
     pub fn quantity<T>(
         &self,
         key: &str,
@@ -188,7 +188,7 @@ impl<'a> TableReader<'a> {
         }
     }
 
-    /// A number of at least one.
+    /// Reads a number of at least one.
     pub fn number(&self, key: &str) -> Option<u32> {
         let value = self.value(key)?;
         let number = plain(value.get_ref()).and_then(|text| text.parse().ok()).filter(|n| *n > 0);
@@ -198,7 +198,7 @@ impl<'a> TableReader<'a> {
         number
     }
 
-    /// A text, or a list of texts.
+    /// Reads a text, or a list of texts.
     pub fn texts(&self, key: &str) -> Option<Vec<Located<String>>> {
         let value = self.value(key)?;
         self.list_of_texts(key, value)
@@ -224,7 +224,7 @@ impl<'a> TableReader<'a> {
         }
     }
 
-    /// A list of lists of texts.
+    /// Reads a list of lists of texts.
     pub fn lists(&self, key: &str) -> Option<Vec<Located<Vec<Located<String>>>>> {
         let value = self.value(key)?;
         let DeValue::Array(items) = value.get_ref() else {
@@ -242,11 +242,11 @@ impl<'a> TableReader<'a> {
         Some(lists)
     }
 
-    /// A table of options: names as they are after `--`, each with its place.
+    /// Reads a table of options: names as they are written after `--`, each with its position.
     pub fn options(&self, key: &str) -> Vec<(Located<String>, Located<OptionValue>)> {
         let Some(value) = self.value(key) else { return Vec::new() };
         let DeValue::Table(entries) = value.get_ref() else {
-            self.wrong(value, key, "a table, as { packets = 500 }", value.get_ref());
+            self.wrong(value, key, "a table like { packets = 500 }", value.get_ref());
             return Vec::new();
         };
         let mut options = Vec::new();
@@ -281,11 +281,11 @@ impl<'a> TableReader<'a> {
     }
 
     fn wrong(&self, value: &Spanned<DeValue<'_>>, key: &str, wanted: &str, found: &DeValue<'_>) {
-        self.faults.add(&value.span(), format!("'{key}' is {wanted}, and not a TOML {}", found.type_str()));
+        self.faults.add(&value.span(), format!("'{key}' must be {wanted}, not a TOML {}", found.type_str()));
     }
 }
 
-/// A text or a number, as it is written.
+/// A text or a number as it is written in the file.
 fn plain(value: &DeValue<'_>) -> Option<String> {
     match value {
         DeValue::String(text) => Some(text.to_string()),

@@ -1,4 +1,4 @@
-//! Groups and tests.
+//! Sections of the file about groups and tests.
 
 use super::hosts::{pause, place, plain};
 use super::keys::{CAPTURE, GROUP, PING, TEST, choose};
@@ -17,12 +17,12 @@ struct Group {
     pairs: Vec<(u32, u32)>,
 }
 
-/// What all tests are read with.
+/// Context in which all tests are read.
 struct Context<'a, 'b> {
     file: &'a Sections<'b>,
     hosts: &'a [Host],
     instruments: &'a dyn Instruments,
-    /// Guard and setup.
+    /// Sum of guard and setup time.
     around: Span,
 }
 
@@ -40,11 +40,17 @@ pub fn tests(
     for (test, table) in named.chain(pings) {
         let Some(test) = test else { continue };
         if tests.iter().any(|t| t.name == test.name) {
-            table.fault("name", format!("there is a test '{}' already", test.name.escape_debug()));
+            table.fault(
+                "name",
+                format!("another test has the name '{}': choose another name", test.name.escape_debug()),
+            );
         }
         tests.push(test);
         if tests.iter().map(|t| t.pairs.list.len()).sum::<usize>() > MAX_PAIRS {
-            table.fault("name", format!("these are more than {MAX_PAIRS} pairs of hosts in all"));
+            table.fault(
+                "name",
+                format!("the tests have more than {MAX_PAIRS} pairs of hosts in total: use fewer"),
+            );
             break;
         }
     }
@@ -65,18 +71,18 @@ impl Context<'_, '_> {
         let meant = choose(name.get_ref(), &names);
         self.file
             .faults
-            .add(&name.span(), format!("there is no host '{}': {meant}", name.get_ref().escape_debug()));
+            .add(&name.span(), format!("unknown host '{}': {meant}", name.get_ref().escape_debug()));
         None
     }
 
-    /// The hosts of a list; a host that is there twice is a fault.
+    /// Looks up the hosts of a list; a repeated host is a fault.
     fn hosts(&self, names: &[Located<String>]) -> Vec<u32> {
         let mut list: Vec<u32> = Vec::new();
         let mut known = vec![false; self.hosts.len()];
         for name in names {
             let Some(host) = self.host(name) else { continue };
             if std::mem::replace(&mut known[host as usize], true) {
-                self.file.faults.add(&name.span(), format!("'{}' is in this list already", name.get_ref()));
+                self.file.faults.add(&name.span(), format!("'{}' is listed twice", name.get_ref()));
             } else {
                 list.push(host);
             }
@@ -84,7 +90,7 @@ impl Context<'_, '_> {
         list
     }
 
-    /// The hosts under `key`, or all.
+    /// Reads the hosts under `key`; all hosts if it is missing.
     fn hosts_or_all(&self, table: &TableReader<'_>, key: &str) -> Vec<u32> {
         match table.texts(key) {
             Some(names) => self.hosts(&names),
@@ -98,7 +104,13 @@ impl Context<'_, '_> {
             let Some(name) = table.needed("name", "name = \"all\"") else { continue };
             let pairs = self.pairs(&table);
             if groups.iter().any(|g| g.name == *name.get_ref()) {
-                table.fault("name", format!("there is a group '{}' already", name.get_ref().escape_debug()));
+                table.fault(
+                    "name",
+                    format!(
+                        "another group has the name '{}': choose another name",
+                        name.get_ref().escape_debug()
+                    ),
+                );
             }
             groups.push(Group { name: name.into_inner(), pairs });
         }
@@ -153,7 +165,7 @@ impl Context<'_, '_> {
                 None => {
                     table.missing(
                         "lists",
-                        "lists = [[\"a\", \"b\"], [\"c\"]]: each of one with each of the others",
+                        "lists = [[\"a\", \"b\"], [\"c\"]]: each host of a list with each host of the others",
                     );
                     return Vec::new();
                 }
@@ -161,13 +173,13 @@ impl Context<'_, '_> {
             other => {
                 table.fault(
                     "kind",
-                    format!("there is no kind '{}': {}", other.escape_debug(), choose(other, &kinds)),
+                    format!("unknown kind '{}': {}", other.escape_debug(), choose(other, &kinds)),
                 );
                 return Vec::new();
             }
         };
         if pairs.is_empty() {
-            table.fault("kind", "this group has no two hosts to test with each other");
+            table.fault("kind", "this group has fewer than two hosts: add hosts");
         }
         pairs
     }
@@ -181,9 +193,9 @@ impl Context<'_, '_> {
             };
             let Some((a, b)) = self.host(first).zip(self.host(second)) else { continue };
             if a == b {
-                self.file.faults.add(&list.span(), "a host is not tested with itself");
+                self.file.faults.add(&list.span(), "a host cannot be tested with itself");
             } else if pairs.contains(&(a, b)) || pairs.contains(&(b, a)) {
-                self.file.faults.add(&list.span(), "this pair is in the list already");
+                self.file.faults.add(&list.span(), "this pair is listed twice");
             } else {
                 pairs.push((a, b));
             }
@@ -199,7 +211,7 @@ impl Context<'_, '_> {
                 None => {
                     let names: Vec<&str> = groups.iter().map(|g| g.name.as_str()).collect();
                     let meant = choose(wanted.get_ref(), &names);
-                    let message = format!("there is no group '{}': {meant}", wanted.get_ref().escape_debug());
+                    let message = format!("unknown group '{}': {meant}", wanted.get_ref().escape_debug());
                     self.file.faults.add(&wanted.span(), message);
                     Vec::new()
                 }
@@ -216,7 +228,7 @@ impl Context<'_, '_> {
                         if all.len() == 1 {
                             table.fault(
                                 "name",
-                                "a test needs two hosts, and the file has one: add a [[host]]",
+                                "a test needs two hosts, but the file has one: add a [[host]]",
                             );
                         }
                         group::mesh(&all)
@@ -228,8 +240,7 @@ impl Context<'_, '_> {
         let instrument = match table.text("instrument") {
             Some(wanted) if !names.contains(&wanted.get_ref().as_str()) => {
                 let meant = choose(wanted.get_ref(), &names);
-                let message =
-                    format!("there is no instrument '{}': {meant}", wanted.get_ref().escape_debug());
+                let message = format!("unknown instrument '{}': {meant}", wanted.get_ref().escape_debug());
                 self.file.faults.add(&wanted.span(), message);
                 return None;
             }
@@ -275,9 +286,7 @@ impl Context<'_, '_> {
         };
         for (k, target) in targets.iter().enumerate() {
             if targets[..k].iter().any(|t| t.get_ref() == target.get_ref()) {
-                self.file
-                    .faults
-                    .add(&target.span(), format!("'{}' is in this list already", target.get_ref()));
+                self.file.faults.add(&target.span(), format!("'{}' is listed twice", target.get_ref()));
             }
         }
         let from = self.hosts_or_all(table, "from");
@@ -294,12 +303,12 @@ impl Context<'_, '_> {
     fn name(&self, table: &TableReader<'_>) -> Option<String> {
         let name = table.needed("name", "name = \"delay\"")?;
         if name.get_ref().contains(|c: char| c.is_control() || c == '/') {
-            table.fault("name", "a name is one line, without '/'");
+            table.fault("name", "a name must be one line without '/'");
         }
         Some(name.into_inner())
     }
 
-    /// What both sections have in common.
+    /// Reads the keys that both sections have in common.
     fn scheduled(
         &self,
         table: &TableReader<'_>,
@@ -335,8 +344,8 @@ impl Context<'_, '_> {
             table.fault(
                 "every",
                 format!(
-                    "one test takes {} with what is around it (packets {}, setup and guard {}, spread {}), and begins \
-                     anew after {}: make 'every' longer, or 'for' shorter",
+                    "one test takes {} in total (packets {}, setup and guard {}, spread {}), but restarts \
+                     after {}: make 'every' longer, or 'for' shorter",
                     text_of(slot.0),
                     text_of(traffic.duration.0),
                     text_of(self.around.0),
@@ -349,7 +358,7 @@ impl Context<'_, '_> {
         Some(MonitoredTest { name, pairs, work, traffic, every, window, spread })
     }
 
-    /// Names hosts whose bandwidth is too small for a single test.
+    /// Reports hosts whose bandwidth is too small for a single test.
     fn rates(&self, table: &TableReader<'_>, pairs: &TestPairs, traffic: &Traffic) {
         let rate = traffic.forward.rate.max(traffic.backward.rate);
         let mut told = vec![false; self.hosts.len()];
@@ -362,8 +371,8 @@ impl Context<'_, '_> {
                 table.fault(
                     "name",
                     format!(
-                        "this test sends {rate} bit/s, and 'bandwidth' of {} is {bandwidth} bit/s: \
-                         lower the rate, or leave the host out",
+                        "this test sends {rate} bit/s, but 'bandwidth' of {} is {bandwidth} bit/s: lower the \
+                         rate, or leave out the host",
                         host.name
                     ),
                 );
@@ -372,7 +381,7 @@ impl Context<'_, '_> {
     }
 }
 
-/// The time under `every`: one that divides a day, `least` ns or more.
+/// Reads the time under `every`: it must divide a day and be at least `least` ns.
 pub fn period(table: &TableReader<'_>, least: i64) -> Option<Span> {
     if !table.has("every") {
         table.missing("every", "every = \"5min\"");
@@ -386,7 +395,7 @@ pub fn period(table: &TableReader<'_>, least: i64) -> Option<Span> {
     table.fault(
         "every",
         format!(
-            "'every' divides a day, so that the timetable begins anew at midnight UTC: write {} or {}",
+            "'every' must divide a day, because the timetable restarts at midnight UTC: write {} or {}",
             text_of(near.0),
             text_of(near.1)
         ),
@@ -394,7 +403,7 @@ pub fn period(table: &TableReader<'_>, least: i64) -> Option<Span> {
     None
 }
 
-/// One of some words; the first if none is given.
+/// Reads one of several keywords; the first is the default.
 fn word<T: Copy>(context: &Context<'_, '_>, table: &TableReader<'_>, key: &str, words: &[(&str, T)]) -> T {
     let Some(given) = table.text(key) else { return words[0].1 };
     if let Some((_, meaning)) = words.iter().find(|(word, _)| word == given.get_ref()) {
@@ -405,7 +414,7 @@ fn word<T: Copy>(context: &Context<'_, '_>, table: &TableReader<'_>, key: &str, 
     context
         .file
         .faults
-        .add(&given.span(), format!("'{key}' is not '{}': {meant}", given.get_ref().escape_debug()));
+        .add(&given.span(), format!("'{key}' cannot be '{}': {meant}", given.get_ref().escape_debug()));
     words[0].1
 }
 
@@ -432,7 +441,7 @@ fn near(every: i64) -> (i64, i64) {
     (below * SECOND, above * SECOND)
 }
 
-/// A time as people write it.
+/// Formats a time as people write it.
 pub fn text_of(ns: i64) -> String {
     let units = [(DAY / 24, "h"), (60 * SECOND, "min"), (SECOND, "s"), (1_000_000, "ms")];
     match units.iter().find(|(unit, _)| ns != 0 && ns % unit == 0) {

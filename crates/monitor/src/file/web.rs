@@ -1,4 +1,4 @@
-//! The page of a host's archive.
+//! The section of the file about the page of a host's archive.
 
 use super::Sections;
 use super::keys::{WEB, choose};
@@ -6,7 +6,7 @@ use super::reader::{Located, TableReader};
 use crate::model::{Host, Readers, RunRules, WebRules};
 use jitlat_core::quantity;
 
-/// What the file says about the page; `None`: no host has one.
+/// Reads the settings of the page; `None`: no host has a page.
 pub fn web(file: &Sections<'_>, hosts: &[Host]) -> Option<WebRules> {
     let table = file.table(&WEB)?;
     let listen = table.quantity("listen", quantity::listen).map_or((None, None), Located::into_inner);
@@ -16,7 +16,7 @@ pub fn web(file: &Sections<'_>, hosts: &[Host]) -> Option<WebRules> {
         if found.is_none() {
             let meant = choose(name.get_ref(), &names);
             file.faults
-                .add(&name.span(), format!("there is no host '{}': {meant}", name.get_ref().escape_debug()));
+                .add(&name.span(), format!("unknown host '{}': {meant}", name.get_ref().escape_debug()));
         }
         found
     };
@@ -24,7 +24,10 @@ pub fn web(file: &Sections<'_>, hosts: &[Host]) -> Option<WebRules> {
     let token = table.needed_if_there("token-file", "token-file = \"page.token\"");
     let readers = match (token, table.truth("behind-proxy").unwrap_or(false)) {
         (Some(_), true) => {
-            table.fault("behind-proxy", "a token or the proxy decides who may read: leave one of them out");
+            table.fault(
+                "behind-proxy",
+                "either a token or the proxy decides who may read: leave out one of them",
+            );
             Readers::Local
         }
         (Some(file), false) => Readers::Token(file),
@@ -33,8 +36,8 @@ pub fn web(file: &Sections<'_>, hosts: &[Host]) -> Option<WebRules> {
             if listen.0.is_some_and(|ip| !ip.is_loopback()) {
                 table.fault(
                     "listen",
-                    "other hosts can reach this address: name a file with a token (token-file), or say that a proxy decides \
-                     who may read (behind-proxy = true)",
+                    "other hosts can reach this address: name a file with a token (token-file), or let a \
+                     proxy decide who may read (behind-proxy = true)",
                 );
             }
             Readers::Local
@@ -44,12 +47,12 @@ pub fn web(file: &Sections<'_>, hosts: &[Host]) -> Option<WebRules> {
     table.truth("on").unwrap_or(true).then_some(WebRules { hosts, listen, readers, run })
 }
 
-/// What the file says about running tests from the page; `None`: nobody can.
+/// Reads the settings of tests that are started from the page; `None`: nobody can start tests.
 fn run(table: &TableReader<'_>, readers: &Readers) -> Option<RunRules> {
     let positive = |key| {
         let number = table.number(key);
         if number == Some(0) {
-            table.fault(key, "write 1 or more; run = false lets nobody run tests");
+            table.fault(key, "write 1 or more; with run = false nobody can run tests");
         }
         number
     };
@@ -62,15 +65,15 @@ fn run(table: &TableReader<'_>, readers: &Readers) -> Option<RunRules> {
     };
     if table.truth("run").unwrap_or(false) {
         if *readers != Readers::Local && rules.token.is_none() {
-            let message = "others than the users of the host can read this page: name a file with a token for those who may run \
-                           tests (run-token-file)";
+            let message = "people other than the users of the host can read this page: name a file with a \
+                           token for those who may run tests (run-token-file)";
             table.fault("run", message);
         }
         return Some(rules);
     }
     let keys = ["run-token-file", "run-longest", "run-rate", "run-at-once", "run-per-hour"];
     if let Some(key) = keys.into_iter().find(|key| table.has(key)) {
-        table.fault(key, "it is for running tests from the page: write run = true");
+        table.fault(key, "this key is for tests from the page: write run = true");
     }
     None
 }

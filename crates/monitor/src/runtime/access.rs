@@ -1,4 +1,4 @@
-//! The keys of the hosts, and the server of this one.
+//! Keys of the hosts, and the server of this host.
 
 use super::collect::ArchiveShelf;
 use super::{Equipment, ServerKeys};
@@ -14,13 +14,13 @@ use std::path::Path;
 use std::sync::Arc;
 use tracing::{info, warn};
 
-/// The key that `host` proves at others; `None` if it has none.
+/// Returns the key with which `host` authenticates at others; `None` if it has none.
 pub fn own_key(model: &Model, host: usize, folder: &Path) -> Result<Option<PresharedKey>> {
     let source = model.hosts[host].key.as_ref().or(model.serve.key.as_ref());
     source.map(|source| key(source, folder)).transpose()
 }
 
-/// Refuses a file with keys that others can read.
+/// Refuses a file that contains keys and that other users can read.
 pub fn check_file(path: &Path, model: &Model) -> Result<()> {
     let sources = model.hosts.iter().filter_map(|h| h.key.as_ref()).chain(&model.serve.key);
     if !sources.into_iter().any(|source| matches!(source, KeySource::Text(_))) {
@@ -57,7 +57,8 @@ pub struct RunningServer {
 }
 
 impl RunningServer {
-    /// Starts the server of `host`, which collects into `archive` if the file says so; `None` if the file does not want one.
+    /// Starts the server of `host`, which collects into `archive` if the file says so; `None` if the file does not
+    /// want a server.
     pub fn start(
         equipment: &dyn Equipment,
         model: &Model,
@@ -75,7 +76,7 @@ impl RunningServer {
         }
         if let Some(rules) = collector {
             let archive = archive.context(
-                "[[collector]] needs an archive for what is collected: write [archive] with a folder, or give --archive DIR",
+                "[[collector]] needs an archive for collected tests: write [archive] with a folder, or give --archive DIR",
             )?;
             serve.collect = Some(collect(model, rules, folder, archive).context("[[collector]]")?);
         }
@@ -85,7 +86,7 @@ impl RunningServer {
             info!("listening on TCP {address}");
         }
         for address in serving.digests() {
-            info!("other hosts' captures may ask on TCP {address} what passes here");
+            info!("sending digests of packets to other hosts' captures on TCP {address}");
         }
         for address in serving.collecting() {
             info!("collecting on TCP {address}");
@@ -93,14 +94,14 @@ impl RunningServer {
         if !serving.withheld().is_empty() {
             let list = serving.withheld().join(", ");
             info!(
-                "withheld, as a key is configured and they need none: {list} ([serve] options = {{ open = … }} serves them)"
+                "not served, because a key is configured but these services need none: {list} ([serve] options = {{ open = … }} serves them)"
             );
         }
         Ok(Some(RunningServer { _serving: serving }))
     }
 }
 
-/// What is served: as `jitlat serve` with the options of the file, and to the keys of its hosts.
+/// Settings of the server: those of `jitlat serve` with the options of the file, and the keys of its hosts.
 fn settings(equipment: &dyn Equipment, model: &Model, host: usize, folder: &Path) -> Result<Serve> {
     let mut keys = ServerKeys {
         interfaces: model.far_interfaces(host).into_iter().collect(),
@@ -116,11 +117,11 @@ fn settings(equipment: &dyn Equipment, model: &Model, host: usize, folder: &Path
     equipment.server(&model.serve.options, keys).map_err(MonitorError::Server)
 }
 
-/// The collector that `rules` make of this host.
+/// Makes the collector of this host, according to `rules`.
 fn collect(model: &Model, rules: &CollectorRules, folder: &Path, archive: &Path) -> Result<CollectService> {
     let mut keys = PresharedKeys::default();
     for host in rules.from.iter().map(|k| &model.hosts[*k]) {
-        // The file is refused if one has none.
+        // A file in which a pushing host has no key was refused when it was read.
         if let Some(source) = &host.key {
             keys.add(&host.name, key(source, folder)?);
         }

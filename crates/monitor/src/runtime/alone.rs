@@ -1,4 +1,4 @@
-//! [`StandaloneRunner`]: tests that `jitlat web --run` makes, beside no timetable.
+//! [`StandaloneRunner`]: runs the tests of `jitlat web --run`, without a timetable.
 
 use super::Equipment;
 use super::on_demand::{DemandedTest, TestPlacement, profiles};
@@ -11,16 +11,16 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use tracing::debug;
 
-/// Makes tests with the hosts of a list, or with those that the archive knows.
+/// Runs tests with the hosts of a list, or with those that the archive knows.
 #[derive(Debug)]
 pub struct StandaloneRunner {
-    /// What tests are made with.
+    /// Equipment that makes the tests.
     pub equipment: Arc<dyn Equipment>,
-    /// Where results go.
+    /// Archive for results.
     pub archive: PathBuf,
-    /// The far hosts that are allowed; empty: those of the archive.
+    /// Far hosts that are allowed; empty: those of the archive.
     pub hosts: Vec<String>,
-    /// What this host proves to servers; `None`: nothing.
+    /// Key with which this host authenticates at servers; `None`: none.
     pub key: Option<PresharedKey>,
 }
 
@@ -33,12 +33,12 @@ impl Runner for StandaloneRunner {
         Ok(RunOffer { from: own_name(), hosts, tests: DemandedTest::offered(), profiles: profiles() })
     }
 
-    fn plan(&self, wish: &RunRequest, host: &HostOffer) -> Result<Planned, RunRefusal> {
-        Ok(DemandedTest::of(wish, host, &*self.equipment)?.planned())
+    fn plan(&self, request: &RunRequest, host: &HostOffer) -> Result<Planned, RunRefusal> {
+        Ok(DemandedTest::of(request, host, &*self.equipment)?.planned())
     }
 
-    fn start(&self, wish: &RunRequest, host: &HostOffer, feed: RunFeed) -> Result<(), RunRefusal> {
-        let demand = DemandedTest::of(wish, host, &*self.equipment)?;
+    fn start(&self, request: &RunRequest, host: &HostOffer, feed: RunFeed) -> Result<(), RunRefusal> {
+        let demand = DemandedTest::of(request, host, &*self.equipment)?;
         let equipment = self.equipment.clone();
         let (host, archive, key) = (host.clone(), self.archive.clone(), self.key.clone());
         debug!("page: test {} with {} starts", feed.id(), host.address);
@@ -57,11 +57,11 @@ impl Runner for StandaloneRunner {
         thread
             .spawn(run)
             .map(drop)
-            .map_err(|e| RunRefusal::Busy(format!("no thread for it can be started: {e}")))
+            .map_err(|e| RunRefusal::Busy(format!("starting a thread for the test: {e}")))
     }
 }
 
-/// The name of this host.
+/// Name of this host.
 fn own_name() -> String {
     gethostname().ok().and_then(|name| name.into_string().ok()).unwrap_or_else(|| "this host".to_owned())
 }
@@ -75,7 +75,7 @@ fn known(archive: &Archive) -> Result<Vec<HostOffer>, jitlat_archive::ArchiveErr
             hosts.insert(address, name.unwrap_or_default());
         }
     }
-    // A name that two addresses have would not say which is meant.
+    // A name that several addresses have is ambiguous.
     let alone = |name: &String| !name.is_empty() && hosts.values().filter(|n| *n == name).count() == 1;
     let offer = |(address, name): (&String, &String)| HostOffer {
         name: if alone(name) { name.clone() } else { address.clone() },

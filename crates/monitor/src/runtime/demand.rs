@@ -1,5 +1,5 @@
-//! [`RunQueue`]: tests that somebody asks for on the page of a monitor. The thread of the page leaves them here; the monitor fits each
-//! into a gap of the timetable, and says when, or that there is none.
+//! [`RunQueue`]: tests on demand from the page of a monitor. The thread of the page puts them here; the monitor fits
+//! each into a gap of the timetable and answers with its start, or that it has none.
 
 use super::Equipment;
 use super::on_demand::{DemandedTest, TestPlacement, profiles};
@@ -14,42 +14,42 @@ use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// How long the thread of the page waits for the monitor, which it wakes.
+/// Time that the thread of the page waits for the monitor, which it wakes.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What is asked for, on its way to the monitor.
+/// Queue of demanded tests from the page to the monitor.
 #[derive(Debug)]
 pub struct RunQueue {
     equipment: Arc<dyn Equipment>,
-    /// The file, and this host's place in it.
+    /// The model, and the index of this host.
     now: Mutex<(Arc<Model>, usize)>,
     queue: Mutex<Vec<QueuedRun>>,
     /// Wakes the monitor.
     waker: Waker,
 }
 
-/// A test that somebody asks for.
+/// A demanded test.
 #[derive(Debug)]
 pub struct QueuedRun {
     pub demand: DemandedTest,
     pub host: HostOffer,
     pub feed: RunFeed,
-    /// Whether it is made.
+    /// Receives whether the test is accepted.
     pub answer: SyncSender<Result<(), RunRefusal>>,
 }
 
 impl RunQueue {
-    /// Of the host at this place of the file.
+    /// Creates the queue of the host with this index in the file.
     pub fn new(model: Arc<Model>, host: usize, equipment: Arc<dyn Equipment>, waker: Waker) -> RunQueue {
         RunQueue { equipment, now: Mutex::new((model, host)), queue: Mutex::default(), waker }
     }
 
-    /// Follows a new file.
+    /// Follows a new version of the file.
     pub fn follow(&self, model: Arc<Model>, host: usize) {
         *self.now.lock().unwrap_or_else(PoisonError::into_inner) = (model, host);
     }
 
-    /// What was asked for since the last call.
+    /// Takes the tests that were demanded since the last call.
     pub fn take(&self) -> Vec<QueuedRun> {
         std::mem::take(&mut *self.queue.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -78,12 +78,12 @@ impl Runner for RunQueue {
         })
     }
 
-    fn plan(&self, wish: &RunRequest, host: &HostOffer) -> Result<Planned, RunRefusal> {
-        Ok(DemandedTest::of(wish, host, &*self.equipment)?.planned())
+    fn plan(&self, request: &RunRequest, host: &HostOffer) -> Result<Planned, RunRefusal> {
+        Ok(DemandedTest::of(request, host, &*self.equipment)?.planned())
     }
 
-    fn start(&self, wish: &RunRequest, host: &HostOffer, feed: RunFeed) -> Result<(), RunRefusal> {
-        let demand = DemandedTest::of(wish, host, &*self.equipment)?;
+    fn start(&self, request: &RunRequest, host: &HostOffer, feed: RunFeed) -> Result<(), RunRefusal> {
+        let demand = DemandedTest::of(request, host, &*self.equipment)?;
         let stop = feed.stop();
         let (answer, answered) = sync_channel(1);
         let demanded = QueuedRun { demand, host: host.clone(), feed, answer };
@@ -97,38 +97,38 @@ impl Runner for RunQueue {
 }
 
 impl QueuedRun {
-    /// Whether it is not wanted any more.
+    /// True if the test is not wanted any more.
     pub fn is_stopped(&self) -> bool {
         self.feed.stop().load(std::sync::atomic::Ordering::SeqCst)
     }
 
-    /// The far host, if it is one of the file.
+    /// Name of the far host, if it is in the file.
     pub fn far(&self) -> Option<&str> {
         (!self.host.only_answers).then_some(self.host.name.as_str())
     }
 
-    /// Measures it.
+    /// Runs the test.
     pub fn measure(self, equipment: &dyn Equipment, place: &TestPlacement<'_>) {
         self.demand.measure(equipment, place, self.feed);
     }
 }
 
-/// Why there is no time for a test.
+/// Describes why a test does not fit.
 pub fn refused(gap: NoGap) -> String {
     let within = text_of(MAX_WAIT.0);
     match gap {
         NoGap::TooShort(Some(most)) => {
             let most = most.0 / 1_000_000_000;
             format!(
-                "the timetable has no gap for it within {within}, in which it would disturb no other test of both hosts; the longest one \
-                 has room for a test of {most} s"
+                "no gap within {within} is long enough to run it without disturbing other tests of both \
+                 hosts; the longest gap has room for a test of {most} s"
             )
         }
         NoGap::TooShort(None) => {
             format!(
-                "the timetable has no gap within {within}, in which it would disturb no other test of both hosts"
+                "no gap within {within} is long enough to run it without disturbing other tests of both hosts"
             )
         }
-        NoGap::NoHost => "the file does not have the far host any more".to_owned(),
+        NoGap::NoHost => "the monitor's file does not contain the far host any more".to_owned(),
     }
 }

@@ -1,4 +1,4 @@
-//! [`Equipment`]: what a monitor measures, captures and serves with, made from options of its file.
+//! [`Equipment`]: everything with which a monitor measures, captures and serves, made from options of its file.
 
 use super::CaptureSetup;
 use super::error::AnyError;
@@ -13,19 +13,19 @@ use std::fmt;
 /// How a capture ended, or why it could not begin.
 pub type CaptureResult = Result<CaptureEnd, (SlotFailure, String)>;
 
-/// What a monitor measures, captures and serves with. The command provides it with the options of its command line, so that a file and
-/// the command line have the same.
+/// Everything with which a monitor measures, captures and serves. The command provides it, so that a file and the
+/// command line have the same options.
 pub trait Equipment: Instruments + fmt::Debug + Send + Sync {
-    /// A test that is ready to run.
+    /// Makes a test that is ready to run.
     ///
     /// # Errors
     /// [`EntryError`], with the option it is about.
     fn test(&self, asked: &DeclaredTest<'_>, site: &TestSite<'_>) -> Result<Box<dyn Instrument>, EntryError>;
 
-    /// Captures until `stop`; `key` is what this host proves at others.
+    /// Captures until `stop`; `key` is the key with which this host authenticates at others.
     ///
     /// # Errors
-    /// Why it could not begin.
+    /// The reason why it could not begin.
     fn follow(
         &self,
         setup: &CaptureSetup,
@@ -34,46 +34,46 @@ pub trait Equipment: Instruments + fmt::Debug + Send + Sync {
         each: &mut dyn FnMut(PeriodEvent<'_>),
     ) -> CaptureResult;
 
-    /// Settings of the server with these options, which the keys of the hosts open.
+    /// Returns the settings of the server with these options and the keys of the hosts.
     ///
     /// # Errors
-    /// What is wrong with the options.
+    /// Description of the wrong option.
     fn server(&self, options: &[(String, OptionValue)], keys: ServerKeys) -> Result<Serve, AnyError>;
 }
 
-/// Where a test is made, and what is stored with it.
+/// Location of a test, and annotations of its result.
 pub struct TestSite<'a> {
     /// Address of the far end.
     pub address: &'a str,
-    /// What this host proves there; `None`: nothing.
+    /// Key with which this host authenticates there; `None`: none.
     pub key: Option<&'a PresharedKey>,
     /// Options of the far host's server that its clients need.
     pub of_server: Vec<(String, OptionValue)>,
-    /// True if this host is the first of the pair, so that `forward` is what it sends.
+    /// True if this host is the first of the pair, so that `forward` is the direction in which it sends.
     pub is_first: bool,
     /// True if somebody watches while it runs.
     pub is_watched: bool,
-    /// Name of the result; `None`: that of the options.
+    /// Name of the result; `None`: the name in the options.
     pub name: Option<String>,
     /// Tags of the result.
     pub tags: Vec<(String, String)>,
 }
 
 impl TestSite<'_> {
-    /// Adds name and tags to those of the options.
+    /// Adds name and tags to those in the options.
     pub fn annotate(&self, annotations: &mut Annotations) {
         annotations.name = self.name.clone().or_else(|| annotations.name.take());
         annotations.tags.extend(self.tags.iter().cloned());
     }
 }
 
-/// Keys and interfaces of a server that come from elsewhere in the file.
+/// Keys and interfaces of a server that come from other sections of the file.
 #[derive(Debug, Default)]
 pub struct ServerKeys {
-    /// Interfaces that captures of other hosts look at here.
+    /// Interfaces of this host that captures of other hosts use.
     pub interfaces: Vec<String>,
-    /// Name and key of each other host; true: its captures look at this host's interfaces.
+    /// Name and key of each other host; true if its captures use this host's interfaces.
     pub hosts: Vec<(String, PresharedKey, bool)>,
-    /// The key of all hosts; `None` if each has its own, or none has one.
+    /// Key of all hosts; `None` if each has its own, or none has one.
     pub common: Option<PresharedKey>,
 }

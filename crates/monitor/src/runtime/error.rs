@@ -1,4 +1,6 @@
-//! [`MonitorError`]: why a monitor cannot start, or cannot do what its file says.
+//! [`MonitorError`]: reason why a monitor cannot start, or cannot follow its file.
+
+pub(super) use jitlat_instruments::error::explain;
 
 use std::error::Error as StdError;
 use std::io;
@@ -6,17 +8,18 @@ use std::io;
 /// Any error of an equipment or of another library.
 pub type AnyError = Box<dyn StdError + Send + Sync>;
 
-/// Why a monitor cannot start, or cannot do what its file says.
+/// Reason why a monitor cannot start, or cannot follow its file.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum MonitorError {
-    /// The file or the settings ask for something that this host cannot do. The text says what, and what to write instead.
+    /// The file or the settings ask for something that this host cannot do. The text contains the reason and what to
+    /// write instead.
     #[error("{0}")]
     Settings(String),
-    /// Something failed while this was being done, or this section of the file was followed.
+    /// An operation failed, or a section of the file could not be followed.
     #[error("{doing}")]
     During {
-        /// The activity, or the section.
+        /// The operation, or the section.
         doing: String,
         /// The reason.
         source: AnyError,
@@ -24,13 +27,13 @@ pub enum MonitorError {
     /// The server of the file cannot be made.
     #[error(transparent)]
     Server(AnyError),
-    /// The archive cannot take or give what it should.
+    /// The archive cannot be read or written.
     #[error(transparent)]
     Archive(#[from] jitlat_archive::ArchiveError),
     /// A file with a key cannot be used.
     #[error(transparent)]
     KeyFile(#[from] jitlat_net::key_file::KeyFileError),
-    /// A file with a token has none.
+    /// A file does not contain a suitable token.
     #[error(transparent)]
     Token(#[from] jitlat_web::UnfitToken),
     /// The log of a capture's period cannot be read.
@@ -42,25 +45,14 @@ pub enum MonitorError {
     /// The log of a capture's period cannot be written.
     #[error(transparent)]
     WriteLog(#[from] jitlat_store::log::WriteError),
-    /// The system refused something.
+    /// The system refused an operation.
     #[error(transparent)]
     System(#[from] io::Error),
 }
 
 pub(super) type Result<T, E = MonitorError> = std::result::Result<T, E>;
 
-/// The error and all its causes in one line.
-pub(super) fn explain(error: &MonitorError) -> String {
-    let mut text = error.to_string();
-    let mut next = error.source();
-    while let Some(cause) = next {
-        text += &format!(": {cause}");
-        next = cause.source();
-    }
-    text
-}
-
-/// Adds to an error what was being done.
+/// Adds the failed operation to an error.
 pub(super) trait Context<T> {
     fn context(self, doing: &str) -> Result<T>;
 

@@ -1,4 +1,4 @@
-//! One test of the timetable: measured, and put into the archive.
+//! One test of the timetable: runs it, and puts its result into the archive.
 
 use super::measure::measure;
 use super::{Equipment, TestSite};
@@ -11,21 +11,21 @@ use jitlat_proto::jitlat::PresharedKey;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// What a thread needs to measure.
+/// Everything that a thread needs to run a test.
 pub struct Task {
-    /// What it measures with.
+    /// Equipment that makes the test.
     pub equipment: Arc<dyn Equipment>,
-    /// The file as it was when the test was due.
+    /// The model when the test was due.
     pub model: Arc<Model>,
     /// The test.
     pub job: TestJob,
-    /// What this host proves at others.
+    /// Key with which this host authenticates at others.
     pub key: Option<PresharedKey>,
-    /// Where the result goes; `None`: it is not kept.
+    /// Archive for the result; `None`: the result is not stored.
     pub archive: Option<PathBuf>,
 }
 
-/// Options of the server of all hosts of a file that their clients have to know.
+/// Options of the hosts' servers that their clients must know.
 pub fn options_of_server(model: &Model) -> Vec<(String, OptionValue)> {
     model.serve.options.iter().filter(|(name, _)| name == "control-port").cloned().collect()
 }
@@ -36,13 +36,13 @@ impl Task {
         &self.model.tests[self.job.test]
     }
 
-    /// Where the far end is.
+    /// Address of the far end.
     pub fn address(&self) -> &str {
         let far = self.job.pair.server() as usize;
         self.model.hosts.get(far).map_or(self.job.far.as_str(), |host| &host.address)
     }
 
-    /// Options of the server of all hosts that their clients have to know.
+    /// Options of the hosts' servers that their clients must know.
     pub fn options_of_server(&self) -> Vec<(String, OptionValue)> {
         let given = &self.test().work.options;
         let is_host = (self.job.pair.server() as usize) < self.model.hosts.len();
@@ -50,22 +50,22 @@ impl Task {
         options.into_iter().filter(|(name, _)| !given.iter().any(|(own, _)| own == name)).collect()
     }
 
-    /// What the result is found by.
+    /// Tags by which the result is found.
     pub fn tags(&self) -> Vec<(String, String)> {
         let host = |k: u32| self.model.end(self.test(), k).to_owned();
         let tags = [
             ("test", self.job.name.clone()),
             ("client", host(self.job.pair.client())),
             ("server", host(self.job.pair.server())),
-            ("slot", self.job.place.to_string()),
+            ("slot", self.job.slot_number.to_string()),
         ];
         tags.map(|(key, value)| (key.to_owned(), value)).to_vec()
     }
 
-    /// Measures until the end or `stop`, and puts what was found into the archive.
+    /// Measures until the end or `stop`, and puts the result into the archive.
     ///
     /// # Errors
-    /// Why there is no result, in words.
+    /// The reason in words why there is no result.
     pub fn measure(&self, stop: &Stop) -> Result<(), (SlotFailure, String)> {
         let work = &self.test().work;
         let asked = DeclaredTest {

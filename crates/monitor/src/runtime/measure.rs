@@ -1,4 +1,4 @@
-//! [`measure`]: one test, of the timetable or one that somebody asked for, measured and put into the archive.
+//! [`measure`]: runs one test of the timetable or on demand, and puts its result into the archive.
 
 use super::{Equipment, TestSite};
 use crate::agenda::SlotFailure;
@@ -10,11 +10,11 @@ use jitlat_net::client::ClientError;
 use jitlat_proto::jitlat::ConversationFailure;
 use std::path::Path;
 
-/// Measures until the end or `stop`, and puts what was found into the archive, if there is one; returns its tests there. `watcher` observes
-/// the test while it runs.
+/// Measures until the end or `stop`, and puts the result into the archive, if there is one; returns its identifiers
+/// there. `watcher` observes the test while it runs.
 ///
 /// # Errors
-/// Why there is no result.
+/// The reason why there is no result.
 pub fn measure(
     equipment: &dyn Equipment,
     asked: &DeclaredTest<'_>,
@@ -45,7 +45,7 @@ fn not_kept(root: &Path, why: &ArchiveError) -> (SlotFailure, String) {
     (SlotFailure::NotKept, format!("archive {}: {why}", root.display()))
 }
 
-/// Kind of failure that an error is.
+/// Kind of failure of an error.
 fn kind(error: &Error) -> SlotFailure {
     match error {
         Error::OneWay(ClientError::Failed { failure, .. }) => match failure {
@@ -67,7 +67,7 @@ fn kind(error: &Error) -> SlotFailure {
     }
 }
 
-/// Puts the log of a capture's period into the archive at `root`, which is made if there is none.
+/// Puts the log of a capture's period into the archive at `root`; creates the archive if it does not exist.
 pub fn add_log(root: &Path, log: &Path) -> Result<TestId, ArchiveError> {
     let (AddOutcome::New(id) | AddOutcome::Known(id)) = Archive::make(root)?.add(log, &[])?;
     Ok(id)

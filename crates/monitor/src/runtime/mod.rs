@@ -1,13 +1,14 @@
-//! The runtime: measures what the timetable says, on this host, until it is stopped.
+//! The runtime: carries out the timetable on this host until it is stopped.
 //!
-//! * [`run()`] – a host of the file at work; [`MonitorSettings`] – which file, host and archive; [`load`] – the file
+//! * [`run()`] – runs a host of the file; [`MonitorSettings`] – file, host and archive; [`load`] – reads the file
 //! * [`Equipment`] – what the caller provides: instruments, captures and the server, made from options of the file
-//! * [`MonitorError`] – why it cannot start
+//! * [`MonitorError`] – reason why it cannot start
 //! * [`StandaloneRunner`] – tests that people start from a page without a timetable; [`DemandedTest`] – such a test
 //!
-//! Within it: `job` is one test of the timetable, `measure` makes one, `demand` takes those asked for on the page; `access` has keys and
-//! the server, `page` the page, `own` finds which host this is; `captures` follows interfaces; `push` sends tests to collectors, `collect`
-//! takes those of other hosts; `alerts` judges results and notifies people; `watch` waits until the archive is written.
+//! Its modules: `job` is one test of the timetable, `measure` runs one, `demand` accepts tests from the page;
+//! `access` has keys and the server, `page` the page, `own` finds which host this is; `captures` follows interfaces;
+//! `push` sends tests to collectors, `collect` takes those of other hosts; `alerts` judges results and notifies
+//! people; `watch` waits until the archive is written.
 //!
 //! Only this module touches sockets, threads, clocks and the archive. The rest of the crate does not import it, and compiles without the
 //! feature `runtime`.

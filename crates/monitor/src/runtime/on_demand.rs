@@ -1,4 +1,4 @@
-//! Tests that somebody asks for on the page: what is offered, and a wish as an instrument with its options.
+//! Tests on demand from the page: the offer, and a request as an instrument with its options.
 
 use super::measure::measure;
 use super::{Equipment, TestSite};
@@ -14,15 +14,15 @@ use jitlat_verdict::PROFILES;
 use jitlat_web::{HostOffer, Planned, RunFeed, RunRefusal, RunRequest, TestOffer};
 use std::path::Path;
 
-/// The tag of results that were asked for on a page.
+/// Tag of results that were requested on a page.
 pub const ASKED: (&str, &str) = ("asked", "page");
 
-/// Applications that a test may send as.
+/// Profiles whose traffic a test may send.
 pub fn profiles() -> Vec<(String, String)> {
     PROFILES.iter().map(|p| (p.name.to_string(), p.about.to_string())).collect()
 }
 
-/// Something that may be measured.
+/// A kind of test that may be requested.
 struct MeasurableTest {
     id: String,
     name: String,
@@ -33,15 +33,15 @@ struct MeasurableTest {
 fn choices() -> impl Iterator<Item = MeasurableTest> {
     let own = [("udp", "UDP", false), ("tcp", "TCP", true)].map(|(id, name, tcp)| MeasurableTest {
         id: format!("one-way-{id}"),
-        name: format!("one way, {name}"),
+        name: format!("one-way, {name}"),
         one_way: true,
         options: if tcp { vec![("tcp".to_owned(), OptionValue::Switch(true))] } else { Vec::new() },
     });
     let by = |name: &str| vec![("proto".to_owned(), OptionValue::Text(name.to_owned()))];
-    // The first is jitlat's own.
+    // The first protocol is jitlat's own, which is listed separately.
     let others = ONE_WAY_PROTOCOLS.iter().skip(1).map(move |p| MeasurableTest {
         id: format!("one-way-{}", p.name),
-        name: format!("one way, {}", p.title),
+        name: format!("one-way, {}", p.title),
         one_way: true,
         options: by(p.name),
     });
@@ -54,7 +54,7 @@ fn choices() -> impl Iterator<Item = MeasurableTest> {
     own.into_iter().chain(others).chain(round_trips)
 }
 
-/// A wish that can be measured.
+/// A request that can be measured.
 #[derive(Clone, Debug)]
 pub struct DemandedTest {
     instrument: &'static str,
@@ -62,51 +62,54 @@ pub struct DemandedTest {
     options: Vec<(String, OptionValue)>,
     duration: Option<Span>,
     direction: SendingHosts,
-    /// What it sends.
+    /// Traffic of the test.
     pub traffic: Traffic,
-    /// In words.
+    /// Description in words.
     about: String,
 }
 
-/// Fields of a wish with the options they stand for, where both have different names.
+/// Fields of a request with the options they stand for, where the names differ.
 const OPTIONS: [(&str, &str); 3] = [("packets", "packets"), ("period", "period"), ("size", "payload")];
 
 impl DemandedTest {
-    /// What may be measured: one way over UDP and TCP, and by every other protocol there is.
+    /// Kinds of tests that may be requested: one-way over UDP and TCP, and every other protocol.
     pub fn offered() -> Vec<TestOffer> {
         choices()
             .map(|choice| TestOffer { id: choice.id, name: choice.name, one_way: choice.one_way })
             .collect()
     }
 
-    /// What `wish` asks for.
+    /// Converts a request to a test.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// Description of the wrong field.
     pub fn of(
-        wish: &RunRequest,
+        request: &RunRequest,
         host: &HostOffer,
         equipment: &dyn Equipment,
     ) -> Result<DemandedTest, RunRefusal> {
         let wrong = |field: &str, why: String| Err(RunRefusal::Wish(field.to_owned(), why));
-        let found = choices().find(|choice| choice.id == wish.test || wish.test.is_empty());
+        let found = choices().find(|choice| choice.id == request.test || request.test.is_empty());
         let Some(choice) = found else {
-            return wrong("test", format!("there is no test '{}'", wish.test.escape_debug()));
+            return wrong("test", format!("unknown test '{}'", request.test.escape_debug()));
         };
         if choice.one_way && host.only_answers {
             return wrong("test", format!("{} only answers round trips", host.name));
         }
-        let direction = match (wish.direction.as_str(), choice.one_way) {
+        let direction = match (request.direction.as_str(), choice.one_way) {
             ("" | "both", _) => SendingHosts::Both,
             ("forward", true) => SendingHosts::Forward,
             ("backward", true) => SendingHosts::Backward,
             (_, false) => return wrong("direction", "round trips have both directions".to_owned()),
             (other, true) => {
                 let other = other.escape_debug();
-                return wrong("direction", format!("'{other}' is no direction: both, forward or backward"));
+                return wrong(
+                    "direction",
+                    format!("'{other}' is not a direction: choose both, forward or backward"),
+                );
             }
         };
-        let duration = match wish.duration.trim() {
+        let duration = match request.duration.trim() {
             "" => None,
             text => match quantity::duration(text) {
                 Ok(duration) => Some(duration),
@@ -114,7 +117,9 @@ impl DemandedTest {
             },
         };
         let mut options = choice.options;
-        for (field, value) in [("packets", &wish.packets), ("period", &wish.period), ("size", &wish.size)] {
+        for (field, value) in
+            [("packets", &request.packets), ("period", &request.period), ("size", &request.size)]
+        {
             let option =
                 OPTIONS.iter().find(|(known, _)| *known == field).map_or(field, |(_, option)| option);
             if !value.trim().is_empty() {
@@ -123,7 +128,7 @@ impl DemandedTest {
         }
         let mut demand = DemandedTest {
             instrument: if choice.one_way { "one-way" } else { "ping" },
-            profiles: Some(wish.profile.clone()).filter(|name| !name.is_empty()).into_iter().collect(),
+            profiles: Some(request.profile.clone()).filter(|name| !name.is_empty()).into_iter().collect(),
             options,
             duration,
             direction,
@@ -131,7 +136,7 @@ impl DemandedTest {
             about: String::new(),
         };
         demand.traffic = equipment.traffic(&demand.asked()).map_err(refused)?;
-        demand.about = about(&choice.name, choice.one_way, wish, &demand.traffic, direction);
+        demand.about = about(&choice.name, choice.one_way, request, &demand.traffic, direction);
         Ok(demand)
     }
 
@@ -145,7 +150,7 @@ impl DemandedTest {
         }
     }
 
-    /// What it will send.
+    /// Traffic that the test will send.
     pub fn planned(&self) -> Planned {
         let Traffic { forward, backward, .. } = self.traffic;
         Planned {
@@ -156,7 +161,7 @@ impl DemandedTest {
         }
     }
 
-    /// Measures with the host at `address`, and says to `feed` what becomes of it.
+    /// Measures with the host at `address`, and reports progress to `feed`.
     pub fn measure(&self, equipment: &dyn Equipment, place: &TestPlacement<'_>, mut feed: RunFeed) {
         feed.started();
         let stop = Stop::from(feed.stop());
@@ -175,47 +180,54 @@ impl DemandedTest {
     }
 }
 
-/// Where a test is made, and where its result goes.
+/// Location of a test, and destination of its result.
 pub struct TestPlacement<'a> {
-    /// The name of this host.
+    /// Name of this host.
     pub from: &'a str,
-    /// The name of the far host.
+    /// Name of the far host.
     pub host: &'a str,
-    /// Where that is.
+    /// Address of the far host.
     pub address: &'a str,
-    /// What this host proves there; `None`: nothing.
+    /// Key with which this host authenticates there; `None`: none.
     pub key: Option<&'a PresharedKey>,
-    /// Options of the far host's server that its clients have to know.
+    /// Options of the far host's server that its clients must know.
     pub of_server: &'a [(String, OptionValue)],
-    /// The folder of the archive.
+    /// Folder of the archive.
     pub archive: &'a Path,
 }
 
-/// What is wrong with options, by the field that they come from.
+/// Converts a fault in options to the field that they come from.
 fn refused(wrong: EntryError) -> RunRefusal {
     let key = wrong.key.unwrap_or_default();
     let field = OPTIONS.iter().find(|(_, option)| *option == key).map_or(key.as_str(), |(field, _)| field);
     RunRefusal::Wish(field.to_owned(), wrong.message.trim_end_matches('.').to_owned())
 }
 
-/// How long packets are sent, without the time in which the last ones are awaited.
+/// Time for which packets are sent, without the wait for the last ones.
 fn sending(traffic: &Traffic) -> Span {
     let of =
         |flow: &OneWayTraffic| i128::from(flow.bytes) * 8 * i128::from(SECOND) / i128::from(flow.rate.max(1));
     let longest = of(&traffic.forward).max(of(&traffic.backward));
-    // Rates are whole bits: what that leaves of a millisecond is none.
+    // Rates are whole bits, so the time is rounded to milliseconds.
     let milliseconds = (longest + 500_000) / 1_000_000;
     Span::millis(i64::try_from(milliseconds).unwrap_or(i64::MAX / 1_000_000))
 }
 
-fn about(name: &str, one_way: bool, wish: &RunRequest, traffic: &Traffic, direction: SendingHosts) -> String {
+fn about(
+    name: &str,
+    one_way: bool,
+    request: &RunRequest,
+    traffic: &Traffic,
+    direction: SendingHosts,
+) -> String {
     let way = match (one_way, direction) {
         (false, _) => "",
         (true, SendingHosts::Both) => ", both directions",
         (true, SendingHosts::Forward) => ", there",
         (true, SendingHosts::Backward) => ", back",
     };
-    let as_of = if wish.profile.is_empty() { String::new() } else { format!(" as {} sends", wish.profile) };
+    let as_of =
+        if request.profile.is_empty() { String::new() } else { format!(" as {} sends", request.profile) };
     let packets = traffic.forward.packets.max(traffic.backward.packets);
     let seconds = (sending(traffic).as_seconds() * 10.0).round() / 10.0;
     format!("{name}{way}: {packets} packets{as_of} in {seconds} s")

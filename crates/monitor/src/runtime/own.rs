@@ -1,4 +1,4 @@
-//! Which host of the file this one is.
+//! Finds which host of the file this host is.
 
 use crate::Model;
 use crate::runtime::error::{Result, bail};
@@ -7,7 +7,7 @@ use nix::sys::socket::SockaddrStorage;
 use nix::unistd::gethostname;
 use std::net::IpAddr;
 
-/// The place of this host in the file: by its name, or by an address of one of its interfaces.
+/// Finds the index of this host in the file, by its name or by an address of its interfaces.
 pub fn find(model: &Model) -> Result<usize> {
     let name = gethostname().ok().and_then(|name| name.into_string().ok()).unwrap_or_default();
     let addresses = addresses();
@@ -17,19 +17,19 @@ pub fn find(model: &Model) -> Result<usize> {
         [] => {
             let list: Vec<String> = addresses.iter().map(ToString::to_string).collect();
             bail!(
-                "the file does not have this host: it is called '{name}' and has the addresses {}; say --host NAME, or \
-                 add it as a [[host]]",
+                "the file does not contain this host, with the name '{name}' and the addresses {}: give \
+                 --host NAME, or add it as a [[host]]",
                 list.join(", ")
             )
         }
         _ => {
             let names: Vec<&str> = found.iter().map(|host| model.hosts[*host].name.as_str()).collect();
-            bail!("this host may be {}: say which with --host NAME", names.join(" or "))
+            bail!("this host may be {}: choose one with --host NAME", names.join(" or "))
         }
     }
 }
 
-/// The hosts that one of this name with these addresses may be.
+/// Returns the indices of hosts that match this name or these addresses.
 fn choose(model: &Model, name: &str, addresses: &[IpAddr]) -> Vec<usize> {
     let short = name.split('.').next().unwrap_or_default();
     let hosts = || model.hosts.iter().enumerate();
@@ -44,7 +44,7 @@ fn choose(model: &Model, name: &str, addresses: &[IpAddr]) -> Vec<usize> {
     hosts().filter(|(_, h)| has(&h.address)).map(|(k, _)| k).collect()
 }
 
-/// The addresses of this host's interfaces.
+/// Addresses of this host's interfaces.
 fn addresses() -> Vec<IpAddr> {
     let ip = |address: SockaddrStorage| -> Option<IpAddr> {
         let v4 = address.as_sockaddr_in().map(|a| a.ip().into());

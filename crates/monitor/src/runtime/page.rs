@@ -1,4 +1,4 @@
-//! The page of this host's archive, beside the tests.
+//! The page of this host's archive.
 
 use super::demand::RunQueue;
 use crate::Model;
@@ -38,9 +38,7 @@ impl RunningPage {
     ) -> Result<Option<RunningPage>> {
         let Some(rules) = model.web.as_ref().filter(|rules| rules.is_of(host)) else { return Ok(None) };
         let Some(archive) = archive else {
-            bail!(
-                "[web] shows an archive, and there is none: write [archive] with a folder, or give --archive DIR"
-            );
+            bail!("[web] needs an archive to show: write [archive] with a folder, or give --archive DIR");
         };
         let mut settings = Settings::new(archive);
         settings.monitor = Some(state.clone());
@@ -62,7 +60,7 @@ impl RunningPage {
         let stop = StopSignal::new().context("[web]")?;
         let stopped = stop.clone();
         let run = move || {
-            // Tests come first; threads that this one starts are as low.
+            // Tests have priority. Threads that this one starts inherit its low priority.
             pace::yield_to_others();
             if let Err(e) = page.run(stopped) {
                 error!("[web]: {e}");
@@ -74,17 +72,17 @@ impl RunningPage {
     }
 }
 
-/// An address and a port, with the usual ones for what the file leaves out.
+/// Address and port, with defaults for what the file leaves out.
 fn address((ip, port): (Option<IpAddr>, Option<u16>)) -> SocketAddr {
     SocketAddr::new(ip.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST)), port.unwrap_or(DEFAULT_PORT))
 }
 
-/// The token in a file.
+/// Reads the token in a file.
 fn token(path: &Path) -> Result<Token> {
     Ok(Token::of_file_contents(&key_file::read(path)?)?)
 }
 
-/// Who may run tests from the page, and how much, by the file.
+/// Reads from the file who may run tests from the page, and the limits.
 fn runs(rules: &RunRules, folder: &Path, demands: &Arc<RunQueue>) -> Result<PageRuns> {
     let token = |name: &String| {
         let file = folder.join(name);
@@ -112,32 +110,32 @@ impl Drop for RunningPage {
     }
 }
 
-/// What this monitor says of itself on the page.
+/// State of this monitor on the page.
 #[derive(Debug)]
 pub struct OwnState {
-    /// As the page has it.
+    /// The state as the page shows it.
     pub shown: Arc<MonitorState>,
     host: String,
     since: WallTime,
     begun: SteadyTime,
-    /// When it was looked at last, and the time until then in which tests were made.
+    /// Time of the last measurement of the load, and the time until then in which tests ran.
     seen: SteadyTime,
     busy: Span,
-    /// When the page was last told, and how many tests were under way then.
+    /// Time of the last update of the page, and number of running tests then.
     said: Option<(SteadyTime, usize)>,
 }
 
-/// Time between two messages to the page.
+/// Time between two updates of the page.
 const NOTICE_INTERVAL: Span = Span::seconds(1);
 
 impl OwnState {
-    /// Of `host`, which starts now.
+    /// Creates the state of `host`, which starts now.
     pub fn new(host: &str, since: WallTime, now: SteadyTime) -> OwnState {
         let shown = Arc::default();
         OwnState { shown, host: host.to_owned(), since, begun: now, seen: now, busy: Span(0), said: None }
     }
 
-    /// Looks at how many tests are under way, and says so when that changes, at least once a second otherwise if this is called.
+    /// Updates the number of running tests on the page when it changes, otherwise at most once per second.
     pub fn look<'a>(
         &mut self,
         now: SteadyTime,

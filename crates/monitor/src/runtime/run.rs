@@ -1,4 +1,4 @@
-//! The monitor at work: what is due is started in threads, ends in the archive, and troubles are said.
+//! The running monitor: starts due tests in threads, puts results into the archive, and logs failures.
 
 use super::access::{RunningServer, check_file, own_key};
 use super::alerts::{self, Print, RunningAlerts};
@@ -33,15 +33,15 @@ use std::thread::JoinHandle;
 use std::time::SystemTime;
 use tracing::{debug, error, info, warn};
 
-/// Time between two looks at the file, and at the wall clock, which may have been set.
+/// Time between two checks of the file, and of the wall clock, which may have been set.
 const FILE_CHECK_INTERVAL: Span = Span::seconds(2);
-/// Time between two looks at whether a test that was asked for is still wanted.
+/// Time between two checks whether a demanded test is still wanted.
 const DEMAND_CHECK_INTERVAL: Span = Span::millis(100);
-/// Time between two looks at what is too old, and at a size that is not to be exceeded.
+/// Time between two removals of old results, and between two checks of a size limit.
 const PRUNE_INTERVALS: (Span, Span) = (Span::seconds(3600), Span::seconds(60));
-/// Time between two messages that what is removed was not pushed.
+/// Time between two messages that results were removed before they were pushed.
 const DROP_NOTICE_INTERVAL: Span = Span::seconds(86_400);
-/// How long tests may take to end when they are asked to, before they are asked to drop what the far host still has.
+/// Time that tests may take to end after a request, before they are asked again and give up the far host's results.
 const END_TIMEOUT: Span = Span::seconds(10);
 
 type MeasureResult = Result<(), (SlotFailure, String)>;
@@ -49,32 +49,32 @@ type MeasureResult = Result<(), (SlotFailure, String)>;
 /// How the slots of each test with each far host ended, by test and far host.
 pub type SlotCounts = BTreeMap<(String, String), EndingCounts>;
 
-/// What a monitor needs beside its file.
+/// Settings of a monitor in addition to its file.
 #[derive(Clone)]
 pub struct MonitorSettings {
     /// The file, which is read again when it changes.
     pub file: PathBuf,
-    /// Name of this host in the file; `None`: the one with its host name, or with an address of its interfaces.
+    /// Name of this host in the file; `None`: found by its host name, or by an address of its interfaces.
     pub host: Option<String>,
-    /// Archive for results; `None`: that of the file.
+    /// Archive for results; `None`: the archive of the file.
     pub archive: Option<PathBuf>,
-    /// Time after which it ends; `None`: it runs until it is stopped.
+    /// Time after which the monitor ends; `None`: it runs until it is stopped.
     pub duration: Option<Span>,
-    /// What it measures, captures and serves with.
+    /// Everything with which it measures, captures and serves.
     pub equipment: Arc<dyn Equipment>,
     /// Prints alerts of channels that ask for it.
     pub print: Print,
 }
 
-/// Requests to a running monitor. Each makes this readable, and so ends the monitor's wait.
+/// Requests to a running monitor. Each request makes this readable, and so ends the monitor's wait.
 pub trait Requests: AsFd {
-    /// Whether the monitor is to end.
+    /// True if the monitor should end.
     fn is_stop_requested(&self) -> bool;
 
-    /// Whether the file is to be read again, since the last call.
+    /// True if the file should be read again; resets the request.
     fn take_reload(&self) -> bool;
 
-    /// Resets the descriptor. Called before the requests are looked at.
+    /// Resets the descriptor. Called before the requests are checked.
     fn clear(&self);
 }
 
@@ -91,11 +91,11 @@ impl Requests for StopSignal {
     fn clear(&self) {}
 }
 
-/// A test under way.
+/// A running test.
 struct Thread {
     id: u64,
     stop: Stop,
-    /// When it was asked to end; `None`: it was not.
+    /// Time of the request to end; `None`: no request.
     asked: Option<SteadyTime>,
     handle: JoinHandle<MeasureResult>,
 }
@@ -110,7 +110,7 @@ impl Drop for TestEndGuard {
     }
 }
 
-/// This host at work.
+/// This host while the monitor runs.
 struct Monitor<'a> {
     settings: &'a MonitorSettings,
     folder: PathBuf,
@@ -120,26 +120,26 @@ struct Monitor<'a> {
     server: Option<RunningServer>,
     page: Option<RunningPage>,
     state: OwnState,
-    /// Tests that are asked for on the page, and those of them that wait for their time.
+    /// Tests on demand from the page, and those that wait for their start.
     demands: Arc<RunQueue>,
     demanded: BTreeMap<u64, QueuedRun>,
     alerts: Option<RunningAlerts>,
     captures: RunningCaptures,
     pushes: Option<RunningPushes>,
     threads: Vec<Thread>,
-    /// Woken when a test has ended, or is asked for on the page.
+    /// Woken when a test has ended, or is demanded on the page.
     waker: Waker,
     ended: Arc<Mutex<Vec<u64>>>,
     pruning: Option<JoinHandle<()>>,
-    /// When it was last said that what is removed was not pushed.
+    /// Time of the last message that removed results were not pushed.
     drops_said: Arc<Mutex<Option<SteadyTime>>>,
 }
 
-/// Measures until a request, or as long as the settings say; reads the file again when it changes, and when that is requested. Returns how
-/// slots ended.
+/// Measures until a request, or as long as the settings say; reads the file again when it changes, and on request.
+/// Returns how slots ended.
 ///
 /// # Errors
-/// Why it cannot begin. What goes wrong later is logged, and tried again.
+/// The reason why it cannot begin. Later failures are logged and tried again.
 pub fn run(
     settings: &MonitorSettings,
     model: Model,
@@ -152,7 +152,7 @@ pub fn run(
         Some(name) => named(&model, name)?,
         None => own::find(&model)?,
     };
-    // Key files and the archive are looked for beside the file.
+    // Key files and the archive are relative to the folder of the file.
     let folder = args.file.parent().unwrap_or(Path::new("")).to_owned();
     check_file(&args.file, &model)?;
     let key = own_key(&model, host, &folder)?;
@@ -229,10 +229,10 @@ pub fn run(
     Ok(all.map(|(of, counts)| (of.clone(), counts.clone())).collect())
 }
 
-/// Reads the file; `None` if something is wrong with it, which is logged.
+/// Reads the file; `None` if it has faults, which are logged.
 ///
 /// # Errors
-/// If it cannot be read.
+/// The file cannot be read.
 pub fn load(path: &Path, equipment: &dyn Equipment) -> Result<Option<Model>> {
     let name = path.display();
     let text = std::fs::read_to_string(path).with_context(|| format!("reading {name}"))?;
@@ -247,19 +247,19 @@ pub fn load(path: &Path, equipment: &dyn Equipment) -> Result<Option<Model>> {
     }
 }
 
-/// Position of the host with this name.
+/// Index of the host with this name.
 ///
 /// # Errors
-/// Names that are similar.
+/// Similar names.
 pub fn named(model: &Model, name: &str) -> Result<usize> {
     if let Some(host) = model.host(name) {
         return Ok(host);
     }
     let names: Vec<&str> = model.hosts.iter().map(|h| h.name.as_str()).collect();
-    bail!("--host: there is no host '{name}': {}", keys::choose(name, &names))
+    bail!("--host: unknown host '{name}': {}", keys::choose(name, &names))
 }
 
-/// Refuses an archive that could not take results; makes it if there is none.
+/// Checks that an archive can be written; creates it if it does not exist.
 fn check_archive(archive: Option<&Path>) -> Result<()> {
     let Some(root) = archive else { return Ok(()) };
     if is_archive(root) {
@@ -270,7 +270,7 @@ fn check_archive(archive: Option<&Path>) -> Result<()> {
     Ok(())
 }
 
-/// When the file was changed, and its length; `None` if it is not there.
+/// Time of the last change and length of the file; `None` if it does not exist.
 fn version(path: &Path) -> Option<(SystemTime, u64)> {
     let about = std::fs::metadata(path).ok()?;
     Some((about.modified().ok()?, about.len()))
@@ -287,12 +287,12 @@ fn next_line(agenda: &Agenda) -> String {
             "; the first test in {}",
             text_of(((at - clock::wall()).0 / 1_000_000).max(0) * 1_000_000)
         ),
-        None => "; it starts no test, and answers others".to_owned(),
+        None => "; it starts no tests and only answers others".to_owned(),
     }
 }
 
 impl Monitor<'_> {
-    /// Starts what is due, collects what has ended, and says what is to be said.
+    /// Starts due tests, collects ended ones, and logs messages.
     fn step(&mut self) {
         let (wall, now) = (clock::wall(), clock::steady());
         for order in self.agenda.poll(wall, now) {
@@ -309,7 +309,7 @@ impl Monitor<'_> {
         }
         self.extras(wall, now);
         self.collect();
-        // Who is still busy with the far host's results long after the end of its slot drops them.
+        // A test that still fetches results long after the end of its slot is asked to give them up.
         for thread in &mut self.threads {
             if thread.asked.is_some_and(|at| now - at >= END_TIMEOUT) {
                 thread.stop.request();
@@ -321,14 +321,14 @@ impl Monitor<'_> {
         self.state.look(now, self.threads.len(), counts);
     }
 
-    /// Fits tests that are asked for on the page into gaps of the timetable, and starts those whose time it is.
+    /// Fits demanded tests into gaps of the timetable, and starts those that are due.
     fn extras(&mut self, wall: WallTime, now: SteadyTime) {
         for demanded in self.demands.take().into_iter().filter(|demanded| !demanded.is_stopped()) {
             let duration = demanded.demand.traffic.duration;
             match self.agenda.add_extra(demanded.far(), duration, wall) {
                 Ok((id, start)) => {
                     demanded.feed.waits(start.0);
-                    // If nobody waits for the answer any more, it is asked to stop.
+                    // If nobody waits for the answer any more, the test is removed later.
                     let _ = demanded.answer.send(Ok(()));
                     self.demanded.insert(id, demanded);
                 }
@@ -340,7 +340,7 @@ impl Monitor<'_> {
         for id in stopped {
             self.agenda.end_extra(id);
             if let Some(demanded) = self.demanded.remove(&id) {
-                demanded.feed.ended(Err("it was stopped before it began".to_owned()));
+                demanded.feed.ended(Err("the test was stopped before it began".to_owned()));
             }
         }
         for step in self.agenda.poll_extras(wall) {
@@ -366,7 +366,7 @@ impl Monitor<'_> {
         let model = self.agenda.model().clone();
         let Some(archive) = archive_of(self.settings, &model, &self.folder) else {
             self.agenda.end_extra(id);
-            demanded.feed.ended(Err("there is no archive any more".to_owned()));
+            demanded.feed.ended(Err("the archive was removed from the monitor's file".to_owned()));
             return;
         };
         let (from, key) = (model.hosts[self.host].name.clone(), self.key.clone());
@@ -386,14 +386,14 @@ impl Monitor<'_> {
             demanded.measure(&*equipment, &place);
             Ok(())
         };
-        // What was asked for ends with its feed.
+        // Dropping the demanded test ends its feed.
         if let Err(e) = self.spawn(id, stop, run) {
-            warn!("no thread for a test that was asked for can be started: {e}");
+            warn!("starting a thread for a test on demand: {e}");
             self.agenda.end_extra(id);
         }
     }
 
-    /// When there is something to do, if nothing happens before.
+    /// Time of the next action if nothing happens before.
     fn due(&self) -> SteadyTime {
         let now = clock::steady();
         let agenda = self.agenda.wake().map(|at| now + (at - clock::wall()));
@@ -425,7 +425,7 @@ impl Monitor<'_> {
         let stop = Stop::new();
         let own = stop.clone();
         if let Err(e) = self.spawn(id, stop, move || task.measure(&own)) {
-            let why = format!("no thread for it can be started: {e}");
+            let why = format!("starting a thread for the test: {e}");
             self.agenda.ended(id, clock::wall(), Err((SlotFailure::Other, why)));
         }
     }
@@ -442,8 +442,12 @@ impl Monitor<'_> {
         let ids = std::mem::take(&mut *self.ended.lock().unwrap_or_else(PoisonError::into_inner));
         let ended: Vec<Thread> = self.threads.extract_if(.., |thread| ids.contains(&thread.id)).collect();
         for thread in ended {
-            let failed =
-                |_| Err((SlotFailure::Other, "its thread failed: a fault of this program".to_owned()));
+            let failed = |_| {
+                Err((
+                    SlotFailure::Other,
+                    "the thread of the test panicked: this is a bug in jitlat; please report it".to_owned(),
+                ))
+            };
             let result = thread.handle.join().unwrap_or_else(failed);
             if self.agenda.end_extra(thread.id) {
                 continue;
@@ -458,7 +462,7 @@ impl Monitor<'_> {
                 "{} with {}, slot {}: {}",
                 outcome.test,
                 outcome.far,
-                outcome.place,
+                outcome.slot_number,
                 text::ending(outcome.ending)
             );
             if let Some(alerts) = &self.alerts {
@@ -487,7 +491,7 @@ impl Monitor<'_> {
             match notice {
                 Notice::Failing { far, failure, why } => {
                     warn!(
-                        "{far}: tests fail ({}): {why}; tried again less and less often",
+                        "{far}: tests fail ({}): {why}; will be retried with growing pauses",
                         text::failure(failure)
                     );
                 }
@@ -505,22 +509,22 @@ impl Monitor<'_> {
         }
     }
 
-    /// Reads the file again, and follows it if nothing is wrong with it.
+    /// Reads the file again, and follows it if it has no faults.
     fn take_up(&mut self) {
         let file = self.settings.file.display();
         let new = match load(&self.settings.file, &*self.settings.equipment) {
             Ok(Some(model)) => model,
-            Ok(None) => return warn!("{file}: the file as it was before stays in force"),
-            Err(e) => return warn!("{}; the file as it was before stays in force", explain(&e)),
+            Ok(None) => return warn!("{file}: the previous version of the file stays in use"),
+            Err(e) => return warn!("{}; the previous version of the file stays in use", explain(&e)),
         };
         if let Err(e) = self.follow(new) {
-            warn!("{file}: {}; the file as it was before stays in force", explain(&e));
+            warn!("{file}: {}; the previous version of the file stays in use", explain(&e));
         }
     }
 
     fn follow(&mut self, new: Model) -> Result<()> {
         let name = self.agenda.model().hosts[self.host].name.clone();
-        let Some(host) = new.host(&name) else { bail!("it does not have this host, '{name}'") };
+        let Some(host) = new.host(&name) else { bail!("it does not contain this host, '{name}'") };
         check_file(&self.settings.file, &new)?;
         let key = own_key(&new, host, &self.folder)?;
         let kept = archive_of(self.settings, &new, &self.folder);
@@ -540,7 +544,7 @@ impl Monitor<'_> {
             || collects
             || moved && !new.collectors.is_empty()
         {
-            // Its ports are needed by the next one.
+            // The next server needs its ports.
             self.server = None;
             match RunningServer::start(&*self.settings.equipment, &new, host, &self.folder, kept.as_deref()) {
                 Ok(server) => self.server = server,
@@ -562,20 +566,20 @@ impl Monitor<'_> {
         }
         let targets = |model: &Model, host: usize| push::targets(model, host);
         if moved || key != self.key || targets(&new, host) != targets(&old, self.host) {
-            // Two at a time would offer the same.
+            // Two running pushers would offer the same tests twice.
             self.pushes = None;
             let pushes = RunningPushes::start(&new, host, kept.as_deref(), key.as_ref());
             self.pushes =
                 pushes.map_err(|e| error!("[[collector]]: {}; nothing is pushed", explain(&e))).ok();
         }
         if new.web != old.web || moved {
-            // Its port is needed by the next one.
+            // The next page needs its port.
             self.page = None;
             let demands = &self.demands;
             let page =
                 RunningPage::start(&new, host, &self.folder, kept.as_deref(), &self.state.shown, demands);
             self.page = page.unwrap_or_else(|e| {
-                error!("{}; there is no page", explain(&e));
+                error!("{}; the page is not served", explain(&e));
                 None
             });
         }
@@ -600,7 +604,7 @@ impl Monitor<'_> {
         let changes = self
             .agenda
             .take_up(new.clone(), Arc::new(timetable), clock::wall())
-            .context("it lost this host")?;
+            .context("the file does not contain this host any more")?;
         self.demands.follow(new, host);
         (self.host, self.key) = (host, key);
         let list = |what: &str, names: &[String]| match names {
@@ -608,7 +612,7 @@ impl Monitor<'_> {
             names => format!("; {what} {}", names.join(", ")),
         };
         info!(
-            "the new file is in force{}{}{}",
+            "the new version of the file is in use{}{}{}",
             list("added", &changes.added),
             list("changed", &changes.changed),
             list("removed", &changes.removed)
@@ -616,7 +620,7 @@ impl Monitor<'_> {
         Ok(())
     }
 
-    /// Removes what the file does not want to keep any longer, beside the tests.
+    /// Removes old results according to the file, on a thread of its own.
     fn prune(&mut self) {
         if self.pruning.as_ref().is_some_and(|thread| !thread.is_finished()) {
             return;
@@ -627,20 +631,20 @@ impl Monitor<'_> {
         let thread = std::thread::Builder::new().name("retention".to_owned());
         let run = move || {
             if let Err(e) = prune(&root, &rules, &said) {
-                warn!("removing what is old from the archive {}: {}", root.display(), explain(&e));
+                warn!("removing old results from the archive {}: {}", root.display(), explain(&e));
             }
         };
         match thread.spawn(run) {
             Ok(thread) => self.pruning = Some(thread),
-            Err(e) => warn!("starting the thread that removes what is old: {e}"),
+            Err(e) => warn!("starting the thread that removes old results: {e}"),
         }
     }
 
-    /// Ends what is under way, keeping what it has.
+    /// Ends running tests and stores their results.
     fn finish(&mut self) {
         let begun = clock::steady();
         for (_, demanded) in std::mem::take(&mut self.demanded) {
-            demanded.feed.ended(Err("the monitor was ended before it began".to_owned()));
+            demanded.feed.ended(Err("the monitor was stopped before the test began".to_owned()));
         }
         self.ask_to_end(begun, |_| true);
         self.captures.end();
@@ -652,7 +656,7 @@ impl Monitor<'_> {
                 self.ask_to_end(now, |_| true);
             }
             if now - begun >= END_TIMEOUT.times(3) {
-                warn!("{} tests did not end, and are left", self.threads.len());
+                warn!("{} tests did not end in time and were abandoned", self.threads.len());
                 break;
             }
             self.collect();
@@ -670,7 +674,7 @@ impl Monitor<'_> {
         if let Some(thread) = self.pruning.take()
             && thread.join().is_err()
         {
-            error!("the thread that removes what is old failed");
+            error!("the thread that removes old results failed");
         }
         self.server = None;
         self.page = None;
@@ -679,13 +683,13 @@ impl Monitor<'_> {
     }
 }
 
-/// Puts in order what a crash left in the archive.
+/// Repairs an archive after a crash.
 fn recover(root: Option<&Path>) -> Result<()> {
     let Some(root) = root else { return Ok(()) };
     let found = Archive::open_to_write(root)?.recover()?;
     if found.entered > 0 {
         info!(
-            "{} tests of the archive had not been entered when it was last written, and are now",
+            "{} tests of the archive were not in its catalogue after the last write; they are now",
             found.entered
         );
     }
@@ -695,7 +699,8 @@ fn recover(root: Option<&Path>) -> Result<()> {
     Ok(())
 }
 
-/// Applies the rules of the file to an archive; `said`: when it was last said that what is removed was not pushed.
+/// Applies the retention rules of the file to an archive; `said`: time of the last message that removed results were
+/// not pushed.
 fn prune(root: &Path, rules: &ArchiveRules, said: &Mutex<Option<SteadyTime>>) -> Result<()> {
     let by_age = rules.packets.map(|days| Retention::Packets { days }).into_iter();
     let by_age = by_age.chain(rules.tests.map(|days| Retention::Tests { days }));
@@ -713,7 +718,7 @@ fn prune(root: &Path, rules: &ArchiveRules, said: &Mutex<Option<SteadyTime>>) ->
         if done.waited > 0 && said.is_none_or(|at| now - at >= DROP_NOTICE_INTERVAL) {
             *said = Some(now);
             warn!(
-                "{} tests are removed that waited to be pushed to a collector: they are counted as dropped, as are those that follow",
+                "{} tests were removed before they were pushed to a collector; they and further ones are counted as dropped",
                 done.waited
             );
         }

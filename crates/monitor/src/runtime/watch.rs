@@ -7,14 +7,14 @@ use jitlat_net::wake::{self, StopSignal, Waker};
 use std::os::fd::AsFd;
 use std::path::Path;
 
-/// Least time between two ends of waits, however often the archive is written.
+/// Shortest time between the ends of two waits, however often the archive is written.
 const MIN_INTERVAL: Span = Span::seconds(1);
-/// Longest wait where the system cannot watch the archive.
+/// Longest wait if the system cannot watch the archive.
 const UNWATCHED_INTERVAL: Span = Span::seconds(5);
 
-/// Waits for writes to an archive, by any process, and for a stop.
+/// Waits for writes to an archive by any process, and for a stop.
 pub struct ArchiveWatch {
-    /// `None` if the system cannot watch it.
+    /// `None` if the system cannot watch the archive.
     changes: Option<CatalogueWatch>,
     stop: StopSignal,
     looked: SteadyTime,
@@ -30,8 +30,8 @@ impl ArchiveWatch {
         }
     }
 
-    /// Waits until the archive was written since the last wait, for `waker`, for the stop, or until `deadline`; `None`: without one.
-    /// Ends at most once a second unless it is to stop.
+    /// Waits until the archive was written since the last wait, or for `waker`, for the stop, or until `deadline`
+    /// (`None`: no deadline). Ends at most once per second unless a stop is requested.
     pub fn wait(&mut self, waker: Option<&Waker>, deadline: Option<SteadyTime>) {
         let looks = self.changes.is_none().then(|| clock::steady() + UNWATCHED_INTERVAL);
         let deadline = deadline.into_iter().chain(looks).min();

@@ -1,4 +1,4 @@
-//! Instruments of tests: what a test sends is in its options.
+//! Test instruments whose traffic is defined by their options.
 #![allow(dead_code, reason = "each test binary uses a part")]
 
 use jitlat_core::quantity;
@@ -18,7 +18,7 @@ impl Instruments for Simple {
         "ping"
     }
 
-    /// 50 packets of 126 bytes a second, or of the option `rate` in bit/s.
+    /// Returns 50 packets of 126 bytes per second, or the rate of the option `rate` in bit/s.
     fn traffic(&self, asked: &DeclaredTest<'_>) -> Result<Traffic, EntryError> {
         let duration = asked.duration.unwrap_or(Span::seconds(20));
         let mut rate = 50_400;
@@ -64,12 +64,12 @@ impl Instruments for Simple {
     }
 }
 
-/// The model of a file without faults.
+/// Returns the model of a file without faults.
 pub fn model(text: &str) -> Model {
     read(text, &Simple).unwrap_or_else(|faults| panic!("{text}\n{faults:#?}"))
 }
 
-/// `n` hosts with the same limits.
+/// Returns `n` hosts with the same limits, as sections of a file.
 pub fn hosts(n: usize, limits: &str) -> String {
     (0..n)
         .map(|k| format!("[[host]]\nname = \"h{k}\"\naddress = \"10.0.{}.{}\"\n{limits}\n", k / 256, k % 256))

@@ -1,4 +1,5 @@
-//! Alerts in virtual time: each fires once and is resolved once, whatever is killed when, and none flaps.
+//! Alerts in virtual time: each fires once and is resolved once even if the monitor is killed at any moment, and none
+//! flaps.
 
 use crate::common::model;
 use jitlat_core::{Span, WallTime};
@@ -30,7 +31,7 @@ fn result(minute: i64, figure: &str, value: f64) -> TestResult {
     }
 }
 
-/// A machine with what is kept of it.
+/// A machine and its stored state.
 struct Kept {
     model: Model,
     machine: AlertMachine,
@@ -66,13 +67,13 @@ impl Kept {
         self.keep();
     }
 
-    /// As after a kill: what was not kept is gone.
+    /// Restarts as after a kill: changes that were not stored are lost.
     fn restart(&mut self, minute: i64) {
         self.machine = AlertMachine::new(&self.model, "a", &self.states, at(minute));
         self.keep();
     }
 
-    /// `+` for each that fired, `-` for each that was resolved, with the minute.
+    /// Returns `+` for each alert that fired and `-` for each that was resolved, with the minute.
     fn events(&self) -> String {
         let sign = |c: &AlertChange| if c.event == AlertEvent::Resolved { '-' } else { '+' };
         let events = self.changes.iter().map(|c| format!("{}{}", sign(c), (c.at - at(0)).0 / MINUTE));
@@ -92,13 +93,13 @@ fn three_of_five_fire_and_what_lies_between_neither_fires_nor_resolves() {
     }
     assert_eq!(kept.events(), "+41 -66");
     let fired = &kept.changes[0];
-    assert_eq!(fired.reason, "loss>1% (loss is 3.00%); so or alike in 3 of the last 5 tests");
+    assert_eq!(fired.reason, "loss>1% (loss is 3.00%); bad in 3 of the last 5 tests");
     assert_eq!(fired.event, AlertEvent::Fired { severity: "warning", since_ns: at(25).0 });
     assert_eq!((fired.subject.src.as_str(), fired.subject.dst.as_str()), ("a", "b"));
-    assert_eq!(kept.changes[1].reason, "2 tests in a row were well");
+    assert_eq!(kept.changes[1].reason, "2 consecutive tests were good");
 }
 
-/// A number of a rule that another process would not find again would make each start forget what was bad before.
+/// If the number of a rule differed between processes, each start would forget earlier bad results.
 #[test]
 fn a_rule_is_known_again_by_another_process() {
     let mut kept = Kept::new("[[alert]]\nname = \"x\"\nif = [\"loss>1%\", \"worse\"]\nof = \"2 of 3\"\n");
@@ -122,10 +123,10 @@ fn a_figure_that_is_undefined_says_nothing_and_other_hosts_judge_their_own() {
     kept.judge(&other, 6);
     assert_eq!(kept.events(), "+0");
     kept.judge(&result(10, "pdv-p99", 1e5), 10);
-    // Results that come late are of a time before it was resolved.
+    // Late results of tests from before the alert was resolved do not count.
     kept.judge(&result(8, "pdv-p99", 2e6), 11);
     assert_eq!(kept.events(), "+0 -10");
-    // The way back is another path.
+    // The opposite direction is another path.
     kept.judge(&TestResult { is_backward: true, ..result(15, "pdv-p99", 2e6) }, 15);
     assert_eq!((kept.events(), kept.changes[2].subject.src.as_str()), ("+0 -10 +15".into(), "b"));
 }
@@ -170,7 +171,7 @@ fn silence_of_a_path_and_of_a_host_is_counted_while_somebody_watches() {
     assert_eq!(subjects, [("path", "a"), ("host", "b"), ("path", "a"), ("host", "b")]);
     assert_eq!(kept.events(), "+41 +46 -60 -60");
     assert_eq!(kept.changes[0].reason, "no result for 16min");
-    // Who was not there did not watch; what fires goes on.
+    // A monitor that was not running did not watch for silence; firing alerts continue.
     kept.restart(1000);
     kept.tick(1010);
     assert_eq!(kept.changes.len(), 4);
@@ -182,7 +183,7 @@ fn silence_of_a_path_and_of_a_host_is_counted_while_somebody_watches() {
     kept.model = model(&FILE.replace("client = \"first\"", "client = \"second\""));
     kept.restart(1020);
     assert_eq!((kept.changes.len(), kept.states.len()), (6, 0));
-    assert!(kept.changes[5].reason.contains("not in the monitor's file"));
+    assert!(kept.changes[5].reason.contains("monitor's file does not contain it"));
 }
 
 #[test]
@@ -192,7 +193,7 @@ fn closed_hours_are_no_silence_and_in_quiet_hours_nothing_begins_to_fire() {
          [[alert]]\nname = \"x\"\nif = \"loss>1%\"\nquiet-hours = \"09:00-10:00\"\n",
     );
     kept.judge(&result(17 * 60 + 50, "loss", 0.0), 17 * 60 + 50);
-    // The next day, from eight on.
+    // The next day, from 8:00 on.
     let morning = 32 * 60;
     kept.tick(morning + 49);
     assert_eq!(kept.events(), "");
@@ -210,8 +211,8 @@ fn closed_hours_are_no_silence_and_in_quiet_hours_nothing_begins_to_fire() {
 }
 
 proptest! {
-    /// Killed at any moment, the same is told; fired and resolved take turns; and what comes in another order within the
-    /// window ends alike.
+    /// Killed at any moment, it notifies the same changes; fired and resolved alternate; and results in another order
+    /// within the window lead to the same end.
     #[test]
     fn restarts_change_nothing_and_nothing_is_told_twice(
         losses in prop::collection::vec(0u8..4, 1..120),
@@ -226,7 +227,7 @@ proptest! {
             let next = result(5 * k, "loss", f64::from(*loss) / 200.0);
             steady.judge(&next, 5 * k);
             if *kill {
-                // It was judged, and what follows was not kept: it is judged again.
+                // The result was judged, but its consequences were not stored: it is judged again.
                 killed.machine.judge(&next, at(5 * k));
                 killed.restart(5 * k);
             }
@@ -237,7 +238,7 @@ proptest! {
         for (k, change) in steady.changes.iter().enumerate() {
             prop_assert_eq!(change.event == AlertEvent::Resolved, k % 2 == 1);
         }
-        // Between two that fire are as many tests as it takes to resolve one and fire the next.
+        // Between two firings are as many tests as it takes to resolve the first and fire the second.
         let fired: Vec<i64> = steady.changes.iter().step_by(2).map(|c| c.at.0).collect();
         let least = i64::from(bad + clear) * 5 * MINUTE;
         prop_assert!(fired.windows(2).all(|w| w[1] - w[0] >= least));

@@ -1,4 +1,4 @@
-//! The runtime inside another program: the example, without a process of its own.
+//! The runtime inside another program: runs the example without a process of its own.
 
 #[allow(dead_code)]
 #[path = "../../examples/embed.rs"]
@@ -35,5 +35,5 @@ fn what_prevents_it_is_an_error_of_its_own_kind() {
         crate::common::hosts(2, "")
     ));
     let Err(MonitorError::Settings(text)) = named(&model, "h3") else { panic!("there is no such host") };
-    assert!(text.starts_with("--host: there is no host 'h3'"), "{text}");
+    assert!(text.starts_with("--host: unknown host 'h3'"), "{text}");
 }

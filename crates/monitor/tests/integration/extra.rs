@@ -1,4 +1,4 @@
-//! Tests that somebody asks for have gaps of their own: the timetable does not change for them.
+//! Tests on demand run in gaps: the timetable does not change for them.
 
 use crate::common::{hosts, model};
 use jitlat_core::{Span, SteadyTime, WallTime};
@@ -8,7 +8,7 @@ use jitlat_monitor::{Agenda, Model, Timetable};
 use proptest::prelude::*;
 use std::sync::Arc;
 
-/// Some Thursday.
+/// A Thursday.
 const BEGIN: WallTime = WallTime(1_763_600_000_000_000_000);
 const SECOND: i64 = 1_000_000_000;
 
@@ -17,7 +17,7 @@ fn agenda(model: Model, host: &str, now: WallTime) -> Agenda {
     Agenda::new(Arc::new(model), timetable, host, now).unwrap()
 }
 
-/// Whether a test of the timetable is under way in [from, to) that a host of these takes part in.
+/// Returns true if a test of the timetable that one of these hosts takes part in is running in [from, to).
 fn is_busy(model: &Model, timetable: &Timetable, ends: &[u32], from: WallTime, to: WallTime) -> bool {
     timetable.tests.iter().any(|scheduled| {
         let mut p = scheduled.first_from(from - scheduled.slot - model.guard).unwrap_or(0);
@@ -58,7 +58,7 @@ fn it_waits_for_a_gap_of_both_hosts_and_ends_before_the_next_slot() {
     assert_eq!(agenda.poll_extras(start + takes), [ExtraStep::Stop(id)]);
     assert_eq!(agenda.poll_extras(start + takes + Span(1)), []);
     assert!(agenda.end_extra(id) && !agenda.end_extra(id));
-    // What is too long for every gap is refused, with what would fit.
+    // A test that is too long for every gap is refused, with the length that would fit.
     let Err(NoGap::TooShort(Some(most))) = agenda.add_extra(Some("h1"), Span::seconds(110), begins) else {
         panic!()
     };
@@ -88,15 +88,15 @@ fn a_test_that_overruns_is_waited_for_and_a_new_file_moves_what_is_in_its_way() 
     let orders = agenda.poll(begins, SteadyTime(0));
     let Some(AgendaOrder::Start(job)) = orders.first() else { panic!("{orders:?}") };
     let (id, start) = agenda.add_extra(Some("h1"), Span::seconds(5), begins).unwrap();
-    // Its slot is over, and it is still under way.
+    // Its slot has ended, but it is still running.
     let Some(ExtraStep::Moved(moved, later)) = agenda.poll_extras(start).first().copied() else { panic!() };
     assert!(moved == id && later > start);
     agenda.ended(job.id, later, Ok(()));
     assert_eq!(agenda.poll_extras(later), [ExtraStep::Start(id)]);
-    // Of two that wait for the same time, one is first.
+    // Of two tests that wait for the same time, one is first.
     let (second, at) = agenda.add_extra(Some("h1"), Span::seconds(5), later).unwrap();
     assert!(at >= later + Span::seconds(5) + file.setup);
-    // A new file has a test every minute: what is under way ends before it, what waits is moved.
+    // A new file has a test every 20 seconds: the running test ends before it, the waiting test is moved.
     let busy = model(&(hosts(2, "") + "[[test]]\nname = \"t\"\nevery = \"20s\"\nfor = \"5s\""));
     let timetable = Arc::new(Timetable::new(&busy));
     let next = timetable.tests[0].begins(timetable.tests[0].first_from(later).unwrap()).unwrap();
@@ -110,11 +110,11 @@ fn a_test_that_overruns_is_waited_for_and_a_new_file_moves_what_is_in_its_way() 
     if next < later + takes {
         assert_eq!(agenda.poll_extras(next), [ExtraStep::Stop(id)]);
     }
-    // A slot that comes while it has not ended yet is missed, and counted.
+    // A slot that begins while the test is still running is missed and counted.
     let orders = agenda.poll(next, SteadyTime((next - begins).0));
     assert!(orders.is_empty(), "{orders:?}");
     assert!(agenda.outcomes().iter().any(|o| o.ending == SlotEnding::Missed(Missed::Busy)));
-    // Its far host leaves the file.
+    // The far host is removed from the file.
     let alone = model(
         "host = [{ name = \"h0\", address = \"10.0.0.0\" }, { name = \"z\", address = \"10.0.0.9\" }]\n[[test]]\nname = \"t\"\nevery = \"1h\"",
     );
@@ -153,7 +153,7 @@ proptest! {
                     prop_assert!(taken.iter().all(|(a, b)| *b <= start || *a >= over));
                     taken.push((start, over));
                 }
-                // There is none: each second of the horizon is too near to something.
+                // No gap is found: each second of the horizon is too near to another test.
                 Err(NoGap::TooShort(_)) => {
                     let room = (0..MAX_WAIT.0 / SECOND).map(|s| now + Span(s * SECOND)).find(|start| {
                         let over = *start + takes + file.guard;

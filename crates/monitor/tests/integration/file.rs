@@ -1,4 +1,4 @@
-//! Files, good and bad.
+//! Files with and without faults.
 
 use crate::common;
 use crate::common::{Simple, model};
@@ -49,7 +49,7 @@ fn twenty_lines_are_enough_for_five_hosts() {
         // A test has two directions, of 500 packets each.
         assert_eq!(host.archive_bytes_a_day, host.started_a_day * (2.0 * 6000.0 + 1000.0 * 6.0));
     }
-    // Rome may have two tests at a time, and its partners have one.
+    // Rome may be in two tests at the same time, its partners in one.
     let peaks: Vec<u64> = plan.hosts.iter().map(|h| h.peak_out_bits).collect();
     assert_eq!(peaks, [50_400, 50_400, 50_400, 50_400, 100_800]);
 }
@@ -105,25 +105,25 @@ guard = "2 fortnights"
     let expected = [
         "1:1: [[host]] needs 'name': write name = \"berlin\"",
         "2:1: [[host]] has no key 'nmae': did you mean 'name'? (choose name, address, key, key-file, bandwidth, concurrent)",
-        "6:11: 'address' is a text in quotes, and not a TOML integer",
-        "7:14: 'concurrent' is a number of 1 or more, and not a TOML integer",
-        "9:8: there is a host 'b' already",
-        "11:7: a key is here or in a file: leave 'key' or 'key-file' out",
-        "13:3: there is no section 'grup': did you mean 'group'? (choose host, group, test, ping, capture, archive, collector, serve, timetable, web, alert, notify)",
-        "16:8: there is no kind 'rign': choose mesh, star, pairs, disjoint",
-        "20:10: there is no host 'c': did you mean 'b'? (choose b, b)",
+        "6:11: 'address' must be a text in quotes, not a TOML integer",
+        "7:14: 'concurrent' must be a number of 1 or more, not a TOML integer",
+        "9:8: another host has the name 'b': choose another name",
+        "11:7: 'key' and 'key-file' exclude each other: leave one of them out",
+        "13:3: unknown section 'grup': did you mean 'group'? (choose host, group, test, ping, capture, archive, collector, serve, timetable, web, alert, notify)",
+        "16:8: unknown kind 'rign': choose mesh, star, pairs, disjoint",
+        "20:10: unknown host 'c': did you mean 'b'? (choose b, b)",
         "21:9: a group of kind star has no 'lists': leave it out",
-        "24:9: there is no group 'q': did you mean 'g'? (choose g, s)",
-        "25:9: 'every' divides a day, so that the timetable begins anew at midnight UTC: write 400s or 432s",
+        "24:9: unknown group 'q': did you mean 'g'? (choose g, s)",
+        "25:9: 'every' must divide a day, because the timetable restarts at midnight UTC: write 400s or 432s",
         "26:26: there is no option --interval",
-        "29:14: there is no instrument 'pong': did you mean 'ping'? (choose one-way, ping)",
+        "29:14: unknown instrument 'pong': did you mean 'ping'? (choose one-way, ping)",
         "32:1: [[ping]] needs 'targets': write targets = [\"192.0.2.1\", \"router.example\"]",
-        "34:9: one test takes 25s with what is around it (packets 20s, setup and guard 5s, spread 0.000s), and begins anew after 10s: make 'every' longer, or 'for' shorter",
+        "34:9: one test takes 25s in total (packets 20s, setup and guard 5s, spread 0.000s), but restarts after 10s: make 'every' longer, or 'for' shorter",
         "35:8: 'monday' is not a day: write mon, tue, wed, thu, fri, sat, sun, or mon-fri",
-        "36:10: '8-9' are no hours: write 08:00-18:00, in UTC; 24:00 ends a day",
+        "36:10: '8-9' is not a range of hours: write 08:00-18:00, in UTC; 24:00 ends a day",
         "37:1: [archive] needs 'folder': write folder = \"/var/lib/jitlat\"",
-        "38:11: 'packets': '36h' are no whole days: write 90d",
-        "40:6: 'on' is true or false, and not a TOML integer",
+        "38:11: 'packets': '36h' is not a whole number of days: write 90d",
+        "40:6: 'on' must be true or false, not a TOML integer",
         "41:13: no --bnid",
         "43:9: 'guard': 'fortnights' is not a unit of time: use ns, us, ms, s, m, h or d",
     ];
@@ -139,7 +139,7 @@ fn what_is_no_toml_and_an_empty_file_say_so() {
     assert!(
         printed_faults("host = 3\n[[test]]\nname = \"t\"\nevery = \"1min\"")
             .iter()
-            .any(|t| t.starts_with("1:8: there may be several"))
+            .any(|t| t.starts_with("1:8: this section can be repeated"))
     );
 }
 
@@ -154,22 +154,25 @@ fn alerts_say_what_is_wrong_with_them_and_where() {
         ("", "21:1: [[alert]] needs 'if'"),
         ("if = \"los>1%\"", "23:6: 'los' is not a figure"),
         ("if = \"loss>1\"", "23:6: '1' is not a percentage"),
-        ("if = \"loss\"", "23:6: 'loss' is no condition"),
-        ("if = \"silent\"", "23:6: how long is silent?"),
-        ("if = \"silent>4min\"", "23:6: 'delay' is made every 5min"),
-        ("if = \"silent>1h\"\nof = \"3 of 5\"", "24:6: silence has no 'of'"),
-        ("if = \"silent>1h\"\nby = \"hots\"", "24:6: 'by' is not 'hots': did you mean 'host'?"),
-        ("if = \"loss>1%\"\nof = \"5 of 3\"", "24:6: 'of': '5 of 3' is no part"),
-        ("if = \"loss>1%\"\nby = \"host\"", "24:6: only silence is"),
+        ("if = \"loss\"", "23:6: 'loss' is not a condition"),
+        ("if = \"silent\"", "23:6: silent needs a time"),
+        ("if = \"silent>4min\"", "23:6: 'delay' runs every 5min"),
+        ("if = \"silent>1h\"\nof = \"3 of 5\"", "24:6: an alert about silence has no 'of'"),
+        ("if = \"silent>1h\"\nby = \"hots\"", "24:6: 'by' cannot be 'hots': did you mean 'host'?"),
+        ("if = \"loss>1%\"\nof = \"5 of 3\"", "24:6: 'of': '5 of 3' is not a number of tests"),
+        ("if = \"loss>1%\"\nby = \"host\"", "24:6: 'by' is only for silent"),
         ("if = \"loss>1%\"\nuntil = \"worse\"", "24:9: 'until' is about figures"),
-        ("if = \"loss>1%\"\nagainst = \"7d\"", "24:11: nothing is compared"),
-        ("if = \"loss>1%\"\ntest = \"dely\"", "24:8: there is no test 'dely': did you mean 'delay'?"),
-        ("if = \"loss>1%\"\nat = [\"roma\"]", "24:7: there is no host 'roma': did you mean 'rome'?"),
-        ("if = \"loss>1%\"\nseverity = \"bad\"", "24:12: there is no such severity"),
+        ("if = \"loss>1%\"\nagainst = \"7d\"", "24:11: 'against' has no effect"),
+        ("if = \"loss>1%\"\ntest = \"dely\"", "24:8: unknown test 'dely': did you mean 'delay'?"),
+        ("if = \"loss>1%\"\nat = [\"roma\"]", "24:7: unknown host 'roma': did you mean 'rome'?"),
+        ("if = \"loss>1%\"\nseverity = \"bad\"", "24:12: unknown severity"),
         ("if = \"loss>1%\"\nquiet-days = \"night\"", "24:14: 'night' is not a day"),
-        ("if = \"loss>1%\"\n[[notify]]\nname = \"n\"", "25:8: a channel has one of"),
-        ("if = \"loss>1%\"\n[[notify]]\nname = \"n\"\nwebhook = \"ftp://h/\"", "26:11: this is no address"),
-        ("if = \"loss>1%\"\n[[notify]]\nname = \"n\"\ncommand = []", "26:11: there is no program"),
+        ("if = \"loss>1%\"\n[[notify]]\nname = \"n\"", "25:8: a channel needs exactly one of"),
+        (
+            "if = \"loss>1%\"\n[[notify]]\nname = \"n\"\nwebhook = \"ftp://h/\"",
+            "26:11: this is not an http://",
+        ),
+        ("if = \"loss>1%\"\n[[notify]]\nname = \"n\"\ncommand = []", "26:11: the command is empty"),
     ] {
         let faults: Vec<String> = with(alert).unwrap_err().iter().map(ToString::to_string).collect();
         assert!(faults.len() == 1 && faults[0].starts_with(wrong), "{alert}: {faults:?}");
@@ -218,10 +221,10 @@ fn captures_are_read_planned_and_watched() {
         .map(|(a, b)| a.archive_bytes_a_day - b.archive_bytes_a_day)
         .collect();
     assert_eq!(more, [576.0 * 6000.0, 576.0 * 6000.0, 24.0 * 6000.0, 0.0, 0.0]);
-    // Silence is noticed of captures, too.
+    // Silence is also detected for captures.
     let text = format!("{MESH}{CAPTURES}").replace("silent>2h", "silent>30min");
     let faults = read(&text, &Simple).unwrap_err();
-    assert!(faults[0].message.contains("'downloads' is made every 1h"), "{faults:?}");
+    assert!(faults[0].message.contains("'downloads' runs every 1h"), "{faults:?}");
 }
 
 #[test]
@@ -232,29 +235,33 @@ fn captures_say_what_is_wrong_with_them_and_where() {
         faults.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
     };
     for (from, to, message) in [
-        ("name = \"downloads\"", "name = \"office\"", "there is a test or capture 'office' already"),
-        ("name = \"downloads\"", "name = \"delay\"", "there is a test or capture 'delay' already"),
-        ("host = \"oslo\"", "host = \"olso\"", "there is no host 'olso': did you mean 'oslo'?"),
+        ("name = \"downloads\"", "name = \"office\"", "another test or capture has the name 'office'"),
+        ("name = \"downloads\"", "name = \"delay\"", "another test or capture has the name 'delay'"),
+        ("host = \"oslo\"", "host = \"olso\"", "unknown host 'olso': did you mean 'oslo'?"),
         ("host = \"oslo\"\ninstr", "instr", "[[capture]] needs 'host'"),
-        ("\"tcp\"", "\"tpc\"", "no capture has the instrument 'tpc': did you mean 'tcp'?"),
+        ("\"tcp\"", "\"tpc\"", "unknown capture instrument 'tpc': did you mean 'tcp'?"),
         ("far-interface = \"wan1\"\n", "", "[[capture]] needs 'far-interface'"),
         (
             "instrument = \"tcp\"",
             "instrument = \"tcp\"\nfar-interface = \"x\"",
-            "this instrument has one point",
+            "this instrument has only one capture point",
         ),
-        ("towards = \"oslo\"", "towards = \"berlin\"", "a host that captures here"),
+        ("towards = \"oslo\"", "towards = \"berlin\"", "'towards' is one of the capturing hosts"),
         ("only = \"udp\"", "onyl = \"udp\"", "no --onyl"),
-        ("every = \"1h\"", "every = \"7h\"", "divides a day"),
+        ("every = \"1h\"", "every = \"7h\"", "must divide a day"),
         ("every = \"1h\"", "every = \"1s\"", "write 5s or 6s"),
-        ("key-file = \"mesh.key\"", "on = true", "a host tells of its packets only who has a key"),
+        (
+            "key-file = \"mesh.key\"",
+            "on = true",
+            "a host sends digests of its packets only to hosts with a key",
+        ),
         ("key-file = \"mesh.key\"", "key-file = \"mesh.key\"\non = false", "[serve] is off"),
-        ("test = [\"office\"", "test = [\"ofice\"", "there is no test 'ofice': did you mean 'office'?"),
+        ("test = [\"office\"", "test = [\"ofice\"", "unknown test 'ofice': did you mean 'office'?"),
     ] {
         let found = faults(from, to);
         assert!(found.contains(message), "{to}: {found}");
     }
-    // A capture is enough for a file.
+    // A file with only a capture is valid.
     let begin = MESH.find("[[test]]").unwrap();
     let end = MESH.find("[serve]").unwrap();
     assert!(read(&format!("{}{}{CAPTURES}", &MESH[..begin], &MESH[end..]), &Simple).is_ok());
@@ -273,8 +280,8 @@ fn a_page_for_other_hosts_says_who_may_read_it() {
     for (web, wrong) in [
         ("listen = \"0.0.0.0\"", "22:10: other hosts can reach this address"),
         ("listen = \"example.org\"", "22:10: 'listen': write an address, a port, or both"),
-        ("token-file = \"t\"\nbehind-proxy = true", "23:16: a token or the proxy decides"),
-        ("hosts = [\"roma\"]", "22:10: there is no host 'roma': did you mean 'rome'?"),
+        ("token-file = \"t\"\nbehind-proxy = true", "23:16: either a token or the proxy decides"),
+        ("hosts = [\"roma\"]", "22:10: unknown host 'roma': did you mean 'rome'?"),
     ] {
         let faults: Vec<String> = with(web).unwrap_err().iter().map(ToString::to_string).collect();
         assert!(faults.len() == 1 && faults[0].starts_with(wrong), "{web}: {faults:?}");
@@ -358,14 +365,14 @@ fn what_is_wrong_with_collectors_is_named_with_its_place() {
         ("", vec!["12:1: [[collector]] needs 'host': write host = \"berlin\""]),
         (
             "host = \"osol\"",
-            vec!["13:8: there is no host 'osol': did you mean 'oslo'? (choose berlin, madrid, oslo)"],
+            vec!["13:8: unknown host 'osol': did you mean 'oslo'? (choose berlin, madrid, oslo)"],
         ),
-        ("host = \"oslo\"\nport = 70000", vec!["14:8: there is no port 70000"]),
+        ("host = \"oslo\"\nport = 70000", vec!["14:8: port 70000 does not exist: write 1 to 65535"]),
         (
             "host = \"oslo\"\nfrom = [\"berlin\", \"rome\", \"oslo\"]",
             vec![
-                "14:8: oslo has its own tests already: leave it out",
-                "14:19: there is no host 'rome': choose berlin, madrid, oslo",
+                "14:8: oslo is the collector itself: leave it out",
+                "14:19: unknown host 'rome': choose berlin, madrid, oslo",
             ],
         ),
         ("host = \"oslo\"\n[[collector]]\nhost = \"oslo\"", vec!["15:8: oslo is a collector already"]),
@@ -382,23 +389,18 @@ fn what_is_wrong_with_collectors_is_named_with_its_place() {
     let collector = "[[collector]]\nhost = \"oslo\"\n";
     let no_folder =
         printed_faults(&format!("{}{collector}", KEYED.replace("[archive]\nfolder = \"archive\"\n", "")));
-    assert_eq!(
-        no_folder,
-        [
-            "10:1: what waits to be pushed is in the archive, and so is what was collected: write [archive] with a folder"
-        ]
-    );
+    assert_eq!(no_folder, ["10:1: pushing and collecting need an archive: write [archive] with a folder"]);
     let keyless =
         KEYED.replace(", key-file = \"madrid.key\"", "") + "[serve]\nkey-file = \"all.key\"\n" + collector;
     assert_eq!(
         printed_faults(&keyless),
         [
-            "14:1: a collector knows who pushes by its key: give madrid a key of its own (key-file = \"NAME.key\" in [[host]])"
+            "14:1: a collector identifies hosts by their keys: give madrid a key of its own (key-file = \"NAME.key\" in [[host]])"
         ]
     );
     let same = KEYED.replace("madrid.key", "berlin.key") + collector;
     assert_eq!(
         printed_faults(&same),
-        ["12:1: berlin and madrid have the same key, and each could push as the other"]
+        ["12:1: berlin and madrid have the same key, so each could push as the other: give each its own"]
     );
 }

@@ -1,4 +1,4 @@
-//! Timetables, agendas and alerts, in virtual time.
+//! Tests of timetables, agendas and alerts in virtual time.
 
 #[path = "../common/mod.rs"]
 mod common;

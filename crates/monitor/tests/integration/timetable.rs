@@ -1,4 +1,4 @@
-//! No two tests that would disturb each other are at the same time, and every pair has its turn.
+//! No two tests that would disturb each other run at the same time, and every pair gets its turn.
 
 use crate::common;
 use crate::common::{hosts, model};
@@ -8,7 +8,7 @@ use jitlat_monitor::{Model, MonitorPlan, Timetable};
 use proptest::prelude::*;
 use std::collections::HashMap;
 
-/// Some Thursday.
+/// A Thursday.
 const BEGIN: WallTime = WallTime(1_763_600_000_000_000_000);
 
 /// A test of a pair in a slot.
@@ -19,7 +19,7 @@ struct Slot {
     to: i64,
 }
 
-/// The slots of a time, at most `most` of each test.
+/// Returns the slots of a period of time, at most `most` of each test.
 fn slots(model: &Model, timetable: &Timetable, length: Span, most: usize) -> Vec<Slot> {
     let mut slots = Vec::new();
     for (test, scheduled) in timetable.tests.iter().enumerate() {
@@ -41,7 +41,7 @@ fn slots(model: &Model, timetable: &Timetable, length: Span, most: usize) -> Vec
     slots
 }
 
-/// Checks that every host has no more at a time than it may have, guard included.
+/// Checks that no host has more concurrent tests than its limit, guard included.
 fn check_collisions(model: &Model, slots: &[Slot]) {
     for (k, host) in model.hosts.iter().enumerate() {
         let mut changes: Vec<(i64, i64, usize)> = Vec::new();
@@ -53,7 +53,7 @@ fn check_collisions(model: &Model, slots: &[Slot]) {
         let mut now = vec![0i64; model.tests.len()];
         for (_, step, test) in changes {
             now[test] += step;
-            // All pings of a host in a slot count as one.
+            // All pings of a host in a slot count as one test.
             let pings = |test: usize| !model.tests[test].pairs.targets.is_empty();
             let count: i64 =
                 now.iter().enumerate().map(|(t, n)| if pings(t) { (*n).min(1) } else { *n }).sum();
@@ -66,7 +66,7 @@ fn check_collisions(model: &Model, slots: &[Slot]) {
     }
 }
 
-/// Checks that no pair of a test has two tests more than another.
+/// Checks that no pair of a test has two tests more than another pair.
 fn check_fairness(timetable: &Timetable, slots: &[Slot]) {
     for (k, scheduled) in timetable.tests.iter().enumerate() {
         let mut counts: HashMap<[u32; 2], u32> =
@@ -85,7 +85,7 @@ fn a_mesh_of_2000_hosts_has_as_few_rounds_as_possible() {
     let model = model(&file);
     let timetable = Timetable::new(&model);
     let scheduled = &timetable.tests[0];
-    assert_eq!((scheduled.rounds.len(), scheduled.places()), (1999, 1999));
+    assert_eq!((scheduled.rounds.len(), scheduled.slots_per_cycle()), (1999, 1999));
     assert!(scheduled.rounds.most(2000).iter().all(|most| *most == 1));
     assert_eq!(scheduled.rounds.pairs().len(), 1_999_000);
     let plan = MonitorPlan::new(&model, &timetable);
@@ -121,7 +121,12 @@ fn tests_of_the_same_hosts_share_what_is_too_short_for_both() {
     let model = model(&(hosts(20, "") + tests));
     let timetable = Timetable::new(&model);
     let [often, seldom] = &timetable.tests[..] else { panic!() };
-    assert!(often.places() > 200 && seldom.places() >= 3, "{} {}", often.places(), seldom.places());
+    assert!(
+        often.slots_per_cycle() > 200 && seldom.slots_per_cycle() >= 3,
+        "{} {}",
+        often.slots_per_cycle(),
+        seldom.slots_per_cycle()
+    );
     check_collisions(&model, &slots(&model, &timetable, Span::seconds(4 * 3600), usize::MAX));
 }
 
@@ -142,7 +147,7 @@ fn pings_of_many_targets_take_one_slot() {
     check_collisions(&model, &slots(&model, &timetable, Span::seconds(3600), usize::MAX));
 }
 
-/// A file with random hosts, limits, groups and tests.
+/// Generates a file with random hosts, limits, groups and tests.
 fn any_file() -> impl Strategy<Value = String> {
     let host = (1u32..4, prop_oneof![Just(0u64), 60_000u64..400_000]);
     let group = (0..4u8, prop::collection::vec(0usize..1000, 2..24));
@@ -227,7 +232,7 @@ proptest! {
         let slots = slots(&model, &timetable, Span::seconds(2 * 3600), 4000);
         check_collisions(&model, &slots);
         for (k, scheduled) in timetable.tests.iter().enumerate() {
-            // Round after round: no other order can be fairer.
+            // Rounds follow one another: no other order can be fairer.
             let first = scheduled.first_from(BEGIN).unwrap_or(0);
             let rounds = scheduled.rounds.len() as i64;
             for p in first..first + rounds {
@@ -240,7 +245,7 @@ proptest! {
         for windowed in slots.iter().filter(|s| !model.tests[s.test].window.is_always()) {
             let test = &model.tests[windowed.test];
             let earliest = windowed.from - test.spread.0;
-            // The place is in the window, and the test may begin a spread later.
+            // The slot begins in the window; the test may begin later by up to the spread.
             let open = (earliest..=windowed.from).step_by(1_000_000_000).chain([windowed.from]);
             prop_assert!(open.into_iter().any(|at| test.window.is_open(at - MONDAY.0)));
         }
@@ -248,11 +253,11 @@ proptest! {
         let ends: f64 = plan.hosts.iter().map(|h| h.started_a_day).sum();
         let tests: f64 = plan.tests.iter().map(|t| t.tests_a_day).sum();
         prop_assert!((ends - tests).abs() < 1e-6 * tests.max(1.0));
-        // The text of the file is read to the same timetable everywhere.
+        // The text of the file gives the same timetable everywhere.
         let again = Timetable::new(&common::model(&file));
         for (a, b) in timetable.tests.iter().zip(&again.tests) {
             prop_assert_eq!(&a.rounds, &b.rounds);
-            prop_assert_eq!((a.places(), a.begins(12345)), (b.places(), b.begins(12345)));
+            prop_assert_eq!((a.slots_per_cycle(), a.begins(12345)), (b.slots_per_cycle(), b.begins(12345)));
         }
     }
 }

@@ -1,4 +1,4 @@
-//! A week of 50 hosts in virtual time, with hosts that go away, a wrong key, clocks that are set, and processors that stand still:
+//! A week of 50 hosts in virtual time, with hosts that are down, a wrong key, clock steps and stalled processors:
 //! every slot of every test is measured once, or counted with its reason.
 
 use crate::common::{hosts, model};
@@ -15,7 +15,7 @@ use std::sync::Arc;
 use twox_hash::XxHash3_64;
 
 const HOSTS: usize = 50;
-/// A Monday; true time counts from here.
+/// A Monday; virtual time counts from here.
 const BEGIN: i64 = 1_763_942_400 * SECOND;
 
 const TESTS: &str = r#"
@@ -46,15 +46,15 @@ every = "10min"
 for = "5s"
 "#;
 
-/// The host that is away, from and to, in hours.
+/// Host that is down, from and to, in hours.
 const AWAY: [(usize, i64, i64); 4] = [(5, 10, 12), (5, 100, 101), (9, 30, 80), (0, 50, 51)];
-/// The host whose key is wrong at all others, from and to.
+/// Host whose key is wrong at all others, from and to, in hours.
 const WRONG_KEY: (usize, i64, i64) = (7, 20, 44);
-/// A clock that is set: host, hour, by.
+/// Clock steps: host, hour, size in seconds.
 const STEPS: [(usize, i64, i64); 2] = [(3, 24, 600), (3, 60, -600)];
-/// The host whose tests do not end when they should, from and to.
+/// Host whose tests do not end when they should, from and to, in hours.
 const HANGS: (usize, i64, i64) = (12, 70, 72);
-/// The host whose threads stand still for five seconds now and then.
+/// Host whose threads stall for five seconds now and then.
 const STALLS: usize = 20;
 
 fn hour(true_time: i64) -> i64 {
@@ -83,14 +83,14 @@ enum Event {
     Return,
 }
 
-/// From the start of a host's program to its end.
+/// One run of a host's program, from start to end.
 struct Life {
     host: usize,
     from: WallTime,
     to: WallTime,
     outcomes: Vec<SlotOutcome>,
     counts: BTreeMap<(String, String), EndingCounts>,
-    /// Tests that were under way at the end.
+    /// Number of tests that were running at the end.
     left: usize,
 }
 
@@ -101,7 +101,7 @@ struct World {
     events: BinaryHeap<Reverse<(i64, usize, Event)>>,
     lives: Vec<Life>,
     notices: Vec<(usize, Notice)>,
-    /// Of each host, from and to.
+    /// Busy times of each host, from and to.
     busy: Vec<Vec<(i64, i64)>>,
     draws: u64,
 }
@@ -143,7 +143,7 @@ impl World {
             }
         }
         let (agenda, _) = self.agendas[host].as_ref().unwrap();
-        // A look every ten minutes at least, as a clock may be set.
+        // The agenda is polled at least every ten minutes, because a clock may be set.
         let next = agenda.wake().map_or(600 * SECOND, |wake| (wake - now).0.clamp(0, 600 * SECOND));
         let late = match host == STALLS && self.draw(500) == 0 {
             true => 5 * SECOND,
@@ -226,7 +226,7 @@ fn every_slot_is_measured_once_or_counted_with_its_reason() {
     for life in &world.lives {
         let mut seen: HashSet<(&str, &str, i64)> = HashSet::new();
         for outcome in &life.outcomes {
-            assert!(seen.insert((&outcome.test, &outcome.far, outcome.place)), "twice: {outcome:?}");
+            assert!(seen.insert((&outcome.test, &outcome.far, outcome.slot_number)), "twice: {outcome:?}");
             *endings.entry(outcome.ending).or_default() += 1;
         }
         let counted: u64 = life.counts.values().map(EndingCounts::total).sum();
@@ -239,7 +239,7 @@ fn every_slot_is_measured_once_or_counted_with_its_reason() {
                     slots += 1;
                     let far = model.end(test, pair.server());
                     if !seen.remove(&(test.name.as_str(), far, p)) {
-                        // Not yet begun, or under way, when the program ended.
+                        // Not yet begun, or running, when the program ended.
                         assert!(
                             life.to - begins < Span(2 * scheduled.slot.0 + 70 * SECOND),
                             "h{}: {} with {far} in slot {p} is not accounted for",
@@ -257,7 +257,7 @@ fn every_slot_is_measured_once_or_counted_with_its_reason() {
     }
     assert!(slots > 400_000, "{slots}");
 
-    // Every reason there is was seen, and most was measured.
+    // Every reason occurred, and most slots were measured.
     let of = |ending| endings.get(&ending).copied().unwrap_or(0);
     let measured = of(SlotEnding::Measured { cut: false });
     assert!(measured as f64 > 0.97 * slots as f64, "{measured} of {slots}: {endings:?}");
@@ -273,7 +273,7 @@ fn every_slot_is_measured_once_or_counted_with_its_reason() {
         assert!(of(ending) > 0, "{ending:?}: {endings:?}");
     }
 
-    // No two tests of a host at a time, but for the host whose clock was wrong and those it tests.
+    // No host has two concurrent tests, except the host whose clock was wrong and those it tests.
     let clock_is_wrong = (24 * 3600 * SECOND)..(60 * 3600 * SECOND + DAY / 24);
     for (host, busy) in world.busy.iter_mut().enumerate() {
         busy.sort_unstable();
@@ -282,7 +282,7 @@ fn every_slot_is_measured_once_or_counted_with_its_reason() {
         }
     }
 
-    // Each trouble is said once by each host that has it.
+    // Each failure is reported once by each host that has it.
     let failing = |far: &str, failure| {
         let about = |n: &&(usize, Notice)| matches!(&n.1, Notice::Failing { far: f, failure: x, .. } if f == far && *x == failure);
         world.notices.iter().filter(about).map(|(host, _)| *host).collect::<Vec<usize>>()
@@ -296,7 +296,7 @@ fn every_slot_is_measured_once_or_counted_with_its_reason() {
     let recovered =
         world.notices.iter().filter(|(_, n)| matches!(n, Notice::Recovered { far, .. } if far == "h9"));
     assert_eq!(recovered.count(), gone);
-    // Fifty hours are a hundred slots; with back-off about as many attempts as hours.
+    // Fifty hours have a hundred slots; with back-off there are about as many attempts as hours.
     let attempts = world.lives.iter().flat_map(|l| &l.outcomes).filter(|o| o.far == "h9");
     let attempts = attempts.filter(|o| o.ending == SlotEnding::Failed(SlotFailure::Unreachable)).count();
     assert!(attempts < gone * 60, "{attempts} attempts by {gone} hosts");
@@ -321,7 +321,7 @@ fn a_new_file_is_taken_up_and_tests_under_way_go_on() {
     let [AgendaOrder::Start(job)] = &orders[..] else { panic!("{orders:?}") };
     assert_eq!(agenda.running(), 1);
 
-    // The same text changes nothing, and no slot is lost.
+    // A new version with the same text changes nothing, and no slot is lost.
     let wake = agenda.wake();
     let (model, timetable) = file(first);
     assert_eq!(agenda.take_up(model, timetable, at + Span::seconds(1)), Some(Default::default()));

@@ -19,17 +19,17 @@ impl ReadBuffer {
         ReadBuffer { inner, data: vec![0; CHUNK_BYTES], from: 0, to: 0, consumed: 0 }
     }
 
-    /// Position in the (unpacked) file.
+    /// Position in the (unpacked) file, in bytes.
     pub(super) fn offset(&self) -> u64 {
         self.consumed + self.from as u64
     }
 
-    /// Bytes in the buffer.
+    /// Number of bytes in the buffer.
     pub(super) fn available(&self) -> usize {
         self.to - self.from
     }
 
-    /// The next `n` bytes without consuming them, or `None` if the file ends first.
+    /// Returns the next `n` bytes without consuming them; `None` if the file ends first.
     #[inline]
     pub(super) fn peek(&mut self, n: usize) -> io::Result<Option<&[u8]>> {
         if self.available() < n && !self.fill(n)? {
@@ -38,7 +38,7 @@ impl ReadBuffer {
         Ok(Some(&self.data[self.from..self.from + n]))
     }
 
-    /// Consumes `n` bytes that were peeked at; returns their position, valid until the next peek.
+    /// Consumes `n` peeked bytes; returns their position in the buffer, valid until the next peek.
     #[inline]
     pub(super) fn take(&mut self, n: usize) -> usize {
         let at = self.from;
@@ -46,7 +46,7 @@ impl ReadBuffer {
         at
     }
 
-    /// Bytes of the last peek.
+    /// Returns bytes of the last peek.
     pub(super) fn slice(&self, from: usize, length: usize) -> &[u8] {
         self.data.get(from..from + length).unwrap_or_default()
     }

@@ -1,5 +1,5 @@
-//! [`FollowedFiles`]: captures that are still being written: one file that grows, or a folder in which a rotating capture
-//! (`tcpdump -C`, `-G`, `-W`, `-z`) makes one file after the other.
+//! [`FollowedFiles`]: reads captures that are still being written: one growing file, or a folder in which a
+//! rotating capture (`tcpdump -C`, `-G`, `-W`, `-z`) creates one file after another.
 
 use super::buffer::ReadBuffer;
 use super::{Capture, CaptureError, Frame, begin, first_packet, input, is_packed_copy};
@@ -13,49 +13,49 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
-/// Least time between two looks at a folder.
+/// Minimum time between two scans of a folder.
 const POLL_INTERVAL: Span = Span::millis(100);
 
-/// A packed file is whole when it has not changed for this long.
+/// A compressed file is considered complete when it has not changed for this long.
 const MAX_PACKING_TIME: Duration = Duration::from_secs(1);
 
-/// The frames of captures that are still being written, as far as they are there.
+/// Reads captures that are still being written, as far as they have been written.
 pub struct FollowedFiles {
     path: PathBuf,
-    /// What is known of each file.
+    /// State of each file at the last scan.
     known: HashMap<PathBuf, SeenFile>,
     current: Option<Current>,
-    /// When the file that was taken last begins.
+    /// Time of the first packet of the file opened last.
     begun: Option<WallTime>,
     looked: Option<SteadyTime>,
-    /// Nothing more is waited for.
+    /// Set once no more data is expected.
     ended: bool,
     drops: u64,
     notes: Vec<String>,
 }
 
-/// A file when it was looked at.
+/// State of a file at a scan.
 #[derive(Clone, Copy)]
 struct SeenFile {
     length: u64,
     modified: Option<SystemTime>,
-    /// When its first packet was captured; `None`: it has none, or is no capture.
+    /// Time of its first packet; `None` if it has none or is not a capture.
     first: Option<WallTime>,
-    /// Its first packet when it was read.
+    /// Time of its first packet when it was opened for reading; `None` if it has not been opened.
     taken: Option<WallTime>,
 }
 
-/// The file that is read.
+/// The file being read.
 struct Current {
     path: PathBuf,
     capture: Capture,
-    /// Whether its end is where it ends now.
+    /// True once the file will no longer grow, so that its current end is final.
     whole: Arc<AtomicBool>,
-    /// Bytes read.
+    /// Number of bytes read.
     position: Arc<AtomicU64>,
 }
 
-/// Reads a file; at its end, so far, with [`ErrorKind::WouldBlock`].
+/// Reads a file. At its current end it fails with [`ErrorKind::WouldBlock`] while the file may still grow.
 struct TailReader {
     file: File,
     whole: Arc<AtomicBool>,
@@ -75,7 +75,7 @@ impl Read for TailReader {
 }
 
 impl FollowedFiles {
-    /// Follows a file or a folder, which may be empty as yet.
+    /// Follows a file or a folder. The folder may still be empty.
     ///
     /// # Errors
     /// [`CaptureError`] if it cannot be read.
@@ -97,7 +97,7 @@ impl FollowedFiles {
         })
     }
 
-    /// Hands on the frames that are there, at most `most`; returns how many.
+    /// Passes the available frames to `each`, at most `most`; returns how many were passed.
     pub fn poll(&mut self, most: usize, mut each: impl FnMut(&Frame<'_>)) -> usize {
         let mut frames = 0;
         while frames < most {
@@ -124,7 +124,8 @@ impl FollowedFiles {
                 self.notes.push(format!("{}: overwritten before it was read to its end", path.display()));
                 self.close();
             } else if self.ended || self.next_file().is_some() {
-                // A writer that has begun the next file writes no more to this one: what came meanwhile is its end.
+                // A writer that has begun the next file no longer writes to this one: data up to its present
+                // end is the rest of it.
                 whole.store(true, Ordering::Relaxed);
             } else {
                 break;
@@ -133,14 +134,14 @@ impl FollowedFiles {
         frames
     }
 
-    /// From now on what is there is all there is: nothing more is waited for.
+    /// Declares the captures complete: [`Self::poll`] reads to their ends and waits for nothing more.
     pub fn end(&mut self) {
         if !self.ended {
             (self.ended, self.looked) = (true, None);
         }
     }
 
-    /// Packets that the capturing system reports as dropped, of files read to their ends.
+    /// Number of packets that the capturing system reported as dropped, in files read to their ends.
     pub fn drops(&self) -> u64 {
         self.drops
     }
@@ -164,7 +165,7 @@ impl FollowedFiles {
         let before = self.begun.zip(known.first).is_some_and(|(begun, first)| first < begun);
         if before {
             self.notes.push(format!(
-                "{}: left out, its packets are from before those that were read already",
+                "{}: skipped, because its packets are older than those already read",
                 path.display()
             ));
             return;
@@ -176,7 +177,8 @@ impl FollowedFiles {
         }
     }
 
-    /// The file that comes next, if it is there: of those with a packet that were not read yet the one that begins first.
+    /// Returns the next file to read: of the files with packets that were not read yet, the one with the
+    /// earliest first packet. `None` if there is none, or if the last scan was too recent.
     fn next_file(&mut self) -> Option<PathBuf> {
         let now = clock::steady();
         if self.looked.is_some_and(|looked| now - looked < POLL_INTERVAL) {
@@ -212,12 +214,12 @@ impl FollowedFiles {
                 next = Some((first, path));
             }
         }
-        // With a file to read there is no need to look until it has been read.
+        // If a file was found, the folder is scanned again as soon as it has been read.
         self.looked = if next.is_some() { None } else { Some(now) };
         next.map(|(_, path)| path)
     }
 
-    /// Whether a file is the packed form of one that is there or was read.
+    /// True if `path` is a compressed copy of a file that exists or has been read.
     fn is_copy(&self, path: &Path) -> bool {
         is_packed_copy(path, |plain| {
             plain.exists() || self.known.get(plain).is_some_and(|known| known.taken.is_some())
@@ -225,7 +227,7 @@ impl FollowedFiles {
     }
 }
 
-/// Whether a packed file was changed so lately that it may not be whole.
+/// True if `path` is a compressed file that changed so recently that it may be incomplete.
 fn is_being_packed(path: &Path, modified: Option<SystemTime>) -> bool {
     let age = modified.and_then(|at| SystemTime::now().duration_since(at).ok());
     is_packed_copy(path, |_| true) && age.is_some_and(|age| age < MAX_PACKING_TIME)
@@ -235,7 +237,7 @@ impl Current {
     fn open(path: &Path) -> Result<Current, CaptureError> {
         let failed = |source| CaptureError::Io { path: path.to_owned(), source };
         let mut file = File::open(path).map_err(failed)?;
-        // What is packed cannot be unpacked while it is written.
+        // A compressed file cannot be unpacked while it is being written, so its end is final.
         let mut head = Vec::new();
         (&file).take(6).read_to_end(&mut head).map_err(failed)?;
         file.rewind().map_err(failed)?;

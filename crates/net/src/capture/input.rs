@@ -1,4 +1,4 @@
-//! Opening a capture: a file or standard input, decompressed according to its first bytes.
+//! Opens a capture from a file or standard input, and decompresses it according to its first bytes.
 
 use std::fs::File;
 use std::io::{self, BufReader, Cursor, Read};
@@ -7,12 +7,12 @@ use std::path::Path;
 /// The name that stands for standard input.
 pub const STDIN: &str = "-";
 
-/// What compressed files begin with.
+/// First bytes of compressed files.
 const GZIP: [u8; 2] = [0x1f, 0x8b];
 const ZSTD: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 const XZ: [u8; 6] = [0xfd, b'7', b'z', b'X', b'Z', 0];
 
-/// Most memory, in bytes, that a compressed file may request for window and dictionary.
+/// Maximum memory, in bytes, that a compressed file may request for window and dictionary.
 const MAX_UNPACK_MEMORY: u64 = 128 << 20;
 
 pub(super) fn open(path: &Path) -> io::Result<Box<dyn Read + Send>> {
@@ -21,12 +21,12 @@ pub(super) fn open(path: &Path) -> io::Result<Box<dyn Read + Send>> {
     unpack(raw)
 }
 
-/// Whether a file that begins so is compressed.
+/// True if `head` is the beginning of a compressed file.
 pub(super) fn is_packed(head: &[u8]) -> bool {
     [&GZIP[..], &ZSTD, &XZ].iter().any(|magic| head.starts_with(magic))
 }
 
-/// Recognises gzip, zstd and xz; anything else is returned unchanged.
+/// Unpacks gzip, zstd and xz; returns any other input unchanged.
 pub(super) fn unpack(mut raw: Box<dyn Read + Send>) -> io::Result<Box<dyn Read + Send>> {
     let mut head = [0; 6];
     let mut got = 0;
@@ -52,7 +52,7 @@ pub(super) fn unpack(mut raw: Box<dyn Read + Send>) -> io::Result<Box<dyn Read +
 type InputReader = BufReader<Box<dyn Read + Send>>;
 type Decoder = ruzstd::decoding::StreamingDecoder<InputReader, ruzstd::decoding::FrameDecoder>;
 
-/// A sequence of zstd frames, as `zstd` and `cat` make them.
+/// A sequence of zstd frames, as written by `zstd` and joined by `cat`.
 struct Zstd {
     state: ZstdState,
 }

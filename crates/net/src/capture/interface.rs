@@ -1,10 +1,10 @@
-//! [`InterfaceCapture`]: captures the packets at an interface of this host, in both directions, through a packet
-//! socket.
+//! [`InterfaceCapture`]: captures the packets at an interface of this host, in both directions, through a
+//! packet socket.
 //!
-//! The kernel stamps them with nanoseconds, cuts them to the snap length, and counts those it drops because its buffer is
-//! full. It writes them into a ring of blocks of memory that it shares with this program, and hands over a block when
-//! it is full or 4 ms old, so that a busy interface costs a few wake-ups a second. Where the system refuses a ring, packets come out
-//! of the socket's queue, up to 32 a system call.
+//! The kernel stamps packets in nanoseconds, cuts them to the snap length, and counts those it drops because
+//! its buffer is full. It writes them into a ring of memory blocks shared with this program, and hands over a
+//! block when it is full or 4 ms old, so that a busy interface costs few wake-ups per second. If the system
+//! refuses a ring, packets are read from the socket's queue, up to 32 per system call.
 
 mod filter;
 
@@ -22,16 +22,16 @@ use std::io;
 use std::os::fd::AsFd;
 use std::time::Duration;
 
-/// Why packets cannot be captured at an interface.
+/// Reason why packets cannot be captured at an interface.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum InterfaceError {
     /// There is no such interface.
-    #[error("there is no interface '{name}' here; there are {known}")]
+    #[error("this host has no interface '{name}'; it has {known}")]
     NoInterface {
-        /// The name that was given.
+        /// Requested name.
         name: String,
-        /// The names of the existing interfaces.
+        /// Names of the existing interfaces.
         known: String,
     },
     /// The process may not capture.
@@ -41,49 +41,50 @@ pub enum InterfaceError {
     )]
     NotPermitted(String),
     /// The interface was removed during the capture.
-    #[error("the interface {0} is gone")]
+    #[error("the interface {0} was removed")]
     Gone(String),
-    /// Another error of the system.
+    /// Another system error.
     #[error("cannot capture on {interface}: {source}")]
     Io {
         /// The interface.
         interface: String,
-        /// The system's error.
+        /// System error.
         source: io::Error,
     },
 }
 
-/// How to capture at an interface.
+/// Settings of a capture at an interface.
 #[derive(Clone, Copy, Debug)]
 pub struct InterfaceSettings {
-    /// Bytes kept of each packet.
+    /// Number of bytes stored of each packet.
     pub snap: u32,
     /// Size of the kernel's buffer for captured packets, in bytes.
     pub buffer: usize,
-    /// Whether to ask for a ring; without, packets come out of the socket's queue.
+    /// True to request a ring shared with the kernel; otherwise packets are read from the socket's queue.
     pub ring: bool,
-    /// Whether to capture packets that are not addressed to this host: at a mirror port, on a bridge.
+    /// True to capture also packets that are not addressed to this host, for example at a mirror port or on a
+    /// bridge.
     pub promiscuous: bool,
 }
 
 impl Default for InterfaceSettings {
-    /// Enough to identify packets: 256 bytes of each, a buffer of 16 MiB.
+    /// Captures 256 bytes of each packet, enough to identify it, with a buffer of 16 MiB.
     fn default() -> InterfaceSettings {
         InterfaceSettings { snap: 256, buffer: 16 << 20, ring: true, promiscuous: false }
     }
 }
 
-/// Bytes kept of each packet at most.
+/// Maximum number of bytes stored of each packet.
 const MAX_SNAP_BYTES: u32 = 1 << 17;
 const ARPHRD_ETHER: u16 = libc::ARPHRD_ETHER;
 const ARPHRD_LOOPBACK: u16 = libc::ARPHRD_LOOPBACK;
-/// A packet is in the socket's queue at most this long after its stamp.
+/// Longest time from a packet's stamp until it is in the socket's queue.
 const MAX_QUEUE_DELAY: Span = Span::millis(2);
-/// A packet's block is handed over at most this long after its stamp: some times what the kernel is asked for, because its timer
-/// may be late.
+/// Longest time from a packet's stamp until the kernel hands over its block. Several times the requested
+/// block timeout, because the kernel's timer may be late.
 const MAX_RING_DELAY: Span = Span::millis(20);
-/// How long the packets of an interface that is not busy are waited for, so that one wake-up takes more of them out of
-/// the queue.
+/// Time to wait for more packets at an interface that is not busy, so that one wake-up takes several from the
+/// queue.
 const GATHER_TIME: Duration = Duration::from_millis(2);
 
 /// A running capture at an interface.
@@ -97,33 +98,33 @@ pub struct InterfaceCapture {
     downs: u64,
 }
 
-/// Where the kernel puts captured packets.
+/// Source from which captured packets are read.
 enum KernelQueue {
     Ring(Ring),
-    /// The socket's queue, and whether the last system call took all that was in it.
+    /// The socket's queue; true if the last system call emptied it.
     Queue(Box<Inbox>, bool),
 }
 
-/// What is done with each packet.
+/// Converts and counts the packets of one capture.
 struct PacketIntake {
     link: LinkType,
-    /// Every packet of the loopback device passes twice, out and in.
+    /// True for the loopback device, which shows every packet twice, outgoing and incoming.
     only_incoming: bool,
     tagged: Vec<u8>,
     frames: u64,
 }
 
 impl InterfaceCapture {
-    /// Starts to capture at `interface`. Packets from before the return are not delivered.
+    /// Starts to capture at `interface`. Packets sent before the call returns are not delivered.
     pub fn open(interface: &str, settings: InterfaceSettings) -> Result<InterfaceCapture, InterfaceError> {
         let failed = |source: io::Error| match source.raw_os_error() {
             Some(libc::EPERM | libc::EACCES) => InterfaceError::NotPermitted(interface.to_owned()),
             _ => InterfaceError::Io { interface: interface.to_owned(), source },
         };
         let index = index(interface)?;
-        // Protocol 0: nothing arrives before the socket is bound.
+        // With protocol 0, nothing is received before the socket is bound.
         let open = |kind| Socket::new(Domain::PACKET, kind, None).map_err(failed);
-        // Without a link-layer header, until the type of the interface is known.
+        // A DGRAM socket, without link-layer headers, until the type of the interface is known.
         let mut socket = open(Type::DGRAM)?;
         socket.attach_filter(&filter::nothing()).map_err(failed)?;
         let hardware = sys::bind_packet(socket.as_fd(), index).map_err(failed)?;
@@ -135,7 +136,7 @@ impl InterfaceCapture {
             socket = open(kind)?;
         }
         let snap = settings.snap.clamp(64, MAX_SNAP_BYTES);
-        // More than the system's limit needs a privilege; a smaller buffer works, too.
+        // A buffer above the system's limit requires a privilege; a smaller one works too.
         if setsockopt(&socket, sockopt::RcvBufForce, &settings.buffer).is_err() {
             let _ = socket.set_recv_buffer_size(settings.buffer);
         }
@@ -145,7 +146,7 @@ impl InterfaceCapture {
         if settings.promiscuous {
             sys::receive_everything(socket.as_fd(), index).map_err(failed)?;
         }
-        // Once a ring was begun, the socket has no queue.
+        // Once a ring has been set up, the socket has no queue.
         let packets = match settings.ring.then(|| Ring::of(socket.as_fd(), settings.buffer)) {
             Some(Ok(ring)) => KernelQueue::Ring(ring),
             Some(Err(_)) => {
@@ -166,17 +167,17 @@ impl InterfaceCapture {
         })
     }
 
-    /// From now on, captures only IP packets from or to these prefixes (all packets, if there are none); the kernel
-    /// filters.
+    /// Limits the capture to IP packets from or to these prefixes; with an empty list, captures all packets.
+    /// The kernel filters.
     pub fn limit_to(&self, hosts: &[Prefix]) -> Result<(), InterfaceError> {
         self.socket
             .attach_filter(&filter::hosts(hosts, self.snap))
             .map_err(|source| InterfaceError::Io { interface: self.interface.clone(), source })
     }
 
-    /// Passes a batch of captured packets to `each`, after waiting up to `timeout` for the first. Returns how many
-    /// packets were taken from the kernel, including those filtered out; 0 means that it had none to hand over: all that
-    /// were stamped [`InterfaceCapture::delay`] before the call were passed on.
+    /// Waits up to `timeout` for captured packets and passes a batch of them to `each`. Returns how many
+    /// packets were taken from the kernel, including those filtered out here. 0 means that the kernel had
+    /// none: all packets stamped at least [`InterfaceCapture::delay`] before the call have been passed on.
     pub fn poll(
         &mut self,
         timeout: Duration,
@@ -215,7 +216,7 @@ impl InterfaceCapture {
         Ok(taken)
     }
 
-    /// Passes on the packets of the next block that the kernel has handed over; returns their number.
+    /// Passes on the packets of the next block handed over by the kernel; returns their number.
     fn take_block(&mut self, each: &mut impl FnMut(Frame<'_>)) -> usize {
         let KernelQueue::Ring(ring) = &mut self.packets else { return 0 };
         while let Some(block) = ring.block() {
@@ -231,7 +232,7 @@ impl InterfaceCapture {
         0
     }
 
-    /// Waits until the kernel has packets; `false` if it had none for so long, or a signal came.
+    /// Waits until the kernel has packets; `false` if the timeout passed or a signal arrived.
     fn is_ready(&mut self, timeout: Duration) -> Result<bool, InterfaceError> {
         let wait = PollTimeout::try_from(timeout).unwrap_or(PollTimeout::MAX);
         let mut ready = [PollFd::new(self.socket.as_fd(), PollFlags::POLLIN)];
@@ -239,7 +240,8 @@ impl InterfaceCapture {
             return Ok(false);
         }
         let failed = ready[0].revents().is_some_and(|r| r.contains(PollFlags::POLLERR));
-        // Reading a queue tells the error; a ring is read without the socket.
+        // Reading a queue reports a socket error; a ring is read without the socket, so the error is fetched
+        // here.
         if failed
             && matches!(self.packets, KernelQueue::Ring(_))
             && let Ok(Some(e)) = self.socket.take_error()
@@ -249,7 +251,7 @@ impl InterfaceCapture {
         Ok(true)
     }
 
-    /// A packet is passed on by a call of [`InterfaceCapture::poll`] that begins this long after its stamp.
+    /// Longest time from a packet's stamp until [`InterfaceCapture::poll`] can pass it on.
     pub fn delay(&self) -> Span {
         match self.packets {
             KernelQueue::Ring(_) => MAX_RING_DELAY,
@@ -257,46 +259,46 @@ impl InterfaceCapture {
         }
     }
 
-    /// Waits until [`InterfaceCapture::poll`] passes on every packet that was stamped before this call.
+    /// Sleeps until [`InterfaceCapture::poll`] can pass on every packet stamped before this call.
     pub fn settle(&self) {
         std::thread::sleep(Duration::from_nanos(self.delay().0 as u64));
     }
 
-    /// Packets dropped so far because they were not read in time.
+    /// Number of packets dropped so far because they were not read in time.
     pub fn drops(&mut self) -> u64 {
-        // The kernel resets its counter with every reading; a failed reading changes nothing.
+        // The kernel resets its counter at every reading; if the reading fails, the sum stays unchanged.
         self.drops += sys::packet_drops(self.socket.as_fd()).map_or(0, u64::from);
         self.drops
     }
 
-    /// Frames delivered so far.
+    /// Number of frames delivered so far.
     pub fn frames(&self) -> u64 {
         self.intake.frames
     }
 
-    /// How often the interface went down during the capture.
+    /// Number of times the interface went down during the capture.
     pub fn downs(&self) -> u64 {
         self.downs
     }
 
-    /// The link type of its frames.
+    /// Link type of its frames.
     pub fn link(&self) -> LinkType {
         self.intake.link
     }
 
-    /// Bytes kept of each packet at most.
+    /// Maximum number of bytes stored of each packet.
     pub fn snap(&self) -> u32 {
         self.snap
     }
 
-    /// The name of the interface.
+    /// Name of the interface.
     pub fn interface(&self) -> &str {
         &self.interface
     }
 }
 
-/// 1 for an error that does not end the capture: the interface went down. Such an error is reported once, before the packets
-/// that are still to be taken.
+/// Returns 1 if the error is the interface going down, which does not end the capture. The kernel reports it
+/// once, before the packets still in the queue.
 fn went_down(interface: &str, e: io::Error) -> Result<u64, InterfaceError> {
     match e.raw_os_error() {
         Some(libc::ENETDOWN) if index(interface).is_ok() => Ok(1),
@@ -311,7 +313,7 @@ impl PacketIntake {
         if self.only_incoming && kind == libc::PACKET_OUTGOING {
             return;
         }
-        // Without a link-layer header only IP can be recognised.
+        // Without a link-layer header only IP packets can be recognised.
         if self.link == LinkType::RAW && !matches!(i32::from(protocol), libc::ETH_P_IP | libc::ETH_P_IPV6) {
             return;
         }
@@ -340,13 +342,13 @@ fn index(interface: &str) -> Result<libc::c_int, InterfaceError> {
     })
 }
 
-/// The names of this host's interfaces.
+/// Returns the names of this host's interfaces.
 pub fn interfaces() -> Vec<String> {
     let Ok(list) = nix::net::if_::if_nameindex() else { return Vec::new() };
     list.iter().map(|i| i.name().to_string_lossy().into_owned()).collect()
 }
 
-/// The interface that has this address; `None` if there is none.
+/// Returns the name of the interface with this address; `None` if there is none.
 pub fn find_interface(address: std::net::IpAddr) -> Option<String> {
     let ours = |a: &nix::ifaddrs::InterfaceAddress| {
         a.address.is_some_and(|s| match address {
@@ -360,12 +362,12 @@ pub fn find_interface(address: std::net::IpAddr) -> Option<String> {
 /// A packet as the kernel captured it.
 struct KernelPacket<'a> {
     at: Option<WallTime>,
-    /// Its length, of which `data` is the beginning.
+    /// Length on the wire, of which `data` is the beginning.
     length: u32,
     data: &'a [u8],
-    /// The VLAN tag that the kernel or the adapter removed, in wire format.
+    /// VLAN tag that the kernel or the adapter removed, in wire format.
     tag: Option<[u8; 4]>,
-    /// Its protocol, and where it was going to.
+    /// Protocol (EtherType), and packet type (`PACKET_HOST`, `PACKET_OUTGOING`, …).
     link: (u16, u8),
 }
 
@@ -393,19 +395,19 @@ impl<'a> KernelPacket<'a> {
     }
 }
 
-/// The VLAN tag that the kernel or the adapter removed, by the status of a packet, its tag and tag protocol.
+/// Returns the VLAN tag that the kernel or the adapter removed, from a packet's status, tag and tag protocol.
 fn removed_tag(status: u32, (tag, protocol): (u16, u16)) -> Option<[u8; 4]> {
     let kind = if status & libc::TP_STATUS_VLAN_TPID_VALID != 0 { protocol } else { 0x8100 };
     let ([a, b], [c, d]) = (kind.to_be_bytes(), tag.to_be_bytes());
     (status & libc::TP_STATUS_VLAN_VALID != 0).then_some([a, b, c, d])
 }
 
-/// What the control messages say about a packet.
+/// Information about a packet from its control messages.
 #[derive(Default)]
 struct Details {
     at: Option<WallTime>,
     length: Option<u32>,
-    /// The VLAN tag that the kernel or the adapter removed, in wire format.
+    /// VLAN tag that the kernel or the adapter removed, in wire format.
     tag: Option<[u8; 4]>,
 }
 
@@ -422,7 +424,8 @@ impl Details {
         details
     }
 
-    /// `struct tpacket_auxdata`: status, length, snap length (32 bits each), two offsets, tag, tag protocol (16).
+    /// Reads `struct tpacket_auxdata`: status, length, snap length (32 bits each), two offsets, tag, tag
+    /// protocol (16 bits each).
     fn auxiliary(&mut self, data: &[u8]) {
         let Some(d) = data.first_chunk::<20>() else { return };
         let word = |at: usize| u32::from_ne_bytes([d[at], d[at + 1], d[at + 2], d[at + 3]]);

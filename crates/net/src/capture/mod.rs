@@ -1,10 +1,10 @@
 //! Captured packets: [`Capture`] reads pcap and pcapng files, plain or compressed, or standard input;
 //! [`interface`] captures live.
 //!
-//! The readers are our own because any length field of a capture may be wrong, because captures cut by a snap length
-//! are the normal case here, and because nanoseconds, the time resolution of interfaces and drop counters matter. No
-//! length is trusted before the bytes are there; a damaged file yields all packets before the damage, with its
-//! position.
+//! The project has its own readers because any length field of a capture may be wrong, captures cut by a snap
+//! length are the normal case, and nanoseconds, interface time resolutions and drop counters are needed. A
+//! length is trusted only once its bytes are present. A damaged file yields all packets before the damage,
+//! and a note with the position of the damage.
 
 mod buffer;
 mod follow;
@@ -26,10 +26,10 @@ pub use input::STDIN;
 pub use jitlat_passive::Frame;
 pub use write::PcapWriter;
 
-/// The longest frame accepted as valid, in bytes; libpcap's own limit is 256 KiB.
+/// Longest frame accepted as valid, in bytes; libpcap's limit is 256 KiB.
 const MAX_FRAME: usize = 1 << 20;
 
-/// Why a capture could not be opened.
+/// Reason why a capture could not be opened.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CaptureError {
@@ -50,12 +50,12 @@ pub enum CaptureError {
         path: PathBuf,
     },
     /// A folder without captures.
-    #[error("the folder {path} has no capture with packets in it")]
+    #[error("the folder {path} contains no capture with packets")]
     Empty {
         /// The folder.
         path: PathBuf,
     },
-    /// No file was given.
+    /// No path was given.
     #[error("no capture file was given")]
     Nothing,
 }
@@ -77,12 +77,12 @@ struct OpenCapture {
     format: CaptureFormat,
 }
 
-/// The files of `paths`, in which a folder stands for the captures in it, in the order of their first packets: those of a rotating
-/// capture (`tcpdump -C`, `-G`), whatever their names. Other files in a folder are left out, and so are captures without a packet and
-/// what is there unpacked as well.
+/// Expands folders to the captures in them, ordered by their first packets, so that the names of a rotating
+/// capture's files (`tcpdump -C`, `-G`) do not matter. In a folder, files that are not captures, captures
+/// without packets, and compressed copies of files that also exist uncompressed are skipped.
 ///
 /// # Errors
-/// [`CaptureError`] if a folder cannot be read, or has no capture.
+/// [`CaptureError`] if a folder cannot be read or contains no capture.
 pub fn in_folders(paths: &[PathBuf]) -> Result<Vec<PathBuf>, CaptureError> {
     let mut all = Vec::new();
     for path in paths {
@@ -107,18 +107,19 @@ pub fn in_folders(paths: &[PathBuf]) -> Result<Vec<PathBuf>, CaptureError> {
     Ok(all)
 }
 
-/// When the first packet of a capture was captured; `None` of anything else.
+/// Returns the time of the first packet; `None` if the file has none or is not a capture.
 fn first_packet(file: &Path) -> Option<WallTime> {
     Capture::of(open(file).ok()?).next_frame().map(|frame| frame.at)
 }
 
-/// Whether a file is the packed form (`tcpdump -z`) of one for which `is_there` says so.
+/// True if the name of `file` is that of a compressed copy (`tcpdump -z`), and `is_there` is true for the
+/// original's path.
 fn is_packed_copy(file: &Path, is_there: impl Fn(&Path) -> bool) -> bool {
     let packed = ["gz", "zst", "xz"].iter().any(|name| file.extension().is_some_and(|ext| ext == *name));
     packed && is_there(&file.with_extension(""))
 }
 
-/// The packets of one capture point; several files are read one after the other, as from a rotating capture.
+/// The packets of one capture point. Several files, as from a rotating capture, are read one after the other.
 pub struct Capture {
     current: Option<OpenCapture>,
     waiting: VecDeque<PathBuf>,
@@ -128,8 +129,8 @@ pub struct Capture {
 }
 
 impl Capture {
-    /// Opens the first of `paths` (`-` is standard input). The others are opened when they are reached, but must
-    /// already be readable.
+    /// Opens the first of `paths`; `-` is standard input. The others are opened when they are reached, but
+    /// must already be readable.
     pub fn open(paths: &[PathBuf]) -> Result<Capture, CaptureError> {
         let (first, rest) = paths.split_first().ok_or(CaptureError::Nothing)?;
         for path in rest {
@@ -141,7 +142,7 @@ impl Capture {
         Ok(Capture { waiting: rest.iter().cloned().collect(), ..Capture::of(open(first)?) })
     }
 
-    /// A capture from any reader; `name` is used in messages.
+    /// Reads a capture from any reader; `name` is used in messages.
     pub fn from_reader(name: &str, reader: impl io::Read + Send + 'static) -> Result<Capture, CaptureError> {
         let path = PathBuf::from(name);
         let unpacked = input::unpack(Box::new(reader))
@@ -153,13 +154,13 @@ impl Capture {
         Capture { current: Some(open), waiting: VecDeque::new(), notes: Vec::new(), drops: 0, frames: 0 }
     }
 
-    /// Whether there was no next frame only because it is not written yet.
+    /// True if [`Self::next_frame`] returned `None` only because the next frame has not been written yet.
     fn is_waiting(&self) -> bool {
         self.current.is_some()
     }
 
-    /// The next frame of any of the files, or `None` after the last. An error ends the file it occurs in and is added
-    /// to [`Self::notes`].
+    /// Returns the next frame of any of the files; `None` after the last. An error ends the file in which it
+    /// occurs and is added to [`Self::notes`].
     pub fn next_frame(&mut self) -> Option<Frame<'_>> {
         loop {
             let open = self.current.as_mut()?;
@@ -174,7 +175,8 @@ impl Capture {
                     return Some(Frame { at, link, wire_length, data: open.buffer.slice(from, length) });
                 }
                 Ok(CaptureItem::End(note)) => self.ended(note),
-                // Nothing of the frame has been taken: it is read when all of it is there.
+                // The frame is incomplete and nothing of it was consumed: it is read once all of it has been
+                // written.
                 Err(e) if e.kind() == ErrorKind::WouldBlock => return None,
                 Err(e) => {
                     let at = open.buffer.offset();
@@ -203,12 +205,12 @@ impl Capture {
         &self.notes
     }
 
-    /// Packets that the capturing system reports as dropped (pcapng interface statistics).
+    /// Number of packets that the capturing system reported as dropped (pcapng interface statistics).
     pub fn drops(&self) -> u64 {
         self.drops
     }
 
-    /// Frames delivered so far.
+    /// Number of frames delivered so far.
     pub fn frames(&self) -> u64 {
         self.frames
     }

@@ -8,7 +8,7 @@ use std::io;
 
 pub(super) struct Pcap {
     big: bool,
-    /// Nanoseconds in a unit of the fraction field.
+    /// Nanoseconds per unit of the fraction field.
     unit: i64,
     link: LinkType,
     record_header: usize,
@@ -33,7 +33,7 @@ impl Pcap {
             (_, 0xa1b2_cd34) => (true, 1000, 24),
             _ => return Ok(None),
         };
-        // The upper bits are about frame check sequences.
+        // The upper bits describe frame check sequences.
         let link = LinkType((word(h, 20, big) & 0xffff) as u16);
         buffer.take(24);
         Ok(Some(Pcap { big, unit, link, record_header }))

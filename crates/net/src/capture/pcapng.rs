@@ -14,9 +14,9 @@ const OLD_PACKET: u32 = 2;
 const SIMPLE_PACKET: u32 = 3;
 const STATISTICS: u32 = 5;
 const PACKET: u32 = 6;
-/// Most interfaces that a section may describe.
+/// Maximum number of interfaces that a section may describe.
 const MAX_INTERFACES: usize = 65_536;
-/// The longest block that is parsed, in bytes.
+/// Length of the longest block that is parsed, in bytes.
 const MAX_BLOCK: u32 = 2 << 20;
 
 #[derive(Default)]
@@ -36,11 +36,11 @@ struct PcapNgInterface {
 
 #[derive(Clone, Copy)]
 enum TimestampResolution {
-    /// Units of this many ns.
+    /// Each unit is this many ns.
     Times(i64),
-    /// Units of 1/this ns.
+    /// This many units are 1 ns.
     Per(u64),
-    /// Units of 2^-n s.
+    /// Each unit is 2^-n s.
     Binary(u8),
 }
 
@@ -102,7 +102,8 @@ impl PcapNg {
                 return Ok(damaged(buffer, "a block of impossible length"));
             }
             if !matches!(kind, INTERFACE | OLD_PACKET | SIMPLE_PACKET | STATISTICS | PACKET) {
-                // Whole or not at all, so that a file that is still written can be read on.
+                // Skip a block whole or not at all, so that a file that is still being written can be read on
+                // later.
                 let skipped = if length > MAX_BLOCK {
                     match buffer.skip(length.into()) {
                         Err(e) if e.kind() == ErrorKind::WouldBlock => false,
@@ -224,7 +225,7 @@ impl PcapNg {
 
     fn farewell(&self) -> Option<String> {
         (self.untimed > 0).then(|| {
-            format!("{} packets have no time stamp (simple packet blocks) and were left out", self.untimed)
+            format!("packets without a timestamp (simple packet blocks) were skipped: {}", self.untimed)
         })
     }
 }

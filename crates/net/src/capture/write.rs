@@ -1,17 +1,17 @@
-//! Writing frames in the pcap format with nanoseconds, in this host's byte order.
+//! Writes frames in the pcap format with nanoseconds, in this host's byte order.
 
 use super::Frame;
 use jitlat_core::time::SECOND;
 use jitlat_passive::LinkType;
 use std::io::{self, Write};
 
-/// Writes a pcap file of one link type.
+/// Writes a pcap file with one link type.
 pub struct PcapWriter<W> {
     out: W,
 }
 
 impl<W: Write> PcapWriter<W> {
-    /// Starts a file whose frames keep at most `snap` bytes.
+    /// Starts a file with a snap length of `snap` bytes.
     pub fn new(mut out: W, link: LinkType, snap: u32) -> io::Result<PcapWriter<W>> {
         out.write_all(&0xa1b2_3c4du32.to_ne_bytes())?;
         out.write_all(&[2u16.to_ne_bytes(), 4u16.to_ne_bytes()].concat())?;

@@ -1,5 +1,5 @@
-//! The system calls of a confined process: those that services need are allowed, those that only an intruder would make
-//! end the process, and any other fails with EPERM.
+//! System calls of a confined process: those that services need are allowed, those that only an intruder
+//! would make end the process, and all others fail with EPERM.
 
 use seccompiler::{
     BpfProgram, Error, SeccompAction, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, SeccompCondition,
@@ -10,8 +10,8 @@ use std::io;
 
 type SyscallRules = BTreeMap<i64, Vec<SeccompRule>>;
 
-/// Applies the filter to all threads; returns the number of calls allowed, or `None` where there is no filter. With `raw`,
-/// packet sockets can be opened.
+/// Applies the filter to all threads; returns the number of allowed calls, or `None` if the system has no
+/// filters. With `raw`, packet sockets can be opened.
 pub fn filter(raw: bool) -> io::Result<Option<usize>> {
     let Ok(arch) = TargetArch::try_from(std::env::consts::ARCH) else { return Ok(None) };
     let compile = |rules: SyscallRules, otherwise, then| -> io::Result<BpfProgram> {
@@ -31,7 +31,7 @@ pub fn filter(raw: bool) -> io::Result<Option<usize>> {
     let calls = allowed.len();
     let fatal: SyscallRules = FATAL.iter().map(|call| (*call, Vec::new())).collect();
     let denied = SeccompAction::Errno(libc::EPERM as u32);
-    // The last one forbids further filters.
+    // The last program forbids further filters.
     let programs = [
         compile(fatal, SeccompAction::Allow, SeccompAction::KillProcess)?,
         compile(allowed, denied, SeccompAction::Allow)?,
@@ -39,7 +39,7 @@ pub fn filter(raw: bool) -> io::Result<Option<usize>> {
     for program in &programs {
         match apply_filter_all_threads(program) {
             Ok(()) => {}
-            // A system without it, or a container that does not let it be used.
+            // A system without filters, or a container that does not permit them.
             Err(Error::Seccomp(_) | Error::Prctl(_)) => return Ok(None),
             Err(e) => return Err(io::Error::other(e)),
         }
@@ -47,7 +47,7 @@ pub fn filter(raw: bool) -> io::Result<Option<usize>> {
     Ok(Some(calls))
 }
 
-/// The call is allowed if its argument number `index` is one of `values`.
+/// Allows the call if its argument number `index` is one of `values`.
 fn one_of(
     index: u8,
     values: impl Iterator<Item = u64>,
@@ -55,7 +55,7 @@ fn one_of(
     values.map(|value| SeccompRule::new(vec![SeccompCondition::new(index, Dword, Eq, value)?])).collect()
 }
 
-/// Requests to devices and sockets that only read, or change a descriptor of this process.
+/// `ioctl` requests that only read from devices and sockets, or change a descriptor of this process.
 const IOCTLS: &[u64] = &[
     libc::FIONBIO as _,
     libc::FIONREAD as _,
@@ -68,7 +68,7 @@ const IOCTLS: &[u64] = &[
     libc::SIOCGIFMTU as _,
 ];
 
-/// What services, threads, timers, clocks, memory, standard error and the files of a folder need.
+/// Calls for sockets, threads, timers, clocks, memory, standard error and the files of a folder.
 const ALLOWED: &[i64] = &[
     // Sockets.
     libc::SYS_accept4,
@@ -101,7 +101,7 @@ const ALLOWED: &[i64] = &[
     libc::SYS_timerfd_create,
     libc::SYS_timerfd_gettime,
     libc::SYS_timerfd_settime,
-    // Clocks. Setting them needs a capability that is given up.
+    // Clocks. Setting them also needs a capability, which has been dropped.
     libc::SYS_adjtimex,
     libc::SYS_clock_adjtime,
     libc::SYS_clock_getres,
@@ -237,7 +237,8 @@ const ALLOWED: &[i64] = &[
     libc::SYS_unlink,
 ];
 
-/// What this program never does: running others, watching them, changing users, namespaces, mounts, the kernel.
+/// Calls that this program never makes: running or tracing other programs, changing users, namespaces,
+/// mounts, the kernel.
 const FATAL: &[i64] = &[
     libc::SYS_acct,
     libc::SYS_add_key,

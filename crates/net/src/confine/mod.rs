@@ -1,8 +1,9 @@
-//! [`Confinement`]: what a process gives up before it talks to strangers, in two steps.
+//! [`Confinement`]: rights that a process drops before it communicates with strangers, in two steps.
 //!
-//! [`Confinement::begin`], while the process has one thread: the user, every capability that no service needs, the right to
-//! gain others (`no_new_privs`), and writing to files (Landlock). Threads started later inherit all of it.
-//! [`Confinement::complete`], once every socket is bound: the system calls (seccomp), for all threads at once.
+//! [`Confinement::begin`], while the process has one thread, drops the user, every capability that no service
+//! needs, the right to gain others (`no_new_privs`), and write access to files (Landlock). Threads started
+//! later inherit all of it. [`Confinement::complete`], once every socket is bound, drops system calls
+//! (seccomp) for all threads at once.
 
 mod calls;
 
@@ -17,39 +18,40 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// What a confined process keeps.
+/// Rights that a confined process retains.
 #[derive(Clone, Debug, Default)]
 pub struct Confinement {
-    /// The user it becomes if it was started as root; `None`: the owner of the first of `folders`, or `nobody`.
+    /// User to change to if the process was started as root; `None`: the owner of the first of `folders`, or
+    /// `nobody`.
     pub user: Option<String>,
-    /// Capabilities it keeps, of those it has.
+    /// Capabilities to retain, of those the process has.
     pub capabilities: Vec<Capability>,
-    /// Folders that it may write to. They must exist.
+    /// Folders that the process may write to. They must exist.
     pub folders: Vec<PathBuf>,
 }
 
-/// Why a process could not be confined.
+/// Reason why a process could not be confined.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConfineError {
-    /// There is no such user.
+    /// The user does not exist.
     #[error("there is no user {0} on this host")]
     NoUser(String),
-    /// `--user`, and the process was not started as root.
+    /// `--user` was given, but the process was not started as root.
     #[error("becoming user {0} needs root: start as root, or as that user")]
     NotRoot(String),
     /// The user cannot write to a folder.
     #[error("user {user} cannot write to {}: give the folder to that user, or choose another user", .folder.display())]
     Folder {
-        /// The user.
+        /// User.
         user: String,
-        /// The folder.
+        /// Folder.
         folder: PathBuf,
     },
     /// A system call failed.
     #[error("{doing}: {source}")]
     System {
-        /// What was being done.
+        /// Action that failed.
         doing: &'static str,
         /// The system's error.
         source: io::Error,
@@ -60,43 +62,46 @@ fn failed<E: Into<io::Error>>(doing: &'static str) -> impl FnOnce(E) -> ConfineE
     move |source| ConfineError::System { doing, source: source.into() }
 }
 
-/// A process that has given up files, user and capabilities, but no system calls yet.
+/// A process that has dropped files, user and capabilities, but not yet system calls.
 #[derive(Debug)]
 #[must_use = "its system calls are not filtered yet"]
 pub struct Confining {
     user: String,
-    /// Whether packet sockets may be opened.
+    /// True if packet sockets may be opened.
     raw: bool,
-    /// The names of the capabilities it still has.
+    /// Names of the capabilities it still has.
     left: Vec<String>,
     files: Files,
 }
 
-/// What of Landlock the kernel has.
+/// State of file access, which depends on the kernel's support for Landlock.
 #[derive(Debug)]
 enum Files {
     /// Only these folders can be written to.
     Confined(Vec<PathBuf>),
-    /// The system does not have it, or does not let it be used.
+    /// Files are not restricted: the system does not have Landlock, or does not permit it.
     Free,
 }
 
-/// What a process has given up.
+/// Rights that a process has dropped.
 #[derive(Debug)]
 pub struct Confined {
     before: Confining,
-    /// The number of system calls allowed; `None` if the system has no filter, or does not let it be used.
+    /// Number of system calls allowed; `None` if the system has no filters, or does not permit them.
     calls: Option<usize>,
 }
 
 impl Confinement {
-    /// Gives up everything but system calls. To be called while the process has one thread: others keep what they have.
+    /// Drops everything except system calls. Call it while the process has one thread: other threads would
+    /// retain their rights.
     ///
     /// # Errors
-    /// [`ConfineError`]; the process may have given up a part. What the system does not have, or does not let it use, is no error: [`Confined`] says it.
+    /// [`ConfineError`]; some rights may already have been dropped. A mechanism that the system lacks or does
+    /// not permit is not an error; [`Confined`] reports it.
     pub fn begin(&self) -> Result<Confining, ConfineError> {
         let kept: Vec<Capability> = self.capabilities.iter().copied().filter(|c| c.is_held()).collect();
-        // The bounding set can only be reduced with a capability of its own; no_new_privs makes it idle anyway.
+        // The bounding set can only be reduced with a capability of its own; with no_new_privs it has no
+        // effect anyway.
         for capability in
             caps::all().into_iter().filter(|c| !kept.iter().any(|k| k.to_string() == c.to_string()))
         {
@@ -111,7 +116,7 @@ impl Confinement {
         Ok(Confining { user, raw: kept.contains(&Capability::NetRaw), left, files: self.close_files() })
     }
 
-    /// Becomes the user if this is root; returns the name of the one it is then.
+    /// Changes to the user if this process runs as root; returns the name of the current user.
     fn become_user(&self) -> Result<String, ConfineError> {
         let own = unistd::geteuid();
         if !own.is_root() {
@@ -132,7 +137,7 @@ impl Confinement {
                 None => ("65534".to_owned(), Uid::from_raw(65534), Gid::from_raw(65534)),
             },
         };
-        // Whatever is kept is reduced by `limit_capabilities`.
+        // `limit_capabilities` reduces the retained set.
         caps::securebits::set_keepcaps(true)
             .map_err(|e| io::Error::other(e.to_string()))
             .map_err(failed("keeping capabilities"))?;
@@ -141,7 +146,7 @@ impl Confinement {
             .and_then(|()| unistd::setresuid(uid, uid, uid));
         match changed {
             Ok(()) => {}
-            // A container without these users, or without the capability: it stays who it is.
+            // A container without these users, or without the capability: the process stays root.
             Err(_) if self.user.is_none() => return Ok(name_of(unistd::geteuid())),
             Err(e) => return Err(failed("becoming another user")(e)),
         }
@@ -153,7 +158,7 @@ impl Confinement {
         Ok(name)
     }
 
-    /// Leaves nothing to write to but the folders, and no program to run.
+    /// Forbids writing outside the folders, and running programs.
     fn close_files(&self) -> Files {
         let write: BitFlags<AccessFs> = AccessFs::from_write(ABI::V5) | AccessFs::Execute;
         let closed = || -> Result<RulesetStatus, Box<dyn std::error::Error>> {
@@ -175,10 +180,10 @@ impl Confinement {
 }
 
 impl Confining {
-    /// Gives up system calls, in all threads of the process.
+    /// Drops system calls in all threads of the process.
     ///
     /// # Errors
-    /// [`ConfineError::System`] if the filter cannot be made.
+    /// [`ConfineError::System`] if the filter cannot be installed.
     pub fn complete(self) -> Result<Confined, ConfineError> {
         let calls = calls::filter(self.raw).map_err(failed("filtering system calls"))?;
         Ok(Confined { before: self, calls })
@@ -186,7 +191,7 @@ impl Confining {
 }
 
 impl fmt::Display for Confined {
-    /// `user nobody, no capabilities, no_new_privs, seccomp (120 calls), Landlock (no file)`.
+    /// For example `user nobody, no capabilities, no_new_privs, seccomp (120 calls), Landlock (no file)`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Confining { user, left, files, .. } = &self.before;
         let left = if left.is_empty() { "no capabilities".to_owned() } else { left.join(" ") };
@@ -217,10 +222,10 @@ fn name_of(uid: Uid) -> String {
     User::from_uid(uid).ok().flatten().map_or_else(|| uid.to_string(), |user| user.name)
 }
 
-/// Leaves this thread, and those it starts, the capabilities `kept` only, where the system lets it.
+/// Reduces the capabilities of this thread, and of those it starts, to `kept`, as far as the system permits.
 fn limit_capabilities(kept: &[Capability]) {
     let set: caps::CapsHashSet = kept.iter().filter_map(|c| c.to_string().parse().ok()).collect();
-    // What is left is read again, and said.
+    // Errors are ignored: the remaining capabilities are read again and reported.
     let _ = caps::clear(None, caps::CapSet::Ambient);
     let _ = caps::set(None, caps::CapSet::Effective, &set);
     let _ = caps::set(None, caps::CapSet::Permitted, &set);

@@ -1,4 +1,4 @@
-//! Each test confines a process of its own: this test program, started again with one of [`ATTEMPTS`].
+//! Each test confines a separate process: this test program, started again with one of [`ATTEMPTS`].
 
 use super::*;
 use std::net::UdpSocket;
@@ -8,7 +8,8 @@ use std::process::{Command, Output, exit};
 const ATTEMPT: &str = "JITLAT_CONFINED_ATTEMPT";
 const FOLDER: &str = "JITLAT_CONFINED_FOLDER";
 
-/// What a confined process tries, by name; it ends with status 0 if what must work works, and with 7 if what must fail does.
+/// An attempt of a confined process, by name. The process exits with status 0 if everything that must work
+/// works, and with 7 if something that must fail does fail.
 type Attempt = (&'static str, fn(&Path));
 
 const ATTEMPTS: &[Attempt] = &[
@@ -43,7 +44,7 @@ const ATTEMPTS: &[Attempt] = &[
     }),
 ];
 
-/// Not a test of its own: what the started process does.
+/// Runs in the started process; not a test by itself.
 #[test]
 fn confined_process() {
     let (Ok(attempt), Ok(folder)) = (std::env::var(ATTEMPT), std::env::var(FOLDER)) else { return };
@@ -51,7 +52,7 @@ fn confined_process() {
     let confinement = Confinement { folders: vec![folder.clone()], ..Confinement::default() };
     let act = ATTEMPTS.iter().find(|(name, _)| *name == attempt).unwrap().1;
     let confining = confinement.begin().unwrap();
-    // Services have threads before the filter is applied.
+    // Services have threads before the filter is applied, so the test does, too.
     let (go, wait) = std::sync::mpsc::channel();
     let early = attempt.ends_with("of before");
     let inside = folder.clone();

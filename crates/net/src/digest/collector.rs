@@ -1,4 +1,4 @@
-//! [`DigestCollector`]: the driver of a [`Collector`].
+//! [`DigestCollector`]: driver of a [`Collector`].
 
 use super::nonce;
 use crate::clock::tick;
@@ -12,13 +12,13 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
-/// How long to try each address of a host.
+/// Timeout for connecting to each address of a host.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// Longest wait until a (short) message can be written.
+/// Timeout for writing a (short) message.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(5);
 const BUFFER: usize = 1 << 16;
 
-/// Why digests cannot be collected from another host.
+/// Reason why digests cannot be collected from another host.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CollectorError {
@@ -95,7 +95,7 @@ impl DigestCollector {
             salt: 0,
         };
         loop {
-            // The machine gives up on a silent host.
+            // The machine gives up on a silent host, so this loop ends.
             if let Some(CollectorEvent::Listening { interface, salt }) =
                 collector.poll(Duration::from_millis(100))?
             {
@@ -105,17 +105,17 @@ impl DigestCollector {
         }
     }
 
-    /// The interface that is captured at.
+    /// Interface at which the far host captures.
     pub fn interface(&self) -> &str {
         &self.interface
     }
 
-    /// The salt of the packet names in its digests.
+    /// Salt of the packet names in its digests.
     pub fn salt(&self) -> u64 {
         self.salt
     }
 
-    /// Makes it report digests by this rule from now on.
+    /// Requests that digests are reported by this rule from now on.
     pub fn rule(&mut self, rule: DigestRule) {
         self.machine.handle(tick(), CollectorInput::Rule(rule));
     }
@@ -125,7 +125,7 @@ impl DigestCollector {
         self.machine.handle(tick(), CollectorInput::Stop);
     }
 
-    /// The next event, after waiting up to `timeout`; `None` if there is none.
+    /// Returns the next event, after waiting up to `timeout`; `None` if there is none.
     pub fn poll(&mut self, timeout: Duration) -> Result<Option<CollectorEvent>, CollectorError> {
         if let Some(event) = self.next_event()? {
             return Ok(Some(event));

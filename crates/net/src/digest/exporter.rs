@@ -1,4 +1,5 @@
-//! [`DigestExporter`]: captures packets for collectors on other hosts, with a thread for each of a few collectors.
+//! [`DigestExporter`]: captures packets for collectors on other hosts; each collector is served by one
+//! thread.
 
 use super::{is_own, nonce};
 use crate::accept::{Acceptor, ConnectionService, RunningService};
@@ -27,47 +28,48 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tracing::info;
 
-/// How long a connection may take until its request.
+/// Timeout for a connection to prove its key and to request a capture.
 const INTRODUCTION_TIMEOUT: Duration = Duration::from_secs(10);
-/// How often an idle thread checks its connection.
+/// Longest time before an idle thread checks its connection.
 const MAX_WAIT: Duration = Duration::from_millis(10);
-/// Packets taken from the kernel, and a batch of it more, between two checks of the connection.
+/// Maximum number of packets taken from the kernel between two checks of the connection; the last batch may
+/// exceed it.
 const MAX_PACKETS: usize = 1024;
-/// Bytes that a capture may need: the ring of the kernel, and digests that wait.
+/// Memory that a capture may need, in bytes: the kernel's ring, and digests waiting to be sent.
 const CAPTURE_MEMORY: u64 = 16 << 20;
-/// Bytes that wait to be sent before no more digests are made.
+/// Maximum number of bytes waiting to be sent; while there are more, no digests are made.
 const MAX_OUTGOING: usize = 1 << 17;
 
-/// A digest service to offer.
+/// Settings of a digest service.
 #[derive(Clone, Debug)]
 pub struct DigestExporter {
-    /// Interfaces that may be captured at.
+    /// Interfaces at which collectors may capture.
     pub interfaces: Vec<String>,
-    /// The keys of which a collector must prove one; none: no key needed.
+    /// Accepted keys, of which a collector must prove one; empty: no key is required.
     pub keys: PresharedKeys,
-    /// Most digests a second sent to one collector.
+    /// Maximum number of digests per second sent to one collector.
     pub rate: u32,
-    /// How to capture at the interfaces.
+    /// Capture settings for the interfaces.
     pub settings: InterfaceSettings,
 }
 
-/// Why the service cannot start.
+/// Reason why the service cannot start.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ExporterError {
     /// An interface cannot be captured at.
     #[error(transparent)]
     Interface(#[from] InterfaceError),
-    /// A port cannot be listened on.
-    #[error("cannot await collectors at {address}: {source}")]
+    /// The service cannot listen on a port.
+    #[error("cannot listen for collectors on {address}: {source}")]
     Bind {
         /// The address.
         address: SocketAddr,
         /// The system's error.
         source: io::Error,
     },
-    /// This host has no threads or descriptors left.
-    #[error("cannot start to serve digests: {0}")]
+    /// The system has no more threads or descriptors.
+    #[error("cannot start the digest service: {0}")]
     Start(#[from] io::Error),
 }
 
@@ -77,8 +79,8 @@ impl DigestExporter {
         self.serve_sharing(addresses, Gate::new(Policy::default()))
     }
 
-    /// Listens for collectors at `addresses`, beside other services whose clients `gate` admits, too. A connection
-    /// becomes a session once its collector has proved the key and requested an interface.
+    /// Listens for collectors at `addresses` next to other services that share `gate`. A connection becomes a
+    /// session once its collector has proved the key and requested an interface.
     pub fn serve_sharing(
         self,
         addresses: &[SocketAddr],
@@ -87,7 +89,7 @@ impl DigestExporter {
         self.serve_with_timeouts(addresses, gate, INTRODUCTION_TIMEOUT)
     }
 
-    /// The same with another limit on how long a connection may take to ask.
+    /// Same as [`Self::serve_sharing`], with another timeout for a connection to request a capture.
     fn serve_with_timeouts(
         self,
         addresses: &[SocketAddr],
@@ -95,7 +97,7 @@ impl DigestExporter {
         introduction: Duration,
     ) -> Result<RunningService, ExporterError> {
         for interface in &self.interfaces {
-            // Check now that capturing works, not when a collector asks.
+            // Check now that capturing works, not only when a collector requests it.
             drop(InterfaceCapture::open(interface, self.settings)?);
         }
         let bind = |(address, source)| ExporterError::Bind { address, source };
@@ -130,12 +132,12 @@ impl ConnectionService for DigestConnections {
     }
 
     fn turn_away(&self, mut stream: &TcpStream, _peer: SocketAddr, why: &policy::PolicyRefusal) {
-        // If the collector does not read it, it does not get the reason.
+        // If the message cannot be sent, the collector does not get the reason.
         let _ = stream.write(&Exporter::turn_away(DigestRefusal::Busy, &why.to_string()));
     }
 }
 
-/// One collector being served.
+/// Conversation with one collector.
 struct DigestConversation<'a> {
     shared: &'a DigestConnections,
     peer: SocketAddr,
@@ -198,14 +200,14 @@ impl DigestConversation<'_> {
                 }
             }
             if self.grant.is_evicted() {
-                return Err(io::Error::other("idle, and made room for others"));
+                return Err(io::Error::other("closed while idle, to make room for others"));
             }
             let longest = self.shared.gate.policy().duration(DIGESTS);
             if longest.is_some_and(|longest| self.began.elapsed().as_nanos() as i64 > longest.0) {
-                return Err(io::Error::new(ErrorKind::TimedOut, "the duration of digests is limited"));
+                return Err(io::Error::new(ErrorKind::TimedOut, "the time limit for digests was reached"));
             }
             if self.capture.is_none() && self.began.elapsed() > self.shared.introduction {
-                return Err(io::Error::new(ErrorKind::TimedOut, "nothing was asked for in time"));
+                return Err(io::Error::new(ErrorKind::TimedOut, "no request arrived in time"));
             }
             self.read()?;
             self.exporter.handle_timeout(tick());
@@ -239,7 +241,7 @@ impl DigestConversation<'_> {
                         if why == Some(DigestError::Proof) {
                             audit::wrong_key(&self.shared.gate, DIGESTS, peer);
                         }
-                        // The last messages are sent.
+                        // The last messages have been sent.
                         return why.map_or(Ok(()), |why| Err(io::Error::other(why)));
                     }
                 }
@@ -275,7 +277,7 @@ impl DigestConversation<'_> {
                 Ok(0) => return Err(ErrorKind::WriteZero.into()),
                 Ok(n) => self.written += n,
                 Err(e) if e.kind() == ErrorKind::Interrupted => {}
-                // No room to send: captured packets wait, up to a limit.
+                // No room to send: digests wait, up to a limit.
                 Err(e) if e.kind() == ErrorKind::WouldBlock => return Ok(()),
                 Err(e) => return Err(e),
             }
@@ -291,11 +293,11 @@ impl DigestConversation<'_> {
         salt: u64,
     ) -> Result<String, (DigestRefusal, String)> {
         let service = &self.shared.service;
-        let place = Ask::session(CAPTURE_MEMORY).proven(!service.keys.is_empty());
+        let resources = Ask::session(CAPTURE_MEMORY).proven(!service.keys.is_empty());
         let session = self
             .shared
             .gate
-            .admit(DIGESTS, self.peer.ip(), place, clock::steady())
+            .admit(DIGESTS, self.peer.ip(), resources, clock::steady())
             .map_err(|e| (DigestRefusal::Busy, e.to_string()))?;
         session.set_busy();
         let allowed = service.interfaces.iter().find(|i| ask.interface.is_empty() || **i == ask.interface);
@@ -303,7 +305,7 @@ impl DigestConversation<'_> {
             let offered = service.interfaces.join(", ");
             return Err((
                 DigestRefusal::Interface,
-                format!("'{}' is not offered; {offered} is", ask.interface),
+                format!("'{}' is not offered, only {offered}", ask.interface),
             ));
         };
         let live = InterfaceCapture::open(interface, service.settings)
@@ -318,7 +320,7 @@ impl DigestConversation<'_> {
     fn follow(&mut self, rule: DigestRule) {
         let Some(c) = &mut self.capture else { return };
         let hosts: Vec<Prefix> = rule.sides.reference.iter().chain(&rule.sides.monitor).copied().collect();
-        // Where the kernel cannot filter, this thread does.
+        // If the kernel cannot filter, this thread does.
         let _ = c.live.limit_to(&hosts);
         c.began = clock::wall();
         c.rule = Some(rule);
@@ -327,7 +329,8 @@ impl DigestConversation<'_> {
     fn notes(&self) -> Vec<String> {
         let Some(c) = &self.capture else { return Vec::new() };
         let downs = c.live.downs();
-        let down = (downs > 0).then(|| format!("{} went down {downs} times", c.live.interface()));
+        let times = if downs == 1 { "once".to_owned() } else { format!("{downs} times") };
+        let down = (downs > 0).then(|| format!("{} went down {times}", c.live.interface()));
         down.into_iter().collect()
     }
 

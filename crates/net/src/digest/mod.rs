@@ -12,8 +12,8 @@ use jitlat_passive::IpPacket;
 use jitlat_passive::packet::TCP;
 use std::io;
 
-/// Whether a packet belongs to jitlat itself: a control conversation, or digests sent to `port`. Such packets are
-/// excluded at both points; otherwise every digest sent would produce another.
+/// True if the packet belongs to jitlat itself: a control conversation, or digests sent to `port`. Such
+/// packets are excluded at both points; otherwise every digest would produce another.
 #[inline]
 pub fn is_own(p: &IpPacket<'_>, port: u16) -> bool {
     let own = |x: u16| x == port || x == CONTROL_PORT;

@@ -1,5 +1,5 @@
-//! What reading the clock costs (metrics §22.1). The paper on the ATM loopback found that "sometimes a simple
-//! timestamp would take up to 20 ms": this looks for that.
+//! Cost of reading the clock (metrics §22.1). The paper on the ATM loopback found that "sometimes a simple
+//! timestamp would take up to 20 ms"; this module looks for such stalls.
 
 use crate::clock::{steady, wall};
 use core::ops::Sub;
@@ -12,30 +12,30 @@ use serde::Serialize;
 pub struct ClockReading {
     /// Number of readings.
     pub reads: u64,
-    /// The smallest difference above zero: the clock's resolution, or the cost of a reading if that is larger.
+    /// Smallest difference above zero: the clock's resolution, or the cost of a reading if that is larger.
     pub resolution: Option<Span>,
-    /// Median: the cost of a reading.
+    /// Median, that is, the typical cost of a reading.
     pub p50: Span,
     /// 99.9th percentile.
     pub p999: Span,
     /// Largest difference.
     pub max: Span,
-    /// Differences above [`MIN_STALL`]: the program or the whole machine was stopped.
+    /// Number of differences above [`MIN_STALL`]: the program or the whole machine was stopped.
     pub stalls: u64,
     /// Total length of the stalls.
     pub stalled: Span,
-    /// Differences below zero: the clock went back.
+    /// Number of differences below zero: the clock went back.
     pub backwards: u64,
-    /// How long the clock was read.
+    /// Total time for which the clock was read.
     pub watched: Span,
 }
 
-/// A longer difference is a stall.
+/// Minimum difference that counts as a stall.
 pub const MIN_STALL: Span = Span::micros(100);
 
-/// Differences up to this many ns are counted one by one; longer ones are rare and kept as values.
+/// Differences up to this many ns are counted in a histogram; longer ones are rare and stored as values.
 const MAX_COUNTED_NS: usize = 4096;
-/// Most values kept: no machine stalls more often in a few seconds.
+/// Maximum number of stored values: no machine stalls more often in a few seconds.
 const MAX_LONG_VALUES: usize = 1 << 16;
 
 /// Reads the wall clock continuously for `budget`, at least 100 000 times.
@@ -54,7 +54,7 @@ fn observe<T: Copy + Sub<Output = Span>>(clock: impl Fn() -> T, budget: Span) ->
     let begin = steady();
     let mut before = clock();
     loop {
-        // The end is checked only now and then, so that the check is not measured.
+        // The end is checked once per 10 000 readings, so that the check does not affect the result.
         for _ in 0..10_000 {
             let now = clock();
             tally.add(now - before);
@@ -100,7 +100,7 @@ impl ReadingTally {
         self.long.sort_unstable();
         let short: u64 = self.counts.iter().sum();
         let all = short + self.long.len() as u64;
-        // The 0-based rank of a quantile, in thousandths.
+        // 0-based rank of a quantile, given in thousandths.
         let at = |thousandths: u64| {
             let rank = (all * thousandths).div_ceil(1000).saturating_sub(1);
             if rank >= short {

@@ -1,5 +1,5 @@
-//! Network interfaces: which time stamps they support (`ETHTOOL_GET_TS_INFO`), how long they delay received packets, and in
-//! which queues packets to be sent wait.
+//! Network interfaces: the time stamps they support (`ETHTOOL_GET_TS_INFO`), how long they delay received
+//! packets, and their queueing disciplines.
 
 use super::{line, number};
 use crate::{launch, sys};
@@ -22,26 +22,26 @@ pub struct InterfaceReport {
     pub mtu: Option<u64>,
     /// Its addresses.
     pub addresses: Vec<IpAddr>,
-    /// The time stamps it supports; `None` if the driver does not report it.
+    /// Supported time stamps; `None` if the driver does not report them.
     pub stamps: Option<Abilities>,
     /// Longest delay of a received packet by interrupt coalescing, in µs.
     pub coalesce_us: Option<u32>,
-    /// Packets dropped on reception since the interface came up.
+    /// Number of packets dropped on reception since the interface came up.
     pub dropped: Option<u64>,
     /// Kinds of its queueing disciplines; empty if unknown.
     pub queues: Vec<String>,
-    /// Who keeps launch times of packets (`--pace etf`); `None` if no queue does.
+    /// Component that releases packets at their launch times (`--pace etf`); `None` if no queue does.
     pub launch_times: Option<LaunchTimes>,
 }
 
-/// Who lets packets with launch times go at their time.
+/// Component that releases packets at their launch times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum LaunchTimes {
-    /// The kernel, by its timers.
+    /// Kernel timers.
     Kernel,
-    /// The adapter, by its clock.
+    /// The adapter's clock.
     Adapter,
 }
 
@@ -57,7 +57,7 @@ pub struct Abilities {
     pub hardware_send: bool,
     /// Hardware stamps of every received packet, not only of PTP packets.
     pub hardware_receive: bool,
-    /// Number of the adapter's clock, `/dev/ptpN`.
+    /// Number of the adapter's clock: N in `/dev/ptpN`.
     pub clock: Option<u32>,
 }
 
@@ -83,17 +83,17 @@ impl Abilities {
     }
 }
 
-/// Every interface that is up, sorted by name.
+/// Returns every interface that is up, sorted by name.
 pub fn all() -> Vec<InterfaceReport> {
     use nix::net::if_::InterfaceFlags as Flags;
     let mut found: BTreeMap<String, InterfaceReport> = BTreeMap::new();
-    let asking = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).ok();
+    let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).ok();
     for entry in nix::ifaddrs::getifaddrs().into_iter().flatten() {
         if !entry.flags.contains(Flags::IFF_UP) {
             continue;
         }
         let name = &entry.interface_name;
-        let interface = found.entry(name.clone()).or_insert_with(|| describe(name, asking.as_ref()));
+        let interface = found.entry(name.clone()).or_insert_with(|| describe(name, socket.as_ref()));
         let v4 = entry.address.as_ref().and_then(|a| a.as_sockaddr_in().map(|s| IpAddr::V4(s.ip())));
         let v6 = entry.address.as_ref().and_then(|a| a.as_sockaddr_in6().map(|s| IpAddr::V6(s.ip())));
         interface.addresses.extend(v4.or(v6));
@@ -101,12 +101,12 @@ pub fn all() -> Vec<InterfaceReport> {
     found.into_values().collect()
 }
 
-fn describe(name: &str, asking: Option<&UdpSocket>) -> InterfaceReport {
+fn describe(name: &str, socket: Option<&UdpSocket>) -> InterfaceReport {
     let of = |file: &str| format!("/sys/class/net/{name}/{file}");
     let driver = std::fs::read_link(of("device/driver")).ok();
-    let stamps = asking.and_then(|s| sys::query_adapter(s.as_fd(), name, ETHTOOL_GET_TS_INFO).ok());
+    let stamps = socket.and_then(|s| sys::query_adapter(s.as_fd(), name, ETHTOOL_GET_TS_INFO).ok());
     // Offset of rx_coalesce_usecs in struct ethtool_coalesce: the word after the command.
-    let coalesce = asking.and_then(|s| sys::query_adapter::<23>(s.as_fd(), name, ETHTOOL_GCOALESCE).ok());
+    let coalesce = socket.and_then(|s| sys::query_adapter::<23>(s.as_fd(), name, ETHTOOL_GCOALESCE).ok());
     let index = nix::net::if_::if_nametoindex(name).ok();
     let queues = index.and_then(|index| launch::disciplines(index).ok()).unwrap_or_default();
     InterfaceReport {

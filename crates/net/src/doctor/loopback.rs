@@ -1,5 +1,5 @@
-//! The loopback baseline (metrics §22.3): the delay of a stream of the test's size and period through this host alone,
-//! measured by the code that runs the test.
+//! Loopback baseline (metrics §22.3): the delay of a stream with the test's size and period through this host
+//! alone, measured by the code that runs the test.
 
 use crate::client::{self, ClientError, TestRequest};
 use crate::pace::{Pacing, SendSettings};
@@ -21,7 +21,7 @@ use std::sync::atomic::AtomicBool;
 
 const LOOPBACK: Ipv4Addr = Ipv4Addr::LOCALHOST;
 
-/// Why the baseline could not be measured.
+/// Reason why the baseline could not be measured.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LoopbackError {
@@ -37,13 +37,13 @@ pub enum LoopbackError {
     /// The reflector failed.
     #[error("{0}")]
     Reflector(String),
-    /// No free port.
+    /// No port is free.
     #[error("no free port on the loopback interface (is it up?): {0}")]
     Port(#[from] io::Error),
 }
 
-/// Runs the stream `spec` from a client to a server of this program over the loopback interface; returns its session
-/// and records.
+/// Runs the stream `spec` from a client to a server of this program over the loopback interface; returns its
+/// session and records.
 ///
 /// # Errors
 /// [`LoopbackError`] if the interface is down or the test fails.
@@ -63,7 +63,7 @@ pub fn one_way(
         priority: None,
     };
     let server = JitlatServer::bind(service)?.start()?;
-    // Either direction will do: both ends are this host.
+    // The direction does not matter: both ends are this host.
     let mut spec = if spec.direction() == Direction::Up { spec.clone() } else { spec.reversed() };
     (spec.src_port, spec.dst_port) = (0, test_port);
     let request = TestRequest {
@@ -73,6 +73,7 @@ pub fn one_way(
         bind: Some(IpAddr::V4(LOOPBACK)),
         terms: TestTerms { stamps, ..TestTerms::new(vec![spec]) },
         sending: SendSettings { pacing: pacing.clone(), ..SendSettings::default() },
+        limit: None,
     };
     let mut collected = Vec::new();
     let mut collect = |event: &Event<'_>| {
@@ -131,7 +132,12 @@ mod tests {
         let (sessions, records) = one_way(&spec(80), &Pacing::default(), StampSource::Kernel, &stop).unwrap();
         assert_eq!((sessions.len(), records.len()), (1, 20));
         assert!(records.iter().all(|r| r.delay().is_some_and(|d| d.0 >= 0)));
-        let plan = PingPlan { spec: spec(44), wait: None, timeout: Span::seconds(2) };
+        let plan = PingPlan {
+            spec: spec(44),
+            wait: None,
+            timeout: Span::seconds(2),
+            overdue: jitlat_proto::twoway::Overdue::Space,
+        };
         let records = two_way(plan, &Pacing::default(), StampMode::Kernel, &stop).unwrap();
         assert_eq!(records.len(), 20);
     }

@@ -11,21 +11,22 @@ use std::path::Path;
 
 const CPUS: &str = "/sys/devices/system/cpu";
 
-/// What influences how soon a program wakes up on this host. What the kernel does not report is `None` or empty.
+/// Properties that affect how soon a program wakes up on this host. Values that the kernel does not report
+/// are `None` or empty.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct MachineReport {
     /// Model name of the processor.
     pub model: Option<String>,
-    /// Processors this program may use.
+    /// Number of processors this program may use.
     pub cpus: usize,
     /// Processors online, in the kernel's notation: `0-7`.
     pub online: Option<String>,
-    /// Processors isolated from the scheduler: `2-3`.
+    /// Processors isolated from the scheduler, in the same notation.
     pub isolated: Option<String>,
-    /// Processors without a timer tick.
+    /// Processors without a timer tick, in the same notation.
     pub nohz_full: Option<String>,
-    /// Whether two threads share a core.
+    /// True if two threads share a core.
     pub smt: Option<bool>,
     /// Active frequency governors, with the number of processors under each.
     pub governors: BTreeMap<String, usize>,
@@ -39,19 +40,19 @@ pub struct MachineReport {
     pub cpu_pressure: Option<f64>,
     /// Share of processor time that the hypervisor gave to other guests since boot, in percent.
     pub stolen: Option<f64>,
-    /// Processor time that the control group allows, in processors; `None` = no limit.
+    /// Processor time that the control group allows, in processors; `None` if there is no limit.
     pub quota: Option<f64>,
     /// Type of the virtual machine; `None` on bare metal.
     pub virtual_machine: Option<String>,
     /// Type of the container; `None` outside of one.
     pub container: Option<String>,
-    /// Whether the kernel is PREEMPT_RT.
+    /// True if the kernel is PREEMPT_RT.
     pub realtime_kernel: bool,
-    /// Highest SCHED_FIFO priority a program without CAP_SYS_NICE may take; 0 = none.
+    /// Highest SCHED_FIFO priority that a program without CAP_SYS_NICE may use; 0 if none.
     pub rtprio_limit: Option<u64>,
-    /// Whether this program may use SCHED_FIFO; tried on a thread of its own.
+    /// True if this program may use SCHED_FIFO, as tried on a temporary thread.
     pub realtime_permitted: bool,
-    /// Timer slack: how much later than requested a timer may fire, in ns.
+    /// Timer slack in ns: how much later than requested a timer may fire.
     pub timer_slack: Option<u64>,
     /// The clock source in use.
     pub clock_source: Option<String>,
@@ -65,12 +66,12 @@ pub struct MachineReport {
 pub struct IdleState {
     /// Its name, e.g. `C6`.
     pub name: String,
-    /// Wake-up latency, in µs.
+    /// Wake-up latency in µs.
     pub exit_us: u64,
 }
 
 impl MachineReport {
-    /// Reads the facts about this machine.
+    /// Reads the properties of this machine.
     pub fn read() -> MachineReport {
         let clock = Path::new("/sys/devices/system/clocksource/clocksource0");
         let sources = line(clock.join("available_clocksource")).unwrap_or_default();
@@ -124,7 +125,7 @@ fn governors() -> BTreeMap<String, usize> {
     found
 }
 
-/// The idle states of the first processor; they rarely differ between processors.
+/// Returns the idle states of the first processor; they rarely differ between processors.
 fn idle_states() -> Vec<IdleState> {
     let mut states: Vec<IdleState> = fs::read_dir(format!("{CPUS}/cpu0/cpuidle"))
         .into_iter()
@@ -139,24 +140,24 @@ fn idle_states() -> Vec<IdleState> {
     states
 }
 
-/// `some avg10=11.75 avg60=…`.
+/// Parses `some avg10=11.75 avg60=…`.
 fn pressure(line: &str) -> Option<f64> {
     line.split(' ').find_map(|w| w.strip_prefix("avg10="))?.parse().ok()
 }
 
-/// `cpu user nice system idle iowait irq softirq steal …`, in ticks.
+/// Parses `cpu user nice system idle iowait irq softirq steal …`, in ticks.
 fn stolen(line: &str) -> Option<f64> {
     let ticks: Vec<u64> = line.split_whitespace().skip(1).take(8).map_while(|t| t.parse().ok()).collect();
     let all: u64 = ticks.iter().sum();
     (all > 0).then(|| *ticks.get(7).unwrap_or(&0) as f64 * 100.0 / all as f64)
 }
 
-/// `max 100000` or `150000 100000`: control groups v2, in the group's own file or the mounted root.
+/// Reads `max 100000` or `150000 100000` of control groups v2, from the group's file or the mounted root.
 fn quota() -> Option<f64> {
     let own = fs::read_to_string("/proc/self/cgroup").ok()?;
     let path = own.lines().find_map(|l| l.strip_prefix("0::"))?.trim_start_matches('/').to_owned();
     let root = Path::new("/sys/fs/cgroup");
-    // The smallest quota of the group and its ancestors.
+    // The smallest quota of the group and its ancestors applies.
     let limits = Path::new(&path).ancestors().filter_map(|a| limit(&line(root.join(a).join("cpu.max"))?));
     limits.reduce(f64::min)
 }
@@ -185,7 +186,7 @@ fn container() -> Option<String> {
         .map(|(_, kind)| kind.to_owned())
 }
 
-/// Tries it on a thread that ends at once, so that nothing stays changed.
+/// Tries SCHED_FIFO on a temporary thread, so that the calling thread stays unchanged.
 fn realtime_permitted() -> bool {
     std::thread::spawn(|| crate::sys::schedule_fifo(1).is_ok()).join().unwrap_or(false)
 }

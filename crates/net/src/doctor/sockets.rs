@@ -1,4 +1,4 @@
-//! Socket buffers: the system's limits, and what a socket of this program gets.
+//! Socket buffers: the system's limits, and the sizes that a socket of this program gets.
 
 use super::number;
 use crate::sockets::enlarge;
@@ -13,18 +13,19 @@ use std::net::{Ipv4Addr, UdpSocket};
 pub struct SocketReport {
     /// Largest receive buffer that a program may request.
     pub rmem_max: Option<u64>,
-    /// Largest send buffer.
+    /// Largest send buffer that a program may request.
     pub wmem_max: Option<u64>,
-    /// Receive buffer of a socket by default.
+    /// Default receive buffer of a socket.
     pub rmem_default: Option<u64>,
-    /// Packets that may wait for a processor (`net.core.netdev_max_backlog`).
+    /// Maximum number of packets waiting for a processor (`net.core.netdev_max_backlog`).
     pub backlog: Option<u64>,
-    /// Receive buffer of a test's socket. The kernel counts each packet with its overhead, so small packets use several
-    /// times their own size.
+    /// Receive buffer of a test's socket. The kernel counts each packet with its overhead, so small packets
+    /// use several times their own size.
     pub receive: Option<u64>,
-    /// Send buffer.
+    /// Send buffer of a test's socket.
     pub send: Option<u64>,
-    /// Whether this program may open ping sockets, which need no privilege if its group is allowed to use them.
+    /// True if this program may open ping sockets. They need no privilege if the program's group is permitted
+    /// to use them.
     pub ping: bool,
 }
 

@@ -1,4 +1,4 @@
-//! How late this host wakes up (metrics §22.2): deadlines one period apart, nothing sent.
+//! Wake-up delays of this host (metrics §22.2), measured at periodic deadlines without sending packets.
 
 use crate::clock::steady;
 use crate::pace::{PaceMode, Pacer, Pacing};
@@ -14,28 +14,30 @@ use std::sync::atomic::{AtomicBool, Ordering};
 pub struct WakeLateness {
     /// `sleep`, `hybrid` or `spin`.
     pub mode: String,
-    /// Whether under `SCHED_FIFO`.
+    /// True if the thread ran under `SCHED_FIFO`.
     pub realtime: bool,
     /// The period of the deadlines.
     pub period: Span,
     /// Number of deadlines.
     pub deadlines: u64,
-    /// Median.
+    /// Median error.
     pub p50: Span,
-    /// 99th percentile; with fewer than a hundred deadlines the largest.
+    /// 99th percentile; the largest error if there were fewer than 100 deadlines.
     pub p99: Span,
-    /// Largest.
+    /// Largest error.
     pub max: Span,
-    /// What was requested but not permitted.
+    /// Settings that were requested but not permitted.
     pub notes: Vec<String>,
 }
 
-/// Most deadlines in one trial, and fewest.
+/// Maximum number of deadlines in one trial.
 const MAX_DEADLINES: i64 = 1000;
+/// Minimum number of deadlines in one trial.
 const MIN_DEADLINES: i64 = 10;
 
-/// Waits for deadlines a `period` apart for about `budget`, on a thread that runs as `pacing` says. A period too long
-/// for ten deadlines is replaced by a tenth of the budget; the result has the period used. `None` if stopped.
+/// Waits for deadlines `period` apart for about `budget`, on a thread with the settings of `pacing`. A period
+/// too long for ten deadlines is replaced by a tenth of the budget; the result contains the period used.
+/// `None` if stopped.
 pub fn lateness(pacing: &Pacing, period: Span, budget: Span, stop: &AtomicBool) -> Option<WakeLateness> {
     let period = Span(period.0.clamp(1, (budget.0 / MIN_DEADLINES).max(1)));
     let deadlines = (budget.0 / period.0).clamp(MIN_DEADLINES, MAX_DEADLINES);

@@ -1,4 +1,4 @@
-//! The parts of IP packets that the TUN emulator reads and changes.
+//! Fields of IP packets that the TUN emulator reads and changes.
 
 use crate::frame::{checksum, ipv4, ipv6, udp};
 use jitlat_proto::wire::Field;
@@ -7,8 +7,8 @@ fn version(packet: &[u8]) -> Option<u8> {
     packet.first().map(|b| b >> 4)
 }
 
-/// The UDP payload of a packet and its two ports, source first; `None` for anything else, including fragments after the
-/// first.
+/// Returns a packet's two UDP ports, source first, and its UDP payload; `None` for anything else, including
+/// fragments after the first.
 pub(super) fn parse_udp(packet: &[u8]) -> Option<(u16, u16, &[u8])> {
     let header = match version(packet)? {
         4 => {
@@ -18,7 +18,7 @@ pub(super) fn parse_udp(packet: &[u8]) -> Option<(u16, u16, &[u8])> {
             }
             usize::from(ipv4::VERSION_LENGTH.read(packet)? & 0x0f) * 4
         }
-        // Fragments and packets with extension headers have no UDP header here.
+        // Only packets whose UDP header follows the IPv6 header directly: no fragments, no extension headers.
         6 if ipv6::NEXT_HEADER.read(packet)? == udp::PROTOCOL => ipv6::LENGTH,
         _ => return None,
     };
@@ -26,7 +26,7 @@ pub(super) fn parse_udp(packet: &[u8]) -> Option<(u16, u16, &[u8])> {
     Some((udp::SOURCE.read(segment)?, udp::DESTINATION.read(segment)?, segment.get(udp::LENGTH..)?))
 }
 
-/// The TOS or traffic-class octet of a packet.
+/// Returns the TOS or traffic-class octet of a packet.
 pub(super) fn traffic_class(packet: &[u8]) -> Option<u8> {
     match version(packet)? {
         4 => ipv4::TOS.read(packet),
@@ -35,9 +35,10 @@ pub(super) fn traffic_class(packet: &[u8]) -> Option<u8> {
     }
 }
 
-/// Writes the TOS or traffic-class octet of a packet and updates an IPv4 header's checksum (RFC 1624, equation 3).
+/// Writes the TOS or traffic-class octet of a packet and updates an IPv4 header's checksum (RFC 1624,
+/// equation 3).
 pub(super) fn set_traffic_class(packet: &mut [u8], octet: u8) {
-    /// The 16-bit word of the header that contains the octet.
+    /// 16-bit word of the header that contains the octet.
     const WORD: Field<u16> = Field::at(0);
     match version(packet) {
         Some(4) if packet.len() >= ipv4::LENGTH => {

@@ -1,7 +1,8 @@
 //! [`Lab`]: two network namespaces with a path between them.
 //!
-//! The path is a pair of TUN devices driven by the impairment model ([`Lab::tun`]), a virtual cable ([`Lab::cable`]) or
-//! a switch ([`Lab::switch`]) to which `tc` can be applied. Needs root and the program `ip`.
+//! The path is a pair of TUN devices driven by the impairment model ([`Lab::tun`]), a virtual cable
+//! ([`Lab::cable`]), or a switch ([`Lab::switch`]) to which `tc` can be applied. Needs root and the program
+//! `ip`.
 
 use super::Numbering;
 use super::tun::{self, Tun, TunConfig, TunEnd, TunError};
@@ -12,20 +13,20 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// The name of the path's device in both namespaces.
+/// Name of the path's device in both namespaces.
 pub const DEVICE: &str = "path";
 
-/// Why a lab could not be set up.
+/// Reason why a lab could not be set up.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LabError {
     /// A command could not be run or failed.
-    #[error("'{command}' failed: {said}")]
+    #[error("'{command}' failed: {output}")]
     Command {
-        /// The whole command.
+        /// Complete command line.
         command: String,
-        /// Its output, or why it could not be run.
-        said: String,
+        /// Output of the command, or the reason why it could not be run.
+        output: String,
     },
     /// The TUN devices could not be made.
     #[error(transparent)]
@@ -36,9 +37,9 @@ pub enum LabError {
 #[derive(Debug)]
 pub struct Namespace {
     name: String,
-    /// Its IPv4 address on the path.
+    /// IPv4 address on the path.
     pub v4: IpAddr,
-    /// Its IPv6 address on the path.
+    /// IPv6 address on the path.
     pub v6: IpAddr,
 }
 
@@ -52,12 +53,13 @@ impl Namespace {
         Ok(namespace)
     }
 
-    /// Its name in `ip netns`.
+    /// Name in `ip netns`.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// A command that will run in it. The process is the program itself, so a signal reaches it directly.
+    /// Returns a command that runs `program` in the namespace. The process is the program itself, so signals
+    /// reach it directly.
     pub fn command(&self, program: impl AsRef<OsStr>) -> Command {
         let mut command = Command::new("ip");
         command.args(["netns", "exec", &self.name]).arg(program);
@@ -69,7 +71,7 @@ impl Namespace {
         run(&format!("ip netns exec {} {command}", self.name))
     }
 
-    /// Runs `work` in it, on a thread that ends with `work`. Sockets opened there stay in the namespace.
+    /// Runs `work` in the namespace, on a temporary thread. Sockets opened by `work` stay in the namespace.
     pub fn within<T: Send>(&self, work: impl FnOnce() -> T + Send) -> io::Result<T> {
         std::thread::scope(|s| {
             let thread = s.spawn(|| tun::enter(&self.name).map(|()| work()));
@@ -80,7 +82,7 @@ impl Namespace {
     fn address_device(&self) -> Result<(), LabError> {
         self.run(&format!("ip address add {}/24 dev {DEVICE}", self.v4))?;
         self.run(&format!("ip address add {}/64 dev {DEVICE} nodad", self.v6))?;
-        // Long enough for any burst while the emulator sleeps.
+        // A queue long enough for any burst that arrives while the emulator sleeps.
         self.run(&format!("ip link set {DEVICE} up txqueuelen 10000"))
     }
 }
@@ -94,14 +96,14 @@ impl Drop for Namespace {
 /// Two namespaces, not yet connected.
 #[derive(Debug)]
 pub struct Lab {
-    /// Where the client runs: 10.9.0.1, fd09::1.
+    /// Namespace of the client: 10.9.0.1, fd09::1.
     pub client: Namespace,
-    /// Where the server runs: 10.9.0.2, fd09::2.
+    /// Namespace of the server: 10.9.0.2, fd09::2.
     pub server: Namespace,
 }
 
 impl Lab {
-    /// Creates the namespaces, under unique names.
+    /// Creates the namespaces, with unique names.
     pub fn new() -> Result<Lab, LabError> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let n = COUNT.fetch_add(1, Ordering::Relaxed);
@@ -109,7 +111,7 @@ impl Lab {
         Ok(Lab { client: Namespace::new(name("client"), 1)?, server: Namespace::new(name("server"), 2)? })
     }
 
-    /// Connects them by a path with the impairments of `scenario`.
+    /// Connects the namespaces by a path with the impairments of `scenario`.
     pub fn tun(&self, scenario: Scenario, numbering: Numbering) -> Result<Tun, LabError> {
         let end = |n: &Namespace| TunEnd { namespace: Some(n.name.clone()), device: DEVICE.to_owned() };
         let (client, server) = (end(&self.client), end(&self.server));
@@ -119,8 +121,9 @@ impl Lab {
         Ok(tun)
     }
 
-    /// Connects them through a switch in a namespace of its own, whose ports are called `client` and `server`: `tc` on
-    /// its port `server` affects packets that travel up. The path exists as long as the switch.
+    /// Connects the namespaces through a switch in a third namespace, whose ports are called `client` and
+    /// `server`: `tc` on its port `server` affects packets that travel up. The path exists as long as the
+    /// returned namespace.
     pub fn switch(&self) -> Result<Namespace, LabError> {
         let switch = Namespace::new(format!("{}-switch", self.client.name), 254)?;
         switch.run("ip link add bridge up type bridge")?;
@@ -133,7 +136,7 @@ impl Lab {
         Ok(switch)
     }
 
-    /// Connects them by a virtual cable without impairments.
+    /// Connects the namespaces by a virtual cable without impairments.
     pub fn cable(&self) -> Result<(), LabError> {
         let far = &self.server.name;
         self.client.run(&format!("ip link add {DEVICE} type veth peer name {DEVICE} netns {far}"))?;
@@ -143,7 +146,8 @@ impl Lab {
 }
 
 fn run(command: &str) -> Result<(), LabError> {
-    let failed = |said: &str| LabError::Command { command: command.to_owned(), said: said.trim().to_owned() };
+    let failed =
+        |output: &str| LabError::Command { command: command.to_owned(), output: output.trim().to_owned() };
     let mut parts = command.split_whitespace();
     let program = parts.next().unwrap_or_default();
     let output = Command::new(program).args(parts).output().map_err(|e| failed(&e.to_string()))?;

@@ -7,19 +7,20 @@ use nix::sys::time::TimeSpec;
 use nix::time::{ClockId, clock_gettime};
 use std::collections::BinaryHeap;
 
-/// Most bytes of packets that an emulator holds; packets beyond that are dropped and counted.
+/// Maximum total size of the packets that an emulator holds, in bytes; further packets are dropped and
+/// counted.
 const MAX_HELD_BYTES: usize = 64 << 20;
-/// Bytes of memory for a packet in addition to its own.
+/// Memory per packet in addition to its own bytes.
 const PACKET_OVERHEAD: usize = 64;
 
-/// The monotonic clock.
+/// Reads the monotonic clock.
 pub(super) fn now() -> SteadyTime {
     // The call cannot fail for this clock on Linux; a time of 0 would only make everything due.
     let t = clock_gettime(ClockId::CLOCK_MONOTONIC).unwrap_or(TimeSpec::new(0, 0));
     SteadyTime(t.tv_sec().saturating_mul(SECOND).saturating_add(t.tv_nsec()))
 }
 
-/// Waits for any of `fds` or for `deadline` on the monotonic clock, whichever is first; a second at most.
+/// Waits until any of `fds` is ready or `deadline` on the monotonic clock has passed, for at most one second.
 pub(super) fn wait(fds: &mut [PollFd<'_>], deadline: Option<SteadyTime>) -> nix::Result<()> {
     let left = deadline.map_or(Span(SECOND), |d| d - now());
     let left = left.0.clamp(0, SECOND);
@@ -29,14 +30,14 @@ pub(super) fn wait(fds: &mut [PollFd<'_>], deadline: Option<SteadyTime>) -> nix:
     }
 }
 
-/// How late packets were delivered, compared with the model's times.
+/// Lateness of packet deliveries, compared with the model's times.
 #[derive(Clone, Debug)]
 pub struct DeliveryLateness {
-    /// Packets delivered.
+    /// Number of packets delivered.
     pub deliveries: u64,
     /// Largest lateness.
     pub max: Span,
-    /// Deliveries whose lateness in ns has this many significant bits.
+    /// Number of deliveries by the number of significant bits of their lateness in ns.
     bits: [u64; 64],
 }
 
@@ -54,7 +55,7 @@ impl DeliveryLateness {
         self.bits[(64 - ns.leading_zeros()).min(63) as usize] += 1;
     }
 
-    /// DeliveryLateness that at most this share of deliveries (0…1) exceeded; exact to a factor of two.
+    /// Lateness that at most this share of deliveries (0…1) exceeded; exact to a factor of two.
     pub fn quantile(&self, share: f64) -> Span {
         let wanted = (share.clamp(0.0, 1.0) * self.deliveries as f64).ceil() as u64;
         let mut seen = 0;
@@ -87,16 +88,16 @@ impl<T> PartialOrd for DelayedItem<T> {
     }
 }
 impl<T> Ord for DelayedItem<T> {
-    /// The packet due first is the greatest; of those due at the same time, the one that came first.
+    /// The packet due first is the greatest; of those due at the same time, the one that arrived first.
     fn cmp(&self, o: &DelayedItem<T>) -> Ordering {
         (o.due, o.order).cmp(&(self.due, self.order))
     }
 }
 
-/// Packets in transit, delivered in the order they are due.
+/// Packets in transit, delivered in the order in which they are due.
 pub(super) struct DelayLine<T> {
     heap: BinaryHeap<DelayedItem<T>>,
-    came: u64,
+    arrivals: u64,
     held: usize,
     pub lateness: DeliveryLateness,
     pub overflow: u64,
@@ -106,7 +107,7 @@ impl<T> DelayLine<T> {
     pub fn new() -> DelayLine<T> {
         DelayLine {
             heap: BinaryHeap::new(),
-            came: 0,
+            arrivals: 0,
             held: 0,
             lateness: DeliveryLateness::default(),
             overflow: 0,
@@ -121,16 +122,16 @@ impl<T> DelayLine<T> {
             return;
         }
         self.held += bytes;
-        self.came += 1;
-        self.heap.push(DelayedItem { due, order: self.came, bytes, what });
+        self.arrivals += 1;
+        self.heap.push(DelayedItem { due, order: self.arrivals, bytes, what });
     }
 
-    /// When the next packet is due.
+    /// Time at which the next packet is due; `None` if there is none.
     pub(crate) fn next_due(&self) -> Option<SteadyTime> {
         self.heap.peek().map(|h| h.due)
     }
 
-    /// The next packet, if it is due.
+    /// Removes and returns the next packet if it is due.
     pub fn pop(&mut self, now: SteadyTime) -> Option<T> {
         if self.next_due()? > now {
             return None;

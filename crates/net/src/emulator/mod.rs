@@ -1,11 +1,12 @@
 //! Impaired paths on one machine, driven by the model of [`jitlat_impair`].
 //!
-//! * [`relay`] – a user-space relay between loopback sockets: needs no privilege, serves `jitlat demo`
-//! * [`tun`] – a TUN device in each of two network namespaces: whole IP packets, needs root
+//! * [`relay`] – a user-space relay between loopback sockets; needs no privilege, used by `jitlat demo`
+//! * [`tun`] – a TUN device in each of two network namespaces, for whole IP packets; needs root
 //! * [`lab`] – the two namespaces, created and removed
 //!
-//! In both, one thread sleeps to absolute deadlines and delivers every packet at the time the model gives, some tens of
-//! microseconds late on an idle machine. The lateness is measured and reported ([`DeliveryLateness`]).
+//! In both, one thread sleeps until absolute deadlines and delivers every packet at the time the model gives,
+//! tens of microseconds late on an idle machine. The lateness is measured and reported
+//! ([`DeliveryLateness`]).
 
 mod ip;
 pub mod lab;
@@ -21,19 +22,19 @@ pub use tun::{Tun, TunConfig, TunEnd, TunError};
 use jitlat_core::time::SteadyTime;
 use jitlat_impair::{Deliveries, Impairment, PathTally};
 
-/// How test packets get the numbers that patterns of loss, duplication and reordering refer to.
+/// Numbering of test packets, to which patterns of loss, duplication and reordering refer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Numbering {
-    /// By the sequence number of a one-way test packet. All other packets, sentinels included, are only delayed, queued
-    /// and stopped by outages.
+    /// By the sequence number of a one-way test packet. All other packets, including sentinels, are only
+    /// delayed, queued, and stopped by outages.
     #[default]
     Sequence,
-    /// In the order of arrival; `min_bytes` of the model excludes small packets.
+    /// By the order of arrival. Packets smaller than the model's `min_bytes` are not numbered.
     Arrival,
 }
 
 impl Numbering {
-    /// The deliveries of a datagram with this payload, which is `bytes` long as an IP packet.
+    /// Returns the delivery times of a datagram with this payload, which is `bytes` long as an IP packet.
     fn pass(self, path: &mut Impairment, now: SteadyTime, bytes: usize, payload: &[u8]) -> Deliveries {
         match (self, sequence(payload)) {
             (Numbering::Arrival, _) => path.pass(now, bytes),
@@ -43,22 +44,23 @@ impl Numbering {
     }
 }
 
-/// The sequence number of a one-way test packet: four bytes after the eight of the time.
+/// Sequence number of a one-way test packet: four bytes after the eight bytes of the time.
 fn sequence(payload: &[u8]) -> Option<u64> {
     let field = payload.get(8..12)?.try_into().ok()?;
     u64::try_from(i32::from_be_bytes(field)).ok()
 }
 
-/// What an emulator did, known when it stops: the truth that a measurement across it should find.
+/// Record of an emulator's actions, available when it stops: the truth that a measurement across it should
+/// find.
 #[derive(Clone, Debug, Default)]
 pub struct EmulatorReport {
-    /// Client to server.
+    /// Packets from client to server.
     pub up: PathTally,
-    /// Server to client.
+    /// Packets from server to client.
     pub down: PathTally,
-    /// DeliveryLateness of deliveries.
+    /// Lateness of deliveries.
     pub lateness: DeliveryLateness,
-    /// Packets dropped because the emulator itself could not hold or send them.
+    /// Number of packets dropped because the emulator itself could not hold or send them.
     pub overflow: u64,
 }
 

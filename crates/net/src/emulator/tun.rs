@@ -1,8 +1,9 @@
 //! [`Tun`]: an impaired path between two network namespaces, for whole IP packets.
 //!
-//! Each namespace gets a TUN device; what one sends, the other receives at the time the model gives. Every protocol can
-//! cross it, so TCP meets real loss, reordering and queues. A fragmented datagram is numbered by its first fragment;
-//! the others are only delayed. Needs root (`CAP_NET_ADMIN` in both namespaces, `CAP_SYS_ADMIN` to enter them).
+//! Each namespace gets a TUN device; a packet sent through one is received from the other at the time the
+//! model gives. All protocols can cross it, so TCP experiences real loss, reordering and queues. A fragmented
+//! datagram is numbered by its first fragment; the others are only delayed. Needs root (`CAP_NET_ADMIN` in
+//! both namespaces, `CAP_SYS_ADMIN` to enter them).
 
 use super::line::{self, DelayLine};
 use super::{EmulatorReport, Numbering, ip};
@@ -21,70 +22,70 @@ use std::path::PathBuf;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Packets read from one device before deadlines are checked again.
+/// Maximum number of packets read from one device before deadlines are checked again.
 const MAX_PACKETS_PER_READ: usize = 64;
 
 /// One end of the path.
 #[derive(Clone, Debug)]
 pub struct TunEnd {
-    /// The name of the network namespace in `ip netns`; `None`: that of this process.
+    /// Name of the network namespace in `ip netns`; `None`: the namespace of this process.
     pub namespace: Option<String>,
-    /// The name of its device there, at most 15 bytes.
+    /// Name of its device there, at most 15 bytes.
     pub device: String,
 }
 
 /// The ends of a path, and its impairments.
 #[derive(Clone, Debug)]
 pub struct TunConfig {
-    /// The end from which packets travel up.
+    /// End from which packets travel up.
     pub client: TunEnd,
-    /// The end from which they travel down.
+    /// End from which packets travel down.
     pub server: TunEnd,
-    /// The impairments of the path.
+    /// Impairments of the path.
     pub scenario: Scenario,
-    /// How test packets are numbered.
+    /// Numbering of test packets.
     pub numbering: Numbering,
-    /// UDP ports of test packets, at either end. Empty: every UDP packet may be one, and with [`Numbering::Arrival`]
-    /// every packet of any protocol.
+    /// UDP ports of test packets, at either end. If empty, every UDP packet may be a test packet, and with
+    /// [`Numbering::Arrival`] every packet of any protocol.
     pub ports: Vec<u16>,
 }
 
-/// Why a path could not be created.
+/// Reason why a path could not be created.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TunError {
     /// The namespace could not be entered.
     #[error(
-        "cannot enter the network namespace {name} ({source}): make it with 'ip netns add {name}' and run as root"
+        "cannot enter the network namespace {name} ({source}): create it with 'ip netns add {name}' and run as root"
     )]
     Namespace {
-        /// Its name.
+        /// Name of the namespace.
         name: String,
         /// The system's error.
         source: io::Error,
     },
-    /// The device could not be made.
-    #[error("cannot make the TUN device {device} ({source}): this needs /dev/net/tun and root")]
+    /// The device could not be created.
+    #[error("cannot create the TUN device {device} ({source}): this needs /dev/net/tun and root")]
     Device {
-        /// Its name.
+        /// Name of the device.
         device: String,
         /// The system's error.
         source: io::Error,
     },
-    /// This host has no threads or descriptors left.
+    /// The system has no more threads or descriptors.
     #[error("cannot start the emulator: {0}")]
     Start(#[from] io::Error),
 }
 
-/// A running path. Its devices have no address at first and are down; they are removed when it stops. Dropping it stops
-/// it.
+/// A running path. Its devices are down at first and have no addresses; they are removed when it stops.
+/// Dropping it stops it.
 pub struct Tun {
     stop: Option<UnixStream>,
     thread: Option<JoinHandle<EmulatorReport>>,
 }
 
 impl Tun {
-    /// Creates both devices and starts to forward packets between them.
+    /// Creates both devices and starts forwarding packets between them.
     pub fn start(config: TunConfig) -> Result<Tun, TunError> {
         let ends = [open(&config.client)?, open(&config.server)?];
         let (stop, stopped) = UnixStream::pair()?;
@@ -99,7 +100,7 @@ impl Tun {
         Ok(Tun { stop: Some(stop), thread: Some(thread) })
     }
 
-    /// Stops, discards packets in transit and returns what was done.
+    /// Stops, discards packets in transit, and returns the report.
     pub fn stop(mut self) -> EmulatorReport {
         self.end()
     }
@@ -116,11 +117,12 @@ impl Drop for Tun {
     }
 }
 
-/// How long to wait until a device of the same name is gone: a child process that another thread is starting keeps it
-/// open until its exec.
+/// Time to wait until a device of the same name has gone: a child process that another thread is starting
+/// keeps it open until its exec.
 const DEVICE_REMOVAL_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Opens a device in its namespace, which is entered by a temporary thread, so that no other thread is moved.
+/// Opens a device in its namespace. A temporary thread enters the namespace, so that no other thread is
+/// moved.
 fn open(end: &TunEnd) -> Result<File, TunError> {
     let device = |source| TunError::Device { device: end.device.clone(), source };
     let open = || -> Result<File, TunError> {
@@ -154,19 +156,19 @@ pub(super) fn enter(name: &str) -> io::Result<()> {
 
 struct TunWorker {
     stopped: UnixStream,
-    /// Client, server.
+    /// Devices of client and server.
     ends: [File; 2],
-    /// Up, down: by the end that a packet comes from.
+    /// Impairments up and down, indexed by the end that a packet comes from.
     paths: [Impairment; 2],
     numbering: Numbering,
     ports: Vec<u16>,
-    /// Packets in transit, with the end they go to.
+    /// Packets in transit, with the index of their destination.
     line: DelayLine<(usize, Vec<u8>)>,
 }
 
 impl TunWorker {
     fn run(mut self) -> EmulatorReport {
-        // The default timer slack lets the kernel wake this thread 50 µs late.
+        // With the default timer slack the kernel would wake this thread 50 µs late.
         let _ = nix::sys::prctl::set_timerslack(1);
         let mut buffer = vec![0; 65_536];
         while let Ok([stop, up, down]) = self.wait() {
@@ -198,7 +200,7 @@ impl TunWorker {
         Ok(fds.map(|fd| fd.any().unwrap_or(true)))
     }
 
-    /// Reads what one end has sent; `false` if its device is gone.
+    /// Reads the packets that one end has sent; `false` if its device is gone.
     fn read(&mut self, from: usize, buffer: &mut [u8]) -> bool {
         for _ in 0..MAX_PACKETS_PER_READ {
             let packet = match (&self.ends[from]).read(buffer) {

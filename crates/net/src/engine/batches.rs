@@ -1,52 +1,54 @@
-//! [`BatchPacing`]: when a receiver reads again, so that one wake-up takes several packets.
+//! [`BatchPacing`]: pauses of a receiver, so that one wake-up takes several packets.
 //!
-//! A wake-up costs a receiver more than the packets do: of a fast stream, whose arrivals the kernel has stamped, it takes what
-//! has come, leaves the socket alone for up to a millisecond, and takes again what has come. Nothing measured depends on when it reads. A
-//! pause is as long as the packets expected in it have room in a part of the socket's buffer, and there is none
-//! once the kernel has dropped a packet for want of room.
+//! For a receiver a wake-up costs more than the packets themselves. In a fast stream whose arrivals the
+//! kernel has stamped, it takes all packets that have arrived, leaves the socket alone for up to a
+//! millisecond, and reads again. No result depends on the time of reading. A pause is limited so that the
+//! packets expected in it fit into a part of the socket's buffer, and pauses end for good once the kernel has
+//! dropped a packet for lack of room.
 
 use jitlat_core::{Schedule, Span, SteadyTime, TestSpec};
 
-/// The longest pause: so much less than what [`TestSpec::read_pause`] allows as a wake-up is late.
+/// Longest pause. It is shorter than the pause that [`TestSpec::read_pause`] allows, by the time that a
+/// wake-up may be late.
 const MAX_PAUSE: Span = Span::micros(900);
-/// A pause in which fewer packets are expected saves nothing.
+/// Minimum number of packets expected in a pause; with fewer, a pause saves nothing.
 const MIN_PACKETS: u64 = 4;
-/// The share of the socket's buffer that may fill during a pause.
+/// Inverse of the share of the socket's buffer that may fill during a pause.
 const BUFFER_SHARE: u64 = 4;
-/// Memory that the kernel counts for a packet besides its payload, in bytes: a page of an adapter's memory, and the
-/// packet's description.
+/// Memory that the kernel counts for a packet in addition to its payload, in bytes: a page of an adapter's
+/// memory, and the packet's descriptor.
 const OVERHEAD: u64 = 4096 + 512;
 
-/// Decides how long a receiver pauses after a reading.
+/// Determines the pause of a receiver after each reading.
 #[derive(Debug)]
 pub(super) struct BatchPacing {
-    /// Packets that may come during a pause; 0: there are no pauses.
+    /// Maximum number of packets that may arrive during a pause; 0: there are no pauses.
     room: u64,
-    /// Packets that come at once.
+    /// Number of packets that arrive at once.
     burst: u64,
-    /// When the socket was last found empty, and packets taken since.
+    /// Time at which the socket was last found empty, and the number of packets taken since.
     emptied: Option<SteadyTime>,
     taken: u64,
-    /// Datagrams that the kernel had dropped by the last reading.
+    /// Number of datagrams that the kernel had dropped by the last reading.
     drops: u32,
     longest: Span,
 }
 
-/// What one reading brought.
+/// Result of one reading.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct BatchReading {
-    /// Packets.
+    /// Number of packets.
     pub packets: usize,
-    /// Whether it took as many as it can, so that more may wait.
+    /// True if the reading took the maximum number of packets, so that more may be waiting.
     pub full: bool,
-    /// Whether the kernel, or the adapter, had stamped the arrival of all of them.
+    /// True if all packets have arrival stamps of the kernel or the adapter.
     pub stamped: bool,
-    /// Datagrams that the kernel had dropped by then for want of room; `None` if unknown.
+    /// Number of datagrams that the kernel has dropped so far for lack of room; `None` if unknown.
     pub drops: Option<u32>,
 }
 
 impl BatchPacing {
-    /// For a stream of `spec` into a socket whose buffer has `buffer` bytes.
+    /// Pauses for a stream of `spec` into a socket with a buffer of `buffer` bytes.
     pub fn new(spec: &TestSpec, buffer: usize) -> BatchPacing {
         let bytes = u64::from(spec.payload()).next_power_of_two() + OVERHEAD;
         let room = if spec.read_pause() == Span::ZERO { 0 } else { buffer as u64 / BUFFER_SHARE / bytes };
@@ -57,14 +59,14 @@ impl BatchPacing {
         BatchPacing { room, burst, emptied: None, taken: 0, drops: 0, longest: Span::ZERO }
     }
 
-    /// How long to leave the socket alone after a reading at `now`.
+    /// Returns the time for which to leave the socket alone after a reading at `now`.
     pub fn pause(&mut self, now: SteadyTime, reading: BatchReading) -> Span {
         if self.room == 0 {
             return Span::ZERO;
         }
         let drops = reading.drops.unwrap_or(self.drops);
         if drops != self.drops || !reading.stamped {
-            // What is dropped was sent for nothing, and what is read late without a stamp counts as late.
+            // Dropped packets count as lost, and unstamped packets read late count as late: no more pauses.
             self.room = 0;
             return Span::ZERO;
         }
@@ -79,7 +81,7 @@ impl BatchPacing {
         pause
     }
 
-    /// The pause after `taken` packets came in `time`.
+    /// Returns the pause if `taken` packets arrived within `time`.
     fn within(&self, taken: u64, time: Span) -> Span {
         let (taken, time) = (taken.max(1), time.0.max(1).unsigned_abs());
         let room = self.room.saturating_sub(self.burst);
@@ -89,7 +91,7 @@ impl BatchPacing {
         if expected < MIN_PACKETS { Span::ZERO } else { Span(pause as i64) }
     }
 
-    /// The longest pause so far; `None` if there was none.
+    /// Longest pause so far; `None` if there was none.
     pub fn longest(&self) -> Option<Span> {
         Some(self.longest).filter(|pause| *pause > Span::ZERO)
     }
@@ -100,7 +102,7 @@ mod tests {
     use super::*;
     use jitlat_core::{Direction, Transport};
 
-    /// What sockets usually have room for without privileges, and with them.
+    /// Typical socket buffers without and with privileges.
     const SMALL: usize = 425_984;
     const LARGE: usize = 16 << 20;
 
@@ -109,14 +111,14 @@ mod tests {
         BatchPacing::new(&spec, buffer)
     }
 
-    /// The pauses of a receiver that is always awake in time, in us: it reads at most 32 packets a call, and `rate` packets
-    /// come a millisecond.
+    /// Returns the pauses, in µs, of a receiver that always wakes in time. It reads at most 32 packets per
+    /// call; `rate` packets arrive per millisecond.
     fn pauses(mut batches: BatchPacing, rate: i64) -> Vec<i64> {
         let (mut now, mut read, mut pauses) = (0, 0, Vec::new());
         for _ in 0..2000 {
             let waiting = now * rate / 1_000_000 - read;
             let packets = waiting.clamp(1, 32);
-            // Without a packet the call lasts until the next one.
+            // If there is no packet, the call lasts until the next one.
             now = now.max((read + packets) * 1_000_000 / rate);
             read += packets;
             let reading = BatchReading {
@@ -143,7 +145,7 @@ mod tests {
             let pausing = pauses.iter().filter(|us| **us > 0).count() as i64;
             let readings = pauses.len() as i64;
             assert!(most(&pauses) <= 900, "{rate}");
-            // Readings of 32 and one that is not full for each pause.
+            // Readings of 32 packets, and one that is not full, for each pause.
             assert!(pausing * (per_wake / 32 + 2) >= readings * 9 / 10, "{rate}: {pausing} of {readings}");
         }
     }
@@ -153,7 +155,7 @@ mod tests {
         for rate in [1, 2, 3] {
             assert_eq!(most(&pauses(batches(Span::micros(1000 / rate), Schedule::Periodic, LARGE), rate)), 0);
         }
-        // One that is fast by agreement, and slow in fact.
+        // A stream that is fast by its specification and slow in fact.
         assert_eq!(most(&pauses(batches(Span::micros(10), Schedule::Periodic, LARGE), 3)), 0);
     }
 
@@ -163,7 +165,7 @@ mod tests {
             let pause = most(&pauses(batches(Span(1_000_000 / rate), Schedule::Periodic, buffer), rate));
             assert!(pause > 0 && pause * rate / 1000 * 4736 <= buffer as i64 / 4, "{buffer} {rate}: {pause}");
         }
-        // A burst comes at any time: without room for it there is no pause, whatever came before.
+        // A burst may arrive at any time: without room for it there is no pause, regardless of earlier arrivals.
         let of = |size| most(&pauses(batches(Span::micros(10), Schedule::Burst { size }, SMALL), 100));
         assert_eq!((of(10) > 0, of(1000)), (true, 0));
     }

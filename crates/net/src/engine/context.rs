@@ -1,4 +1,4 @@
-//! [`Context`]: what the thread of one flow works with.
+//! [`Context`]: settings and channels of the thread of one flow.
 
 use super::counters::StreamCounters;
 use super::rendezvous::Rendezvous;
@@ -15,26 +15,26 @@ use std::net::{SocketAddr, TcpStream};
 use std::sync::mpsc::{Receiver, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// The settings of an engine.
+/// Settings of an engine.
 #[derive(Clone)]
 pub(crate) struct EngineSettings {
-    /// This end of the control connection: test sockets are bound to its address.
+    /// Local address of the control connection: test sockets are bound to the same address.
     pub local: SocketAddr,
-    /// How this host sends.
+    /// Settings for sending from this host.
     pub sending: SendSettings,
-    /// Where to wait for greetings and classic TCP senders.
+    /// Shared ports at which flows wait for greetings and classic TCP senders.
     pub rendezvous: Arc<Rendezvous>,
-    /// Where launch times are asked for, if they are.
+    /// Host functions for launch times, used if launch times are requested.
     pub launch_host: &'static dyn LaunchHost,
-    /// Whether records are also delivered as they arrive ([`Engine::live`]).
+    /// True if records are also delivered as they arrive ([`Engine::live`]).
     pub live: bool,
 }
 
-/// What the conversing thread instructs a flow's thread to do, in addition to the [`StopFlags`].
+/// Instruction from the conversing thread to a flow's thread, in addition to the [`StopFlags`].
 pub(super) enum Instruction {
     /// See [`FlowCommand::Connect`](jitlat_proto::jitlat::flow::FlowCommand::Connect).
     Connect(SocketAddr, Option<(u64, Span)>),
-    /// A TCP connection for the flow has arrived, with the bytes already read from it.
+    /// A TCP connection for the flow was accepted; with the bytes already read from it.
     Connected(TcpStream, Vec<u8>),
     /// See [`FlowCommand::Start`](jitlat_proto::jitlat::flow::FlowCommand::Start).
     Start,
@@ -50,12 +50,12 @@ pub(super) struct Reporter {
 
 impl Reporter {
     pub(super) fn report(&self, report: FlowReport) {
-        // Without a receiver the conversation has ended, and reports are not needed.
+        // If there is no receiver, the conversation has ended and needs no reports.
         let _ = self.reports.send(report);
         self.waker.wake();
     }
 
-    /// Adds notes about what could not be done as requested, each once.
+    /// Reports what could not be done as requested; the engine stores each note once.
     pub(super) fn note(&self, notes: impl IntoIterator<Item = String>) {
         let mut all = self.notes.lock().unwrap_or_else(PoisonError::into_inner);
         for note in notes {
@@ -66,7 +66,7 @@ impl Reporter {
     }
 }
 
-/// Everything that a flow's thread works with.
+/// State shared by all parts of a flow's thread.
 pub(super) struct Context {
     pub(super) opening: Opening,
     pub(super) settings: EngineSettings,
@@ -78,13 +78,13 @@ pub(super) struct Context {
 }
 
 impl Context {
-    /// The marks of the flow's packets, where this host sends them.
+    /// Marks of the packets that the flow sends from this host.
     pub(super) fn marks(&self) -> Marks {
         Marks { dscp: self.opening.spec.dscp, priority: self.settings.sending.priority }
     }
 
-    /// The address to bind the flow's socket to. If both programs run on one host, a receiving client avoids the usual
-    /// port, which the server's sender uses.
+    /// Local address for the flow's socket. If both programs run on one host, a receiving client avoids the
+    /// usual port, which the server's sender uses.
     pub(super) fn local(&self) -> SocketAddr {
         let (opening, mut local) = (&self.opening, self.settings.local);
         let avoided = self.is_alone() && opening.bind_port == TEST_PORT;
@@ -92,8 +92,8 @@ impl Context {
         local
     }
 
-    /// Whether the port of the flow's socket must not be that of another socket: both programs run on one host, and a
-    /// client at the port of the server's sender would send to itself.
+    /// True if the flow's socket must not share its port. If both programs run on one host, a client at the
+    /// port of the server's sender would send to itself.
     pub(super) fn is_alone(&self) -> bool {
         let opening = &self.opening;
         let same_host = opening.peer.to_canonical() == self.settings.local.ip().to_canonical();

@@ -1,9 +1,9 @@
-//! [`StreamCounters`]: the progress of a stream, for displays.
+//! [`StreamCounters`]: progress of a stream, for displays.
 
 use jitlat_core::observer::StreamProgress;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// The counters of one stream at one host. Written only by its packet thread, read by any thread.
+/// Counters of one stream at one host. Only its packet thread writes them; any thread may read them.
 #[derive(Debug, Default)]
 pub struct StreamCounters {
     sent: AtomicU32,

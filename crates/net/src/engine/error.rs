@@ -1,4 +1,4 @@
-//! [`FlowError`]: why a flow cannot begin.
+//! [`FlowError`]: reason why a flow cannot begin.
 
 use crate::launch::LaunchError;
 use crate::privilege::{Capability::NetBindService, explain};
@@ -6,42 +6,46 @@ use jitlat_core::{Span, Transport, units};
 use std::io;
 use std::net::SocketAddr;
 
-/// Why a flow has no stream.
+/// Reason why a flow has no stream.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FlowError {
-    /// The port is not available.
-    #[error("binding {transport} {local} for the test stream: {}", explain(.source, NetBindService))]
+    /// The local port is not available.
+    #[error("cannot bind {transport} {local} for the test stream: {}", explain(.source, NetBindService))]
     Bind { transport: Transport, local: SocketAddr, source: io::Error },
     /// The socket's address cannot be read.
-    #[error("asking for the address of the test socket: {0}")]
+    #[error("cannot read the address of the test socket: {0}")]
     Address(io::Error),
     /// The system rejects an option that the stream needs.
-    #[error("preparing the test socket of {transport} {local}: {source}")]
+    #[error("cannot prepare the test socket of {transport} {local}: {source}")]
     Prepare { transport: Transport, local: SocketAddr, source: io::Error },
     /// Packets cannot have launch times.
     #[error(transparent)]
     Launch(#[from] LaunchError),
     /// There is no route to the peer.
-    #[error("connecting the test socket to {transport} {peer}: {source}; is a firewall between the hosts?")]
+    #[error(
+        "cannot connect the test socket to {transport} {peer}: {source}; is a firewall between the hosts?"
+    )]
     Connect { transport: Transport, peer: SocketAddr, source: io::Error },
     /// The peer did not answer greetings in time.
     #[error(
         "UDP {peer} does not answer: {} for {}; is a firewall between the hosts, or is the port taken?",
-        .said,
+        .reason,
         units::duration(*.timeout)
     )]
-    Silent { peer: SocketAddr, said: &'static str, timeout: Span },
+    Silent { peer: SocketAddr, reason: &'static str, timeout: Span },
     /// The greeting of a TCP connection failed.
-    #[error("greeting TCP {peer} for the test stream: {source}; is a firewall between the hosts?")]
+    #[error(
+        "the greeting to TCP {peer} for the test stream failed: {source}; is a firewall between the hosts?"
+    )]
     Greeting { peer: SocketAddr, source: io::Error },
-    /// Another program answers.
-    #[error("TCP {0} answers, but not as a jitlat server does")]
+    /// A program other than a jitlat server answers.
+    #[error("TCP {0} answers, but is not a jitlat server")]
     Foreign(SocketAddr),
-    /// The peer should have connected.
-    #[error("no TCP connection from {0} came")]
+    /// The peer did not connect in time.
+    #[error("no TCP connection from {0} arrived")]
     NoConnection(SocketAddr),
     /// A connection broke before it could be used.
-    #[error("a TCP connection came and went: {0}")]
+    #[error("a TCP connection broke before it could be used: {0}")]
     Gone(io::Error),
 }

@@ -1,8 +1,9 @@
-//! [`HandOver`]: how a sender gives the kernel packets that are due together.
+//! [`HandOver`]: passes packets that are due together to the kernel.
 //!
-//! Packets of a measurement are datagrams of their own all the way, each with its own stamps. Those of load may go as one buffer, which
-//! the kernel or the adapter cuts into datagrams (`UDP_SEGMENT`): the way through this host's stack is then taken once for
-//! all of them, and stamps, if any, are of the buffer. Packets with launch times go one by one, each with its own.
+//! Packets of a measurement are separate datagrams all the way, each with its own stamps. Packets of a load
+//! may be passed as one buffer, which the kernel or the adapter cuts into datagrams (`UDP_SEGMENT`): the
+//! host's stack is then traversed once for all of them, and any stamps refer to the buffer. Packets with
+//! launch times are passed one by one, each with its own time.
 
 use crate::launch::Launch;
 use crate::sys;
@@ -13,53 +14,53 @@ use std::io::{self, IoSlice};
 use std::net::UdpSocket;
 use std::os::fd::AsFd;
 
-/// Most payload bytes of a buffer: those of the longest datagram, less the headers of IPv6.
+/// Maximum payload of a buffer, in bytes: the longest datagram less the headers of IPv6, rounded down.
 const MAX_PAYLOAD: usize = 65_000;
 
-/// Gives packets of one stream to the kernel.
+/// Passes the packets of one stream to the kernel.
 pub(super) struct HandOver<'a> {
     socket: &'a UdpSocket,
-    /// How many packets go as one buffer at most; 1: each is a datagram of its own.
+    /// Maximum number of packets in one buffer; 1: each is a separate datagram.
     together: usize,
     launch: Option<Launch>,
 }
 
 impl<'a> HandOver<'a> {
-    /// Each packet as a datagram of its own.
+    /// Sends each packet as a separate datagram.
     pub fn one_by_one(socket: &'a UdpSocket) -> HandOver<'a> {
         HandOver { socket, together: 1, launch: None }
     }
 
-    /// Each packet with its launch time.
+    /// Sends each packet with its launch time.
     pub fn launching(socket: &'a UdpSocket, launch: Launch) -> HandOver<'a> {
         HandOver { socket, together: 1, launch: Some(launch) }
     }
 
-    /// Packets of `payload` bytes as one buffer, if the system can cut it.
+    /// Sends packets of `payload` bytes as one buffer if the system can cut it.
     pub fn segmented(socket: &'a UdpSocket, payload: u16) -> HandOver<'a> {
         let can = setsockopt(socket, sockopt::UdpGsoSegment, &payload.into()).is_ok();
         let together = if can { MAX_PAYLOAD / usize::from(payload) } else { 1 };
         HandOver { socket, together, launch: None }
     }
 
-    /// How long before they are due packets are handed over.
+    /// Time before their due time at which packets are passed to the kernel.
     pub fn advance(&self) -> Span {
         self.launch.map_or(Span::ZERO, |launch| launch.advance)
     }
 
-    /// Whether the queue of the interface, and not this program, keeps the times.
+    /// True if the queue of the interface, rather than this program, releases packets on time.
     pub fn is_launching(&self) -> bool {
         self.launch.is_some()
     }
 
-    /// Whether packets go as one buffer.
+    /// True if packets are sent as one buffer.
     #[cfg(test)]
     pub fn is_segmented(&self) -> bool {
         self.together > 1
     }
 
-    /// Sends the first of `packets`, header and padding each, of which the first is due at `due`; returns how many. An error is
-    /// of the first.
+    /// Sends the first of `packets` (header and padding each), of which the first is due at `due`. Returns
+    /// how many were sent; an error concerns the first.
     pub fn send(&mut self, packets: &[[IoSlice<'_>; 2]], due: SteadyTime) -> io::Result<usize> {
         if let (Some(launch), Some(packet)) = (self.launch, packets.first()) {
             return launch.send(self.socket.as_fd(), packet, due).map(|_| 1);
@@ -78,13 +79,13 @@ impl<'a> HandOver<'a> {
 
     fn give_up_segments(&mut self) {
         self.together = 1;
-        // If that fails so does every packet, which is counted.
+        // If this fails, all sends fail and are counted.
         let _ = setsockopt(self.socket, sockopt::UdpGsoSegment, &0);
     }
 }
 
-/// Whether the way to the peer cannot have buffers that are cut: an adapter without checksums, IPsec, segments longer than the
-/// path MTU.
+/// True if buffers that are cut later cannot be sent to the peer: an adapter without checksums, IPsec, or
+/// segments longer than the path MTU.
 fn refuses_segments(error: &io::Error) -> bool {
     matches!(
         error.raw_os_error(),
@@ -97,8 +98,8 @@ mod tests {
     use super::*;
     use crate::sys::{Inbox, MAX_BATCH};
 
-    /// The lengths of the datagrams that arrive after `count` packets of `payload` bytes were handed over, and whether
-    /// they went together to the end.
+    /// Returns the lengths of the datagrams that arrive after `count` packets of `payload` bytes were passed
+    /// to the kernel, and whether they were sent as one buffer until the end.
     fn sent(payload: u16, count: usize, segmented: bool) -> (Vec<usize>, bool) {
         let to = UdpSocket::bind("127.0.0.1:0").unwrap();
         let from = UdpSocket::bind("127.0.0.1:0").unwrap();
@@ -131,7 +132,8 @@ mod tests {
 
     #[test]
     fn what_cannot_be_cut_is_sent_one_by_one() {
-        // Longer than the MTU of the loopback device, and too long for two in one buffer.
+        // One payload longer than the MTU of the loopback device, and one of which only one fits into a
+        // buffer.
         for payload in [33_000, 65_507] {
             assert_eq!(sent(payload, 3, true), (vec![usize::from(payload); 3], false), "{payload}");
         }

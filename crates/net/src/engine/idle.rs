@@ -1,4 +1,4 @@
-//! What a flow's thread waits for between instructions.
+//! Waits of a flow's thread between instructions.
 
 use super::context::{Context, Instruction};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -9,9 +9,9 @@ use std::sync::mpsc::TryRecvError;
 /// Longest wait before the thread checks its state, in milliseconds.
 pub(crate) const MAX_WAIT_MS: u16 = 50;
 
-/// What ended a wait.
+/// Reason for the end of a wait.
 pub(crate) enum WakeReason {
-    /// An instruction of the conversing thread.
+    /// The conversing thread sent an instruction.
     Instructed(Instruction),
     /// The descriptor is ready, or the wait timed out: check it.
     Look,
@@ -20,7 +20,8 @@ pub(crate) enum WakeReason {
 }
 
 impl Context {
-    /// Waits for an instruction of the conversing thread, for `ready`, or for at most `timeout` milliseconds.
+    /// Waits for an instruction from the conversing thread, for `ready`, or for at most `timeout`
+    /// milliseconds.
     pub fn wait(&self, ready: Option<BorrowedFd<'_>>, timeout: u16) -> WakeReason {
         if let Some(woken) = self.instruction() {
             return woken;
@@ -51,7 +52,7 @@ impl Context {
     }
 }
 
-/// Discards transmit stamps of greetings: as long as one is in the error queue, poll returns at once.
+/// Discards transmit stamps of greetings: with an entry in the error queue, poll would return at once.
 fn discard_error_queue(socket: BorrowedFd<'_>) {
     let flags = MsgFlags::MSG_ERRQUEUE | MsgFlags::MSG_DONTWAIT;
     while recv(socket.as_raw_fd(), &mut [], flags).is_ok() {}

@@ -1,5 +1,5 @@
-//! [`Engine`]: executes a control machine's commands with sockets and threads, and reports back. One engine serves one
-//! control connection, one thread serves one flow; client and server use the same code.
+//! [`Engine`]: executes a control machine's commands with sockets and threads, and reports back. One engine
+//! serves one control connection, one thread serves one flow; client and server use the same code.
 
 mod batches;
 mod context;
@@ -54,14 +54,14 @@ struct FlowHandle {
 }
 
 impl Engine {
-    /// An engine without flows.
+    /// Creates an engine without flows.
     pub fn new(settings: EngineSettings) -> io::Result<Engine> {
         let (sender, reports) = channel();
         let reporter = Reporter { reports: sender, waker: Waker::new()?, notes: Arc::default() };
         Ok(Engine { settings, flows: Vec::new(), reporter, reports })
     }
 
-    /// Wakes when a report is available.
+    /// Waker of the conversing thread, used when a report is available.
     pub(crate) fn waker(&self) -> &Waker {
         &self.reporter.waker
     }
@@ -80,23 +80,23 @@ impl Engine {
         }
     }
 
-    /// The next report; `None` if there is none.
+    /// Returns the next report; `None` if there is none.
     pub fn report(&self) -> Option<FlowReport> {
         self.reports.try_recv().ok()
     }
 
-    /// Notes about what could not be done as requested.
+    /// Notes about settings that could not be applied as requested.
     pub fn notes(&self) -> Vec<String> {
         self.reporter.notes.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// A snapshot of each flow.
+    /// Returns the current progress of each flow.
     pub fn progress(&self) -> impl Iterator<Item = (FlowId, StreamProgress)> {
         self.flows.iter().map(|f| (f.id, f.counters.progress(f.packets)))
     }
 
-    /// Passes what arrived since the last call to `each`, if [`EngineSettings::live`] is set: records, or how many were
-    /// lost because the ring was full.
+    /// If [`EngineSettings::live`] is set, passes what arrived since the last call to `each`: records, or the
+    /// number of records lost because the ring was full.
     pub fn live(&mut self, mut each: impl FnMut(FlowId, Result<&[PacketRecord], u64>)) {
         for flow in &mut self.flows {
             if let Some(outlet) = &mut flow.live {
@@ -109,8 +109,8 @@ impl Engine {
         }
     }
 
-    /// Looks at what arrived of watched flows since the last call, to be called about ten times a second; the reports
-    /// that are due.
+    /// Processes the records of watched flows that arrived since the last call, and returns the reports that
+    /// are due. Call it about ten times per second.
     pub(crate) fn look_at_watched(&mut self, now: SteadyTime) -> Vec<FlowReport> {
         let looked = self.flows.iter_mut().filter_map(|flow| {
             let so_far = flow.watched.as_mut()?.look(now)?;
@@ -122,7 +122,7 @@ impl Engine {
     fn open(&mut self, opening: Opening) {
         let id = opening.flow;
         if let Err(e) = self.try_open(opening) {
-            self.reporter.report(FlowReport::Failed(id, format!("starting the flow's thread: {e}")));
+            self.reporter.report(FlowReport::Failed(id, format!("cannot start the flow's thread: {e}")));
         }
     }
 

@@ -1,4 +1,4 @@
-//! The receiving thread: takes packets in batches and stores a record of each in memory allocated before.
+//! Receiving thread: takes packets in batches and stores a record of each in preallocated memory.
 
 use super::batches::{BatchPacing, BatchReading};
 use super::context::Context;
@@ -17,7 +17,7 @@ use std::io::{ErrorKind, Read};
 use std::net::{TcpStream, UdpSocket};
 use std::os::fd::AsFd;
 
-/// Records for which memory is allocated before the stream. A longer stream allocates more.
+/// Number of records for which memory is allocated before the stream. A longer stream allocates more.
 const RESERVED_RECORDS: usize = 1 << 20;
 
 struct ReceivingStream<'a> {
@@ -27,9 +27,10 @@ struct ReceivingStream<'a> {
     received: u32,
     highest: u32,
     drops: Option<u32>,
-    /// The longest time for which arrived packets were left in the socket on purpose.
+    /// Longest time for which arrived packets were deliberately left in the socket; `None` if there was no
+    /// pause.
     pause: Option<Span>,
-    /// Requests to end that were handled.
+    /// Number of requests to end that were handled.
     requests: u32,
 }
 
@@ -67,7 +68,7 @@ impl<'a> ReceivingStream<'a> {
         self.recording.push(record);
     }
 
-    /// Handles requests to end, updates the counters, and returns how the stream ended once it has.
+    /// Handles requests to end, updates the counters, and returns the result of the stream once it has ended.
     fn over(&mut self) -> Option<Finish> {
         self.context.counters.set_received(self.received, self.highest);
         let stop_flags = &self.context.stop_flags;
@@ -95,7 +96,7 @@ impl<'a> ReceivingStream<'a> {
 /// Receives a UDP stream to its end.
 pub fn udp(context: &mut Context, socket: &UdpSocket) {
     let mut stream = ReceivingStream::start(context);
-    // One byte more than agreed reveals a longer packet.
+    // One byte more than agreed, to detect longer packets.
     let mut inbox =
         Inbox::new(MAX_BATCH, usize::from(stream.context.opening.spec.payload()) + 1).without_senders();
     let buffer = getsockopt(socket, sockopt::RcvBuf).unwrap_or(0);
@@ -104,7 +105,8 @@ pub fn udp(context: &mut Context, socket: &UdpSocket) {
         if let Some(finish) = stream.over() {
             break finish;
         }
-        // The socket's timeout limits the wait; errors are about earlier sends (an answered greeting).
+        // The socket's timeout limits the wait. Errors are ignored: they concern earlier sends (an answered
+        // greeting).
         let Ok(packets) = inbox.receive(socket.as_fd(), libc::MSG_WAITFORONE) else { continue };
         let (read, now) = (wall(), steady());
         let mut stamped = true;
@@ -136,7 +138,7 @@ pub fn udp(context: &mut Context, socket: &UdpSocket) {
     stream.report(finish);
 }
 
-/// Receives a TCP stream to its end. `head`: bytes of it that were read before.
+/// Receives a TCP stream to its end. `head` contains the bytes of it that were read before.
 pub fn tcp(context: &mut Context, mut connection: &TcpStream, head: &[u8]) {
     let mut stream = ReceivingStream::start(context);
     let mut framer = Framer::new(stream.context.opening.spec.payload().into());

@@ -1,7 +1,7 @@
-//! [`Rendezvous`]: where flows wait for peers whose ports are not known beforehand. Version-3 clients send a greeting
-//! with a token, on a shared UDP port or as the first twelve bytes of a TCP connection; classic TCP senders simply
-//! connect. The rendezvous finds the flow that a greeting or connection belongs to and passes it on; anything else is
-//! dropped.
+//! [`Rendezvous`]: ports at which flows wait for peers whose ports are not known beforehand. Version-3
+//! clients send a greeting with a token, on a shared UDP port or as the first twelve bytes of a TCP
+//! connection; classic TCP senders simply connect. The rendezvous finds the flow that a greeting or
+//! connection belongs to and passes it on; anything else is dropped.
 //!
 //! One thread serves all ports. A port is open as long as a flow waits at it.
 
@@ -18,9 +18,9 @@ use std::net::{IpAddr, SocketAddr, TcpStream, UdpSocket};
 use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-/// How long a TCP connection may take to identify its flow.
+/// Timeout for a TCP connection to identify its flow.
 const INTRODUCTION_TIMEOUT: Span = Span::seconds(10);
-/// Greetings or connections taken from one port before the others are checked.
+/// Maximum number of greetings or connections taken from one port before the others are checked.
 const MAX_ACCEPTED: usize = 256;
 
 /// Called with the source address of a UDP greeting.
@@ -28,7 +28,7 @@ pub(crate) type OnGreeting = Box<dyn Fn(SocketAddr) + Send>;
 /// Called with a TCP connection and the bytes already read from it.
 pub(crate) type OnConnection = Box<dyn Fn(TcpStream, Vec<u8>) + Send>;
 
-/// What a flow waits for, and how it is notified.
+/// Event that a flow waits for, with the function that notifies it.
 pub(crate) enum Notify {
     /// A UDP greeting.
     Greeting(OnGreeting),
@@ -49,17 +49,17 @@ impl Notify {
 pub(crate) struct Rendezvous {
     state: Mutex<Registrations>,
     waker: Waker,
-    /// Admits connections until they are identified.
+    /// Admits connections; a grant lasts until the connection is identified.
     gate: Gate,
     _on_eviction: OnEviction,
-    /// For the thread, which ends when the rendezvous is dropped.
+    /// Reference for the thread, which ends when the rendezvous is dropped.
     me: Weak<Rendezvous>,
 }
 
 #[derive(Default)]
 struct Registrations {
     ports: Vec<Arc<SharedPort>>,
-    /// Ports that no flow waits at any more: open until the thread lets go of them.
+    /// Ports at which flows no longer wait: open until the thread releases them.
     closing: Vec<Weak<SharedPort>>,
     waiting: WaitingFlows<Notify>,
     running: bool,
@@ -76,16 +76,16 @@ enum PortSocket {
     Tcp(Listener),
 }
 
-/// The registration of a waiting flow; dropping it withdraws it.
+/// Registration of a waiting flow. Dropping it withdraws it.
 pub(crate) struct Registration {
     rendezvous: Arc<Rendezvous>,
     number: u64,
-    /// The address waited at, with its port.
+    /// Local address at which the flow waits, with its port.
     pub local: SocketAddr,
 }
 
 impl Rendezvous {
-    /// A rendezvous without open ports, at which `gate` admits connections.
+    /// Creates a rendezvous without open ports, at which `gate` admits connections.
     pub fn new(gate: Gate) -> io::Result<Arc<Rendezvous>> {
         let waker = Waker::new()?;
         let woken = waker.clone();
@@ -104,8 +104,8 @@ impl Rendezvous {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits at `local` (port 0: the system chooses) for `expected` from `peer`. `notify` determines whether UDP or
-    /// TCP.
+    /// Waits at `local` for `expected` from `peer`; with port 0 the system chooses the port. `notify`
+    /// determines whether UDP or TCP is used.
     pub fn wait(
         self: &Arc<Rendezvous>,
         local: SocketAddr,
@@ -145,7 +145,8 @@ impl Drop for Rendezvous {
 }
 
 impl Registrations {
-    /// The address of an open port; one that is about to be closed stays open.
+    /// Returns the address of an open port and keeps a port open that is about to be closed; `None` if no
+    /// such port is open.
     fn open_port(&mut self, local: SocketAddr, transport: Transport) -> Option<SocketAddr> {
         let same = |p: &Arc<SharedPort>| p.local == local && p.transport() == transport;
         if !self.ports.iter().any(same) {
@@ -155,7 +156,7 @@ impl Registrations {
         Some(local)
     }
 
-    /// Gives up the ports that no flow waits at.
+    /// Closes the ports at which no flow waits.
     fn close_unused(&mut self) {
         let Registrations { ports, closing, waiting, .. } = self;
         closing.retain(|p| p.strong_count() > 0);
@@ -173,7 +174,7 @@ impl SharedPort {
     fn open(local: SocketAddr, transport: Transport) -> io::Result<SharedPort> {
         if transport == Transport::Udp {
             let socket = sockets::bind_udp(local)?;
-            // Set after binding, so that a port chosen by the system is not shared.
+            // Set after binding, so that the system does not choose a port that is already shared.
             socket2::SockRef::from(&socket).set_reuse_address(true)?;
             socket.set_nonblocking(true)?;
             Ok(SharedPort { local: socket.local_addr()?, socket: PortSocket::Udp(socket) })
@@ -229,7 +230,7 @@ fn attend(rendezvous: &Weak<Rendezvous>, waker: &Waker) {
             }
         }
         {
-            // Closed under the lock: no flow finds a port neither open nor free.
+            // Closed under the lock, so that a flow finds the port either open or free.
             let _state = rendezvous.state();
             drop(ports);
         }
@@ -237,7 +238,7 @@ fn attend(rendezvous: &Weak<Rendezvous>, waker: &Waker) {
     }
 }
 
-/// Waits for something to read, for the waker, or until a connection or a listener's pause has lasted long enough.
+/// Waits for readable descriptors, the waker, the timeout of a connection, or the end of a listener's pause.
 fn wait(waker: &Waker, ports: &[Arc<SharedPort>], unidentified: &[Unidentified]) {
     let mut deadline = unidentified.iter().map(|u| u.until).min();
     let mut readable = vec![waker.as_fd()];
@@ -276,7 +277,7 @@ fn receive_greetings(rendezvous: &Rendezvous, local: SocketAddr, socket: &UdpSoc
 fn accept(listener: &Listener, local: SocketAddr, gate: &Gate, unidentified: &mut Vec<Unidentified>) {
     for _ in 0..MAX_ACCEPTED {
         let Some((stream, peer)) = listener.accept() else { return };
-        // If it is not admitted, or after an error, it is closed.
+        // The connection is closed if it is not admitted or an error occurs.
         let grant = match gate.admit(TEST_PORT, peer.ip(), Ask::CONNECTION, steady()) {
             Ok(grant) => grant,
             Err(why) => {
@@ -291,7 +292,7 @@ fn accept(listener: &Listener, local: SocketAddr, gate: &Gate, unidentified: &mu
     }
 }
 
-/// Reads first bytes, and passes on connections that have sent all of them.
+/// Reads the first bytes of connections, and passes on those that have sent all of them.
 fn identify(rendezvous: &Rendezvous, unidentified: &mut Vec<Unidentified>) {
     let now = steady();
     for mut peer in std::mem::take(unidentified) {
@@ -353,7 +354,8 @@ mod tests {
     #[test]
     fn a_port_that_is_about_to_close_can_be_waited_at_again() {
         let rendezvous = Rendezvous::new(Gate::new(Policy::default())).unwrap();
-        // An address at which nobody else chooses ports, of which one could be this while it is closed.
+        // An address at which no other test binds: elsewhere another test could take this port while it is
+        // closed.
         let peer = IpAddr::from([127, 0, 9, 9]);
         let wait = |local: SocketAddr| {
             let notify = Notify::Connection(Box::new(|_, _| {}));
@@ -363,7 +365,7 @@ mod tests {
         for _ in 0..500 {
             local = wait(local).local;
         }
-        // A port that was given up is free again.
+        // A released port is free again.
         jitlat_waiting::until("the port to be free", LIMIT, || sockets::listen_tcp(local).is_ok());
     }
 }

@@ -1,4 +1,4 @@
-//! The sending thread: waits for a deadline, writes the time into a prepared packet, and sends it.
+//! Sending thread: waits for a deadline, writes the time into a prepared packet, and sends it.
 
 use super::context::Context;
 use super::hand_over::HandOver;
@@ -19,38 +19,38 @@ use std::io::{self, IoSlice};
 use std::net::{TcpStream, UdpSocket};
 use std::os::fd::AsFd;
 
-/// Time from the start command to the first packet: the thread is awake and ready by then.
+/// Time from the start command to the first packet; the thread is awake and ready by then.
 const START_DELAY: Span = Span::millis(2);
-/// Longest random start offset.
+/// Maximum random start offset.
 const MAX_PHASE: Span = Span::millis(100);
 
-/// A random part of a period, so that tests do not synchronise with anything periodic on the path (RFC 3432 §4). Zero
-/// if the system has no random numbers, which is harmless here.
+/// Returns a random part of a period, so that tests do not synchronise with periodic events on the path (RFC
+/// 3432 §4). Zero if the system has no random numbers, which is harmless here.
 fn phase(spec: &TestSpec) -> Span {
     let mut bytes = [0; 8];
     let range = spec.period().0.clamp(1, MAX_PHASE.0);
     random::fill(&mut bytes).map_or(Span::ZERO, |()| Span((u64::from_be_bytes(bytes) % range as u64) as i64))
 }
 
-/// Transmit stamps are fetched when this many are outstanding, or when there is so much time that a system call more costs
-/// nothing: two entries a packet are as many as one call takes.
+/// Transmit stamps are fetched when this many are outstanding, or when there is time for another system call
+/// without delaying packets. Each packet has two entries, and one call reads at most 32.
 const MAX_STAMPS_AWAITED: u32 = 16;
 const MIN_IDLE: Span = Span::micros(500);
-/// How long to wait for the last stamps.
+/// Longest wait for the last stamps.
 const MAX_STAMP_DELAY: Span = Span::millis(200);
 
-/// The state of the thread during a stream.
+/// State of the thread during a stream.
 struct SendingStream<'a> {
     context: &'a Context,
     sender: StreamSender,
     failed: u32,
     ended: bool,
-    /// Requests to end that were handled.
+    /// Number of requests to end that were handled.
     requests: u32,
 }
 
 impl<'a> SendingStream<'a> {
-    /// The stream, and how to wait for its packets.
+    /// Prepares the stream, and the pacer that waits for its packets.
     fn start(context: &'a Context, launch: Option<Launch>) -> (SendingStream<'a>, PaceMode) {
         let (pacing, spec) = (&context.settings.sending.pacing, &context.opening.spec);
         context.reporter.note(pacing.apply());
@@ -64,12 +64,12 @@ impl<'a> SendingStream<'a> {
         (SendingStream { context, sender, failed: 0, ended: false, requests: 0 }, mode)
     }
 
-    /// Whether there are unhandled requests to end.
+    /// True if there are unhandled requests to end.
     fn is_asked(&self) -> bool {
         self.context.stop_flags.requests() != self.requests
     }
 
-    /// Handles them.
+    /// Handles requests to end.
     fn follow_requests(&mut self) {
         let stop_flags = &self.context.stop_flags;
         self.requests = stop_flags.requests();
@@ -103,18 +103,18 @@ impl<'a> SendingStream<'a> {
     }
 }
 
-/// What follows the headers; if the system has no random bytes the flow fails.
+/// Prepares the bytes after the headers; if the system has no random bytes, the flow fails.
 fn padding(context: &Context) -> Option<Padding> {
     let length = usize::from(context.opening.spec.payload());
     Padding::new(length - HEADER_LEN)
         .inspect_err(|e| {
-            let reason = format!("reading random bytes for the padding: {e}");
+            let reason = format!("cannot read random bytes for the padding: {e}");
             context.reporter.report(FlowReport::Failed(context.opening.flow, reason));
         })
         .ok()
 }
 
-/// Sends a UDP stream to its end, with launch times if there are any.
+/// Sends a UDP stream to its end, with launch times if `launch` is given.
 pub fn udp(context: &Context, socket: &UdpSocket, stamps: StampMode, launch: Option<Launch>) {
     let mut times = SentTimes::new(stamps, context.opening.spec.packets());
     times.restart(socket);
@@ -136,9 +136,9 @@ pub fn udp(context: &Context, socket: &UdpSocket, stamps: StampMode, launch: Opt
             stream.follow_requests();
             continue;
         };
-        // Read before any other work: packets carry the time at which the sender woke up.
+        // Read the clock before any other work: packets carry the time at which the sender woke up.
         let reading = wall();
-        // Everything else that is due by now goes in the same call; a sentinel goes alone.
+        // All other packets due by now are sent in the same call; a sentinel is sent alone.
         let mut count = 0;
         while let Some(due) = stream.sender.due().filter(|d| d.at - advance <= now && count < MAX_BATCH) {
             if due.is_sentinel() && count > 0 {
@@ -156,7 +156,7 @@ pub fn udp(context: &Context, socket: &UdpSocket, stamps: StampMode, launch: Opt
         context.counters.set_sent(stream.sender.attempted());
         let idle = stream.sender.due().is_none_or(|next| next.at - steady() > MIN_IDLE);
         if times.awaited() > 0 && (idle || times.awaited() >= MAX_STAMPS_AWAITED) {
-            // Two entries a packet: as many as one call can have sent.
+            // Two entries per packet: as many as the packets of one call can have caused.
             for _ in 0..2 {
                 if times.collect(socket) < MAX_BATCH {
                     break;
@@ -180,8 +180,8 @@ pub fn udp(context: &Context, socket: &UdpSocket, stamps: StampMode, launch: Opt
     stream.report(stamps, lost);
 }
 
-/// Sends the packets of `dues`: those of the first call with the given clock reading, later ones with a new reading for
-/// each call. Returns how many the system rejected.
+/// Sends the packets of `dues`: those of the first call with the given clock reading, later ones with a new
+/// reading per call. Returns how many the system rejected.
 fn send_all(
     context: &Context,
     socket: &UdpSocket,
@@ -198,7 +198,7 @@ fn send_all(
         let mut packets = [[IoSlice::new(&[]); 2]; MAX_BATCH];
         let now = hand_over.is_launching().then(tick);
         for (header, due) in headers.iter_mut().zip(rest) {
-            // With a launch time a packet says when it is to leave.
+            // With a launch time, a packet carries the time at which it is to leave.
             let sent = now.map_or(reading, |now| now.wall + (due.at - now.steady));
             *header = PacketHeader { sent, seq: due.seq }.to_bytes();
         }
@@ -222,7 +222,7 @@ fn send_all(
                 let _ =
                     poll(&mut [PollFd::new(socket.as_fd(), PollFlags::POLLOUT)], PollTimeout::from(50u16));
             }
-            // An error about an earlier packet.
+            // The error concerns an earlier packet.
             Err(e)
                 if e.kind() == io::ErrorKind::ConnectionRefused || e.kind() == io::ErrorKind::Interrupted => {
             }
@@ -239,8 +239,8 @@ fn send_all(
     failed
 }
 
-/// Sends a TCP stream to its end. A packet is stamped when the connection accepts it: if TCP delays the sender, that is
-/// schedule error and not delay.
+/// Sends a TCP stream to its end. A packet is stamped when the connection accepts it: if TCP delays the
+/// sender, that counts as schedule error and not as delay.
 pub fn tcp(context: &Context, connection: &TcpStream) {
     let Some(padding) = padding(context) else { return };
     let (mut stream, mode) = SendingStream::start(context, None);
@@ -260,7 +260,7 @@ pub fn tcp(context: &Context, connection: &TcpStream) {
         }
         let header = PacketHeader { sent: wall(), seq: due.seq }.to_bytes();
         if write_record(context, connection, [&header, padding.of(due.seq)]).is_err() {
-            // The connection is gone, and so are all later packets.
+            // The connection is broken: all later packets fail, too.
             stream.sender.failed(steady());
             stream.sender.cut(steady());
             stream.sender.stop();
@@ -273,7 +273,8 @@ pub fn tcp(context: &Context, connection: &TcpStream) {
     stream.report(None, None);
 }
 
-/// Writes a whole record, so that the framing stays intact; gives up only if the connection breaks or on a stop.
+/// Writes a whole record, so that the framing stays intact; gives up only if the connection breaks or on a
+/// stop.
 fn write_record(context: &Context, connection: &TcpStream, parts: [&[u8]; 2]) -> io::Result<()> {
     let length = parts[0].len() + parts[1].len();
     let mut done = 0;

@@ -1,4 +1,4 @@
-//! [`SentTimes`]: the send times of a stream's packets, from the best stamps available.
+//! [`SentTimes`]: send times of a stream's packets, from the best available stamps.
 
 use crate::cmsg::Passage;
 use crate::departures::{MAX_AWAITED, TransmitMatcher};
@@ -9,7 +9,7 @@ use jitlat_proto::jitlat::SentStamps;
 use std::net::IpAddr;
 use std::os::fd::AsFd;
 
-/// Stamps for which memory is allocated before the stream; a longer stream allocates more.
+/// Number of stamps for which memory is allocated before the stream; a longer stream allocates more.
 const RESERVED_STAMPS: u32 = 1 << 20;
 
 /// Collects the transmit stamps of one stream. Used by the sending thread, between packets.
@@ -17,37 +17,37 @@ pub(crate) struct SentTimes {
     want: StampMode,
     departures: TransmitMatcher<SendReading>,
     working: bool,
-    /// Packets that were sent.
+    /// Number of packets sent.
     sent: u32,
     times: StampsBySource,
-    /// Where packets carry the time of their departure: learns how long that takes.
+    /// Estimates the time from clock reading to departure; set if packets carry the time of their departure.
     lead: Option<Lead>,
 }
 
-/// What is known of the send times of a stream in the end.
+/// Result of collecting the send times of a stream.
 pub(crate) struct CollectedStamps {
-    /// The stamps; `None` without any.
+    /// Stamps; `None` if there are none.
     pub stamps: Option<SentStamps>,
-    /// Packets that have none; `None` if none were asked for.
+    /// Number of packets without a stamp; `None` if no stamps were requested.
     pub lost: Option<u32>,
-    /// What could not be done as requested.
+    /// Explanation if stamps could not be taken as requested.
     pub note: Option<String>,
 }
 
-/// A packet, and the program's clock reading before it was sent.
+/// Sequence number of a packet, and the program's clock reading before it was sent.
 type SendReading = (u32, WallTime);
 
-/// The stamps so far, by source.
+/// Stamps collected so far, by source.
 struct StampsBySource {
-    /// Whether they are wanted.
-    kept: bool,
+    /// True if the stamps are stored; otherwise only the lead is estimated.
+    stored: bool,
     kernel: SentStamps,
     hardware: SentStamps,
 }
 
 impl StampsBySource {
     fn set(&mut self, seq: u32, passage: Passage, stamp: Stamp) {
-        if !self.kept {
+        if !self.stored {
             return;
         }
         match (passage, stamp.source) {
@@ -59,10 +59,11 @@ impl StampsBySource {
 }
 
 impl SentTimes {
-    /// For a stream of `packets` whose socket's stamping was enabled for [`StampedPackets::SENT`].
+    /// Collects stamps for a stream of `packets` packets, whose socket has stamping enabled for
+    /// [`StampedPackets::SENT`].
     pub fn new(want: StampMode, packets: u32) -> SentTimes {
         let mut times = StampsBySource {
-            kept: true,
+            stored: true,
             kernel: SentStamps::new(StampSource::Kernel),
             hardware: SentStamps::new(StampSource::Hardware),
         };
@@ -79,19 +80,19 @@ impl SentTimes {
         SentTimes { want, departures, working: false, sent: 0, times, lead: None }
     }
 
-    /// For packets that carry the time of their departure.
+    /// Estimates the lead as well, for packets that carry the time of their departure.
     pub fn with_lead(self) -> SentTimes {
         SentTimes { lead: Some(Lead::new()), ..self }
     }
 
-    /// For packets whose stamps nobody will ask for: of these only the lead is learnt.
+    /// Estimates only the lead, for packets whose stamps are not needed in the result.
     pub fn for_lead_alone(want: StampMode) -> SentTimes {
         let mut alone = SentTimes::new(want, 0).with_lead();
-        alone.times.kept = false;
+        alone.times.stored = false;
         alone
     }
 
-    /// How long after a clock reading a packet to `to` leaves.
+    /// Time from a clock reading to the departure of a packet to `to`.
     pub fn lead(&self, to: IpAddr) -> Span {
         self.lead.as_ref().map_or(Span::ZERO, |lead| lead.of(to))
     }
@@ -109,7 +110,7 @@ impl SentTimes {
         }
     }
 
-    /// Records that packet `seq` was sent; the program read the clock before.
+    /// Records that packet `seq` was sent; `reading` is the program's clock reading before that.
     #[inline]
     pub fn sent(&mut self, seq: u32, reading: WallTime) {
         self.sent += 1;
@@ -118,18 +119,18 @@ impl SentTimes {
         }
     }
 
-    /// Packets whose stamps have not arrived.
+    /// Number of packets whose stamps have not arrived.
     #[inline]
     pub fn awaited(&self) -> u32 {
         self.departures.awaited()
     }
 
-    /// Packets that did not leave because their launch time was over.
+    /// Number of packets that did not leave because their launch time had passed.
     pub fn missed(&self) -> u32 {
         self.departures.missed()
     }
 
-    /// Reads one batch of stamps, without blocking; returns the number of entries in the queue.
+    /// Reads one batch of stamps without blocking; returns the number of entries read from the queue.
     pub fn collect(&mut self, socket: impl AsFd) -> usize {
         let SentTimes { departures, times, lead, .. } = self;
         let count = departures.collect(&socket, |(seq, read), passage, stamp| {
@@ -146,7 +147,8 @@ impl SentTimes {
         count
     }
 
-    /// The stamps of one source: the adapter's if they cover the stream as well as the kernel's.
+    /// Returns the stamps of one source: those of the adapter if they cover the stream as well as the
+    /// kernel's do.
     pub fn finish(self) -> CollectedStamps {
         let StampsBySource { mut kernel, mut hardware, .. } = self.times;
         let (by_kernel, by_hardware) = (kernel.known(), hardware.known());
@@ -160,7 +162,7 @@ impl SentTimes {
         }
         let note = (self.want == StampMode::Hardware && by_kernel > 0).then(|| {
             format!(
-                "the adapter stamped {by_hardware} of {by_kernel} sent packets on the system's clock: kernel stamps"
+                "the adapter stamped {by_hardware} of {by_kernel} sent packets on the system's clock: using kernel stamps instead"
             )
         });
         CollectedStamps { stamps: (by_kernel > 0).then_some(kernel), lost, note }

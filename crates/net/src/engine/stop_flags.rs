@@ -4,13 +4,13 @@ use crate::wake::Waker;
 use jitlat_core::time::Span;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, Ordering};
 
-/// Requests to a running packet thread, made once and never withdrawn. The thread remembers how many there were at its
-/// last check, so that it cannot miss one.
+/// Requests to a running packet thread, made once and never withdrawn. The thread remembers the number of
+/// requests at its last check, so that it cannot miss one.
 #[derive(Debug)]
 pub(crate) struct StopFlags {
     /// Incremented after the flag of each request: a thread that reads this number sees the flags it counts.
     requests: AtomicU32,
-    /// How long a receiver continues after a cut, in ns; negative while no cut is requested.
+    /// Time for which a receiver continues after a cut, in ns; negative while no cut is requested.
     cut: AtomicI64,
     stop: AtomicBool,
     close: AtomicBool,
@@ -19,7 +19,7 @@ pub(crate) struct StopFlags {
 }
 
 impl StopFlags {
-    /// Without requests.
+    /// Creates flags without requests.
     pub fn new() -> std::io::Result<StopFlags> {
         Ok(StopFlags {
             requests: AtomicU32::new(0),
@@ -59,17 +59,17 @@ impl StopFlags {
         self.requests.load(Ordering::Acquire)
     }
 
-    /// Whether the flow is closed.
+    /// True if the flow is closed.
     pub(crate) fn is_closed(&self) -> bool {
         self.close.load(Ordering::Acquire)
     }
 
-    /// Whether an immediate end is requested.
+    /// True if an immediate end is requested.
     pub(crate) fn is_stopped(&self) -> bool {
         self.stop.load(Ordering::Acquire)
     }
 
-    /// How long to continue after a cut; `None` if none is requested.
+    /// Time to continue after a cut; `None` if no cut is requested.
     pub(crate) fn is_cut(&self) -> Option<Span> {
         let linger = self.cut.load(Ordering::Acquire);
         (linger >= 0).then_some(Span(linger))
@@ -80,8 +80,8 @@ impl StopFlags {
 mod tests {
     use super::*;
 
-    /// Can be run under Miri (`cargo +nightly miri test stop_flags`), which models the weakest memory ordering that the
-    /// language allows.
+    /// Can be run under Miri (`cargo +nightly miri test stop_flags`), which models the weakest memory
+    /// ordering that the language allows.
     #[test]
     fn a_stop_just_after_a_cut_is_not_missed() {
         for _ in 0..if cfg!(miri) { 50 } else { 2000 } {

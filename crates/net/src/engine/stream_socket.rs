@@ -10,10 +10,10 @@ use std::net::{TcpStream, UdpSocket};
 use std::os::fd::AsFd;
 use std::time::Duration;
 
-/// Limits every wait of a packet thread, so that it notices a stop.
+/// Limit of every wait of a packet thread, so that it notices a stop.
 const MAX_WAIT: Duration = Duration::from_millis(50);
 
-/// What distinguishes the packets of a sender.
+/// Marks of a sender's packets.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Marks {
     /// DSCP.
@@ -23,7 +23,7 @@ pub(crate) struct Marks {
 }
 
 impl Marks {
-    /// Sets them on `socket`; returns notes about what could not be set.
+    /// Sets the marks on `socket`; returns notes about those that could not be set.
     fn set(self, socket: &impl AsFd) -> Vec<String> {
         let marked = mark(socket, self.dscp).err().map(|e| e.to_string());
         let preferred = prefer(socket, self.priority).err().map(|e| e.to_string());
@@ -31,16 +31,17 @@ impl Marks {
     }
 }
 
-/// Sets every option that a stream needs, except the peer. Returns which stamps can be expected, and notes about what
-/// could not be done. Call it well before the stream: receive stamps start some time after they are enabled.
+/// Sets every option that a stream needs, except the peer. Returns which stamps can be expected, and notes
+/// about settings that were not possible. Call it well before the stream: receive stamps start some time
+/// after they are enabled.
 pub(crate) fn prepare_udp(
     socket: &UdpSocket,
-    ways: StampedPackets,
+    stamped: StampedPackets,
     marks: Marks,
     stamps: StampMode,
 ) -> io::Result<(StampMode, Vec<String>)> {
     let local = socket.local_addr()?;
-    let marked = match ways.sent {
+    let marked = match stamped.sent {
         true => marks.set(socket),
         false => {
             let _ = setsockopt(socket, sockopt::RxqOvfl, &1);
@@ -50,13 +51,13 @@ pub(crate) fn prepare_udp(
     };
     enlarge(socket);
     socket.set_read_timeout(Some(MAX_WAIT))?;
-    let (stamps, mut notes) = stamp::enable(socket.as_fd(), local.ip(), stamps, ways);
+    let (stamps, mut notes) = stamp::enable(socket.as_fd(), local.ip(), stamps, stamped);
     notes.extend(marked);
     Ok((stamps, notes))
 }
 
-/// Sets every option that a stream needs; returns notes about what could not be done. Nagle's algorithm is off: a
-/// record is sent when it is written. `marks` are those of the sender.
+/// Sets every option that a stream needs; returns notes about settings that were not possible. Nagle's
+/// algorithm is off: a record is sent when it is written. `marks` are given for a sender.
 pub(crate) fn prepare_tcp(stream: &TcpStream, marks: Option<Marks>) -> io::Result<Vec<String>> {
     stream.set_nodelay(true)?;
     stream.set_nonblocking(false)?;
@@ -64,7 +65,7 @@ pub(crate) fn prepare_tcp(stream: &TcpStream, marks: Option<Marks>) -> io::Resul
     Ok(marks.map(|m| m.set(stream)).unwrap_or_default())
 }
 
-/// Waits until `stream` accepts more bytes, for at most `timeout`; returns whether it does.
+/// Waits until `stream` accepts more bytes, for at most `timeout`; returns true if it does.
 pub(crate) fn writable(stream: &TcpStream, timeout: PollTimeout) -> bool {
     let mut queue = [PollFd::new(stream.as_fd(), PollFlags::POLLOUT)];
     poll(&mut queue, timeout).is_ok_and(|n| n > 0)

@@ -1,4 +1,4 @@
-//! The life of a TCP flow: one connection, made by either side, then the stream in either direction.
+//! Life of a TCP flow: one connection, made by either side, then the stream in either direction.
 
 use super::context::{Context, Instruction};
 use super::error::FlowError;
@@ -26,9 +26,9 @@ pub fn run(context: Context, connections: &Sender<Instruction>) {
     }
 }
 
-/// How the connection will be made.
+/// Method by which the connection will be made.
 enum TcpEntrance {
-    /// Held until a connection has arrived.
+    /// Registration, held until a connection has arrived.
     Rendezvous(#[expect(dead_code, reason = "dropping it withdraws it")] Registration),
     Socket(Socket),
 }
@@ -39,7 +39,8 @@ fn run_to_end(mut context: Context, connections: &Sender<Instruction>) -> Result
     context.reporter.report(FlowReport::Opened(id, local.port()));
     let mut met = MetConnection { connection: None, head: Vec::new() };
     let mut entrance = Some(entrance);
-    // Connect (not for a classic listener), then Start; a connection may arrive at any time.
+    // Instructions are Connect (except for a classic listener), then Start; a connection may arrive at any
+    // time.
     let mut started: Option<SteadyTime> = None;
     loop {
         match context.wait(None, MAX_WAIT_MS) {
@@ -62,7 +63,7 @@ fn run_to_end(mut context: Context, connections: &Sender<Instruction>) -> Result
                     (Some(TcpEntrance::Socket(socket)), None) => match dial(&context, socket, peer, greeting)
                     {
                         Ok(stream) => stream,
-                        // Given up because it is no longer wanted: the next wait returns why.
+                        // The attempt ended because of a stop: the next wait returns the reason.
                         Err(_) if context.stop_flags.is_stopped() => continue,
                         Err(error) => return Err(error),
                     },
@@ -99,7 +100,7 @@ fn run_to_end(mut context: Context, connections: &Sender<Instruction>) -> Result
     }
 }
 
-/// The connection, and what was read from it before its flow was known.
+/// A connection, and the bytes read from it before its flow was known.
 struct MetConnection {
     connection: Option<TcpStream>,
     head: Vec<u8>,
@@ -143,7 +144,7 @@ fn open(
     .map_err(|source| FlowError::Bind { transport: Tcp, local, source })
 }
 
-/// How long a classic peer may take to accept.
+/// Timeout for a classic peer to accept.
 const ACCEPT_TIMEOUT: Span = Span::seconds(15);
 
 fn dial(

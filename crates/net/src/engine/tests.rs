@@ -1,4 +1,4 @@
-//! Flows under the commands of a control machine, against plain sockets.
+//! Flows under the commands of a control machine, with plain sockets as peers.
 
 use super::rendezvous::Rendezvous;
 use super::*;
@@ -40,7 +40,7 @@ fn open(engine: &mut Engine, transport: Transport) {
     open_for(engine, transport, Meeting::Dial);
 }
 
-/// Opens a sender's flow that finds its peer by `meeting`; its port.
+/// Opens a sender's flow that finds its peer by `meeting`; returns its port.
 fn open_for(engine: &mut Engine, transport: Transport, meeting: Meeting) -> u16 {
     let spec = TestSpec::new(Direction::Up, transport, 10, 80, Span::millis(20), Schedule::Periodic).unwrap();
     let opening = Opening {
@@ -89,7 +89,7 @@ fn a_dial_that_nobody_answers_ends_with_its_engine() {
         let mut engine = engine();
         open(&mut engine, Transport::Tcp);
         engine.command(FlowCommand::Connect { flow: FLOW, peer, greeting: None });
-        // The dial is under way.
+        // The connection attempt is in progress.
         jitlat_waiting::while_true("nobody answers", Duration::from_millis(100), || true);
         let began = Instant::now();
         if close {
@@ -104,8 +104,8 @@ fn a_dial_that_nobody_answers_ends_with_its_engine() {
     drop(filling);
 }
 
-/// Waits of the flow's thread in half a second in which nothing happens to it: each lasts up to 50 ms, unless something ends it
-/// at once.
+/// Returns the number of waits of the flow's thread during an idle half second: each lasts up to 50 ms unless
+/// something ends it at once.
 fn waits_of_half_a_second(engine: &Engine) -> u32 {
     let waits = || engine.flows[0].counters.waits.load(Ordering::Relaxed);
     let before = waits();
@@ -144,7 +144,7 @@ fn the_stamps_of_answers_to_greetings_do_not_keep_the_sender_awake() {
     let mut answer = [0; 12];
     assert_eq!((far.recv(&mut answer).unwrap(), answer), (12, hello));
     assert!(matches!(next_report(&engine), FlowReport::Ready(FLOW)));
-    // The peer has not got that answer, and asks again.
+    // The peer did not get that answer and asks again.
     far.send_to(&hello, ours).unwrap();
     assert_eq!((far.recv(&mut answer).unwrap(), answer), (12, hello));
     let waits = waits_of_half_a_second(&engine);
@@ -161,7 +161,7 @@ fn with_launch_times_packets_say_when_they_are_to_leave() {
     let peer = far.local_addr().unwrap();
     engine.command(FlowCommand::Connect { flow: FLOW, peer, greeting: Some((7, Span::seconds(10))) });
     let mut packet = [0; 80];
-    // Its greeting has a launch time, too: such a queue drops what has none.
+    // The greeting also has a launch time: the queue drops packets without one.
     let (length, from) = far.recv_from(&mut packet).unwrap();
     far.send_to(&packet[..length], from).unwrap();
     assert!(matches!(next_report(&engine), FlowReport::Ready(FLOW)));
@@ -193,5 +193,5 @@ fn without_a_queue_that_keeps_launch_times_the_flow_says_so() {
     engine.command(FlowCommand::Connect { flow: FLOW, peer, greeting: None });
     let report = next_report(&engine);
     let FlowReport::Failed(FLOW, why) = &report else { panic!("{report:?}") };
-    assert!(why.contains("no queue that keeps launch times"), "{why}");
+    assert!(why.contains("no queue that supports launch times"), "{why}");
 }

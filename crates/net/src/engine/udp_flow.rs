@@ -1,4 +1,4 @@
-//! The life of a UDP flow: bind, find the peer, run the stream.
+//! Life of a UDP flow: bind, find the peer, run the stream.
 
 use super::context::{Context, Instruction};
 use super::error::FlowError;
@@ -29,7 +29,7 @@ pub fn run(context: Context) {
     }
 }
 
-/// Before the peer is known: a registration at a shared port, or a socket of the flow's own.
+/// Source of the flow's socket before the peer is known: a registration at a shared port, or a socket of the flow.
 enum UdpEntrance {
     Rendezvous(Registration),
     Socket(UdpSocket),
@@ -56,9 +56,9 @@ fn run_to_end(mut context: Context) -> Result<(), FlowError> {
             sockets::bind_udp(local).map_err(|source| FlowError::Bind { transport: Udp, local, source })?
         }
     };
-    let ways =
+    let stamped =
         if context.opening.role == FlowRole::Send { StampedPackets::SENT } else { StampedPackets::RECEIVED };
-    let prepared = stream_socket::prepare_udp(&socket, ways, context.marks(), stamps(&context));
+    let prepared = stream_socket::prepare_udp(&socket, stamped, context.marks(), stamps(&context));
     let (stamps, notes) = prepared.map_err(|source| FlowError::Prepare { transport: Udp, local, source })?;
     context.reporter.note(notes);
     let launch = match (context.opening.role, context.settings.sending.pacing.mode) {
@@ -83,7 +83,8 @@ fn run_to_end(mut context: Context) -> Result<(), FlowError> {
     Ok(())
 }
 
-/// Transmit stamps cost about a system call per packet. Below this period they would limit the rate.
+/// Minimum period of a stream with transmit stamps. They cost about one system call per packet and would
+/// limit the rate of faster streams.
 const STAMPED_PERIOD: Span = Span::micros(20);
 
 fn stamps(context: &Context) -> StampMode {
@@ -95,7 +96,7 @@ fn stamps(context: &Context) -> StampMode {
         && wanted == StampMode::Kernel
     {
         context.reporter.note([format!(
-            "sent stamps are the program's own at periods below {} us: the kernel's would cost rate",
+            "send times are the program's own clock readings at periods below {} us: kernel stamps would limit the rate",
             STAMPED_PERIOD.0 / 1000
         )]);
         return StampMode::User;
@@ -128,8 +129,8 @@ fn open(context: &Context) -> Result<UdpEntrance, FlowError> {
     .map_err(|source| FlowError::Bind { transport: Udp, local, source })
 }
 
-/// Connects the socket to its peer. If the port is unknown, it is that of the first packet, which stays in the socket
-/// for the stream.
+/// Connects the socket to its peer. If the peer's port is unknown, it is taken from the first packet, which
+/// stays in the socket for the stream.
 fn connect(
     context: &Context,
     socket: &UdpSocket,
@@ -147,21 +148,21 @@ fn connect(
     tied.map(|()| None).map_err(|source| FlowError::Connect { transport: Udp, peer, source })
 }
 
-const PROHIBITED: &str = "a router or firewall on the way says that this traffic is prohibited (ICMP)";
+const PROHIBITED: &str = "a router or firewall on the path reports that this traffic is prohibited (ICMP)";
 
-/// What the far host, or this one, says by this error.
+/// Describes an error that the far host or this one caused by refusing packets; `None` for other errors.
 fn refusal(error: &io::Error) -> Option<&'static str> {
     match error.raw_os_error() {
-        Some(libc::ECONNREFUSED) => Some("the far host says that nothing listens there"),
+        Some(libc::ECONNREFUSED) => Some("the far host reports that nothing listens there"),
         Some(libc::EPERM) => {
-            Some("this host does not let the packets out: does its own firewall forbid them?")
+            Some("this host does not let the packets leave: does its own firewall forbid them?")
         }
         _ => None,
     }
 }
 
 /// Sends a greeting, with a launch time if the socket needs one.
-fn say(socket: &UdpSocket, launch: Option<Launch>, hello: &[u8]) -> io::Result<usize> {
+fn send_greeting(socket: &UdpSocket, launch: Option<Launch>, hello: &[u8]) -> io::Result<usize> {
     match launch {
         Some(launch) => launch.send_soon(socket.as_fd(), hello),
         None => socket.send(hello),
@@ -178,17 +179,17 @@ fn greet(
     timeout: Span,
 ) -> Result<(), FlowError> {
     let mut greeter = Greeter::new(token, steady(), timeout);
-    let mut said = "nothing came back";
+    let mut reason = "no answer received";
     let mut buffer = [0; HEADER_LEN];
     while !greeter.is_done() {
         let now = steady();
         if greeter.gave_up(now) {
-            return Err(FlowError::Silent { peer, said, timeout });
+            return Err(FlowError::Silent { peer, reason, timeout });
         }
         if let Some(hello) = greeter.poll_send(now)
-            && let Err(e) = say(socket, launch, &hello)
+            && let Err(e) = send_greeting(socket, launch, &hello)
         {
-            said = refusal(&e).unwrap_or(said);
+            reason = refusal(&e).unwrap_or(reason);
         }
         let left = (greeter.deadline() - steady()).0.max(0) / 1_000_000 + 1;
         match context.wait(Some(socket.as_fd()), left.min(MAX_WAIT_MS.into()) as u16) {
@@ -201,17 +202,17 @@ fn greet(
                 Ok(length) => {
                     greeter.handle(&buffer[..length]);
                 }
-                // What the network says; a send also fails if this host has no route.
-                Err(e) if sockets::is_prohibition(&e) => said = PROHIBITED,
-                Err(e) => said = refusal(&e).unwrap_or(said),
+                // An ICMP error from a router; a send also fails if this host has no route.
+                Err(e) if sockets::is_prohibition(&e) => reason = PROHIBITED,
+                Err(e) => reason = refusal(&e).unwrap_or(reason),
             }
         }
     }
     Ok(())
 }
 
-/// Receives without blocking; `None` if nothing is queued. An error is about an earlier send and is cleared by this
-/// call: the next datagram is still queued.
+/// Receives without blocking; `None` if nothing is queued. An error concerns an earlier send and is cleared
+/// by this call; the next datagram is still queued.
 fn receive(socket: &UdpSocket, buffer: &mut [u8], flags: MsgFlags) -> Option<io::Result<usize>> {
     match recv(socket.as_raw_fd(), buffer, flags | MsgFlags::MSG_DONTWAIT) {
         Ok(length) => Some(Ok(length)),
@@ -220,9 +221,9 @@ fn receive(socket: &UdpSocket, buffer: &mut [u8], flags: MsgFlags) -> Option<io:
     }
 }
 
-/// The length of the next datagram, which stays queued.
+/// Returns the length of the next datagram, which stays queued.
 fn peek(socket: &UdpSocket, buffer: &mut [u8]) -> Option<usize> {
-    // Errors are few: each is about a packet that this socket sent.
+    // The number of errors is limited: each concerns a packet that this socket sent.
     std::iter::from_fn(|| receive(socket, buffer, MsgFlags::MSG_PEEK)).find_map(Result::ok)
 }
 
@@ -234,12 +235,12 @@ fn discard(socket: &UdpSocket) {
 /// Sends the first answer to a greeting that the rendezvous received.
 fn answer(socket: &UdpSocket, launch: Option<Launch>, meeting: Meeting) {
     if let Meeting::Greeting(token) = meeting {
-        let _ = say(socket, launch, &PacketHeader::hello(token).to_bytes());
+        let _ = send_greeting(socket, launch, &PacketHeader::hello(token).to_bytes());
     }
 }
 
-/// Answers greetings until the stream begins. A packet that is not a greeting stays queued for the stream. Returns
-/// whether the stream is to begin.
+/// Answers greetings until the stream begins. A packet that is not a greeting stays queued for the stream.
+/// Returns true if the stream is to begin.
 fn wait_for_start(
     context: &Context,
     socket: &UdpSocket,
@@ -266,7 +267,7 @@ fn wait_for_start(
     }
 }
 
-/// Answers every queued greeting; false if something else is queued.
+/// Answers every queued greeting; returns false if something else is queued.
 fn answer_greetings(
     context: &Context,
     socket: &UdpSocket,
@@ -279,19 +280,19 @@ fn answer_greetings(
             Some(_) if length == HEADER_LEN => {
                 discard(socket);
                 if matches!(context.opening.meeting, Meeting::Greeting(ours) if token == Some(ours)) {
-                    let _ = say(socket, launch, buffer);
+                    let _ = send_greeting(socket, launch, buffer);
                 }
             }
             _ if context.opening.role == FlowRole::Receive => return false,
-            // A sender does not need it.
+            // A sender does not need other packets.
             _ => discard(socket),
         }
     }
     true
 }
 
-/// For classic peers that named no port: connects the socket to the source of the first packet, if it is the peer's
-/// address.
+/// For a classic peer that named no port: connects the socket to the source of the first packet if its
+/// address is the peer's.
 fn meet_first(context: &Context, socket: &UdpSocket, peer: SocketAddr) -> bool {
     let until = steady() + context.opening.timeouts.silence;
     let mut buffer = [0; HEADER_LEN];
@@ -331,11 +332,11 @@ mod tests {
         let at = theirs.local_addr().unwrap();
         ours.connect(at).unwrap();
         drop(theirs);
-        // The refusal is queued as an error at the socket; then a peer appears and sends.
+        // The refusal is queued as an error at the socket; then a peer starts and sends.
         ours.send(b"hello").unwrap();
         let theirs = UdpSocket::bind(at).unwrap();
         theirs.send_to(b"the first packet", ours.local_addr().unwrap()).unwrap();
-        // One look must find the datagram behind the error, so it has to be there before.
+        // A single read must find the datagram behind the error, so the datagram has to be there before.
         jitlat_waiting::while_true("time to arrive", Duration::from_millis(20), || true);
         let mut buffer = [0; 32];
         assert_eq!(peek(&ours, &mut buffer), Some(16));

@@ -1,4 +1,4 @@
-//! [`WatchedFlow`]: what has arrived of a stream that somebody watches from afar, while it runs.
+//! [`WatchedFlow`]: running results of a stream for a remote observer.
 
 use crate::ring::Outlet;
 use jitlat_core::distribution::Precision;
@@ -6,26 +6,26 @@ use jitlat_core::so_far::{ReceivedSoFar, SoFar};
 use jitlat_core::{PacketRecord, SteadyTime};
 use jitlat_proto::jitlat::flow::WATCHED_EVERY;
 
-/// The conversing thread's view of a watched flow. The receiving thread pays one copy of a record into a ring.
+/// The conversing thread's view of a watched flow. The receiving thread only copies each record into a ring.
 pub(super) struct WatchedFlow {
     records: Outlet<PacketRecord>,
     so_far: SoFar,
-    /// Packets that arrived faster than they were looked at: they are counted, and their delays are not known.
+    /// Number of packets that did not fit into the ring: they are counted, but their delays are unknown.
     uncounted: u64,
-    /// When the last packet was seen; `None` before the first.
+    /// Time at which the last packet was seen; `None` before the first.
     arrived: Option<SteadyTime>,
-    /// When the next report is due; `None` before the first look.
+    /// Time at which the next report is due; `None` before the first check.
     due: Option<SteadyTime>,
 }
 
 impl WatchedFlow {
-    /// Of the flow whose receiver fills `records`.
+    /// Watches the flow whose receiver fills `records`.
     pub fn new(records: Outlet<PacketRecord>) -> WatchedFlow {
         let so_far = SoFar::new(Precision::FLOW);
         WatchedFlow { records, so_far, uncounted: 0, arrived: None, due: None }
     }
 
-    /// Looks at what has arrived; the figures so far, if they are due.
+    /// Processes new records; returns the results so far if they are due.
     pub fn look(&mut self, now: SteadyTime) -> Option<ReceivedSoFar> {
         let WatchedFlow { records, so_far, uncounted, arrived, due } = self;
         records.drain(|records| {
@@ -42,7 +42,7 @@ impl WatchedFlow {
         *due = now + WATCHED_EVERY;
         let mut figures = ReceivedSoFar { silence: arrived.map(|at| now - at), ..so_far.take() };
         if *uncounted > 0 {
-            // They look as if they were missing, and runs of them as runs of loss.
+            // Uncounted packets look missing, and series of them like loss bursts: correct the counts.
             figures.received += *uncounted;
             figures.missing = figures.missing.saturating_sub(*uncounted);
             (figures.runs, figures.longest) = (0, 0);
@@ -66,12 +66,12 @@ mod tests {
         assert_eq!(watched.look(at(1500)), Some(ReceivedSoFar::default()), "nothing has arrived");
         let record = |seq: i64| PacketRecord::one_way(seq, WallTime(seq), WallTime(seq + 7));
         (0..30).for_each(|seq| intake.push(record(seq)));
-        let said = watched.look(at(2600)).unwrap();
-        assert_eq!((said.received, said.missing, said.median()), (30, 0, Some(7)));
-        assert_eq!(said.silence, Some(Span::ZERO));
+        let report = watched.look(at(2600)).unwrap();
+        assert_eq!((report.received, report.missing, report.median()), (30, 0, Some(7)));
+        assert_eq!(report.silence, Some(Span::ZERO));
         intake.push(record(30));
         assert_eq!(watched.look(at(2700)), None, "once a second");
-        let said = watched.look(at(4700)).unwrap();
-        assert_eq!((said.received, said.missing, said.silence), (31, 0, Some(Span::seconds(2))));
+        let report = watched.look(at(4700)).unwrap();
+        assert_eq!((report.received, report.missing, report.silence), (31, 0, Some(Span::seconds(2))));
     }
 }

@@ -1,5 +1,5 @@
-//! A test with an OWAMP server: agrees on sessions, sends and receives their packets, and fetches what the server
-//! received.
+//! A test with an OWAMP server: agrees on sessions, sends and receives their packets, and fetches the
+//! server's results.
 
 use super::receiving::{Receiving, RecordedPacket};
 use super::sending::{Departing, SendingSession};
@@ -34,40 +34,41 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread::JoinHandle;
 
-/// How long after the requests the sessions start.
+/// Time from the requests to the start of the sessions.
 const START_DELAY: Span = Span::millis(300);
-/// Most records of a stream in one event.
+/// Maximum number of records of a stream in one event.
 const MAX_RECORDS: usize = 8192;
-/// The error of a clock that is not synchronised, as the kernel reports it.
+/// Error that the kernel reports for an unsynchronised clock.
 const UNSYNCHRONISED_ERROR: Span = Span::seconds(16);
 
-/// A test to run.
+/// Settings of a test with an OWAMP server.
 #[derive(Clone, Debug)]
 pub struct OwampRequest {
-    /// Server, control port, sessions to request (UDP only), and how this host sends and stamps. The payload of a session
-    /// includes the fields of a test packet; the ports of this end are used, those of the server's end it chooses itself.
+    /// Server, control port, sessions to request (UDP only), and settings for sending and stamping. The
+    /// payload of a session includes the fields of a test packet. Only this host's ports are used; the server
+    /// chooses its own.
     pub settings: TestRequest,
-    /// The mode to use; `None`: the strongest that both sides support.
+    /// Security mode to use; `None`: the strongest that both sides support.
     pub mode: Option<SecurityMode>,
-    /// Name and passphrase for the keyed modes; `None`: open.
+    /// User name and passphrase for the keyed modes; `None`: open mode.
     pub user: Option<(String, Vec<u8>)>,
-    /// After how long a packet is lost; `None`: two seconds more than the set-up took.
+    /// Time after which a packet counts as lost; `None`: two seconds more than the set-up took.
     pub timeout: Option<Span>,
-    /// How long the server may take for each step of the conversation.
+    /// Timeout of the server for each step of the conversation.
     pub step_timeout: Span,
 }
 
 impl OwampRequest {
-    /// Bytes of a test packet without padding: the shortest payload.
+    /// Length of a test packet without padding, in bytes: the shortest payload.
     pub fn header(&self) -> usize {
         packet::len(if self.user.is_some() { SecurityMode::Encrypted } else { SecurityMode::Open })
     }
 }
 
-/// Why nothing was measured.
+/// Reason why nothing was measured.
 #[derive(Debug, thiserror::Error)]
 pub enum OwampError {
-    /// There is no connection, or this host has no threads or descriptors left.
+    /// There is no connection, or the system has no more threads or descriptors.
     #[error(transparent)]
     Client(#[from] ClientError),
     /// The control conversation failed.
@@ -75,7 +76,7 @@ pub enum OwampError {
     Failed {
         /// The server.
         address: SocketAddr,
-        /// The reason, and what to try.
+        /// Reason, and what to try.
         failure: jitlat_proto::amp::AmpFailure,
     },
 }
@@ -86,7 +87,7 @@ impl From<io::Error> for OwampError {
     }
 }
 
-/// The slots that space the packets of `spec`.
+/// Returns the schedule slots that space the packets of `spec`.
 fn slots(spec: &TestSpec) -> Vec<ScheduleSlot> {
     let units = |span: Span| NtpTime::from_span(span).0;
     match spec.schedule() {
@@ -102,8 +103,9 @@ fn slots(spec: &TestSpec) -> Vec<ScheduleSlot> {
     }
 }
 
-/// Runs a test to its end; also returns what the receivers of its sessions recorded, as far as that is known. Setting `stop` ends it early: what was received by then is kept and fetched; setting it again
-/// ends that, too. On return it is set if it ever was.
+/// Runs a test to its end; also returns the results of the sessions' receivers, as far as they are known.
+/// Setting `stop` ends it early: results received by then are retained, and the server's are fetched; setting
+/// it again aborts that fetch, too. On return `stop` is set if it was ever set.
 ///
 /// # Errors
 /// [`OwampError`] if nothing was measured. A test cut short is not an error: see [`Measured::ending`].
@@ -127,11 +129,11 @@ pub fn run(
     outcome
 }
 
-/// The end of a session at this host.
+/// This host's end of a session.
 enum ClientEndpoint {
-    /// Its socket is open.
+    /// The socket is open, but the session has not been granted yet.
     Open(UdpSocket, StampMode),
-    /// Granted.
+    /// Granted; sends once the session starts.
     Sender(Box<Departing>),
     Receiver(Box<Receiving>),
     Sending(SendingSession),
@@ -147,10 +149,10 @@ struct OwampStream {
     sent: u32,
     stamps: Option<SentStamps>,
     stamps_lost: Option<u32>,
-    /// What arrived at this host.
+    /// Packets that arrived at this host.
     arrived: Vec<PacketRecord>,
     drops: Option<u32>,
-    /// What the receiver recorded, or why that is not known.
+    /// Results of the receiver, or the reason why they are unknown.
     data: Result<SessionData, String>,
 }
 
@@ -179,26 +181,26 @@ impl<'a> OwampTest<'a> {
         let local = stream.local_addr()?;
         let mut notes = Vec::new();
         let mut streams = Vec::new();
-        let mut wishes = Vec::new();
+        let mut specs = Vec::new();
         for spec in &request.settings.terms.specs {
             let sends = spec.direction() == Direction::Up;
             let mut at = local;
             at.set_port(if sends { spec.src_port } else { spec.dst_port });
             let socket = sockets::bind_udp_alone(at)?;
-            let ways = if sends { StampedPackets::SENT } else { StampedPackets::RECEIVED };
+            let stamped = if sends { StampedPackets::SENT } else { StampedPackets::RECEIVED };
             let marks = Marks { dscp: spec.dscp, priority: request.settings.sending.priority };
-            let (stamps, said) = stream_socket::prepare_udp(
+            let (stamps, socket_notes) = stream_socket::prepare_udp(
                 &socket,
-                ways,
+                stamped,
                 marks,
                 StampMode::from(request.settings.terms.stamps),
             )?;
-            notes.extend(said);
+            notes.extend(socket_notes);
             if sends {
                 set_hop_limit(&socket, &local)?;
             }
             let near = socket.local_addr()?;
-            wishes.push(OwampSessionSpec {
+            specs.push(OwampSessionSpec {
                 direction: spec.direction(),
                 near: SocketAddr::new(local.ip(), near.port()),
                 far: remote.ip(),
@@ -227,7 +229,7 @@ impl<'a> OwampTest<'a> {
         let config = OwampOptions {
             mode: request.mode,
             user: request.user.clone(),
-            sessions: wishes,
+            sessions: specs,
             lead: START_DELAY,
             fetches: Vec::new(),
             most_records: 0,
@@ -266,7 +268,7 @@ impl<'a> OwampTest<'a> {
             self.driver.wait(Some(&self.waker));
             if stop.swap(false, Ordering::Relaxed) {
                 if self.interrupted {
-                    // The second time: nothing more is waited for.
+                    // Interrupted a second time: stop waiting for results.
                     break Some("interrupted again".to_owned());
                 }
                 self.interrupted = true;
@@ -299,10 +301,11 @@ impl<'a> OwampTest<'a> {
         Ok(self.conclude(failure.as_deref(), observer))
     }
 
-    /// Executes the machine's requests. Once the conversation is over: why it failed after the sessions had begun.
+    /// Executes the machine's requests. Returns `Some` once the conversation is over, with the reason if it
+    /// failed after the sessions had begun.
     ///
     /// # Errors
-    /// If it failed before.
+    /// The conversation failed before the sessions began.
     fn execute(&mut self, observer: &mut dyn Observer) -> Result<Option<Option<String>>, OwampError> {
         while let Some(event) = self.driver.machine.poll_event() {
             match event {
@@ -402,7 +405,7 @@ impl<'a> OwampTest<'a> {
         Ok(())
     }
 
-    /// Reports ends that are complete.
+    /// Reports sessions that have become complete to the machine.
     fn look(&mut self) {
         let mut complete = Vec::new();
         for stream in &mut self.streams {
@@ -418,19 +421,19 @@ impl<'a> OwampTest<'a> {
         complete.into_iter().for_each(|sid| self.driver.handle(OwampClientInput::Complete(sid)));
     }
 
-    /// The server has ended sending.
+    /// The server has ended sending: completes the results of that session.
     fn received(&mut self, received: &PeerSummary) {
-        let Some(stream) = self.streams.iter_mut().find(|s| s.sid() == Some(received.said.sid)) else {
+        let Some(stream) = self.streams.iter_mut().find(|s| s.sid() == Some(received.summary.sid)) else {
             return;
         };
         let Some((mut receiving, arrived)) = stream.stop_listening() else { return };
         let error = receiving.error(steady());
         (stream.drops, stream.arrived) = (receiving.drops, arrived);
-        let finished = receiving.receiver.finish(&received.said, received.at, error);
+        let finished = receiving.receiver.finish(&received.summary, received.at, error);
         stream.data = finished.map_err(|why| why.to_string());
     }
 
-    /// Puts together what is known of each stream.
+    /// Assembles the results of each stream.
     fn conclude(
         &mut self,
         failure: Option<&str>,
@@ -440,7 +443,7 @@ impl<'a> OwampTest<'a> {
         for stream in &mut self.streams {
             match std::mem::replace(&mut stream.end, ClientEndpoint::Over) {
                 ClientEndpoint::Sending(sending) => stream.sent = sending.stop().summary.next_seq,
-                // The conversation ended first: what arrived counts as far as it can.
+                // The conversation ended first: packets that arrived count as far as possible.
                 ClientEndpoint::Listening(listening) => {
                     stream.end = ClientEndpoint::Listening(listening);
                     if let Some((mut receiving, arrived)) = stream.stop_listening() {
@@ -539,13 +542,14 @@ impl OwampStream {
         }
     }
 
-    /// Adds what became known of the stream.
+    /// Adds the stream's results to the session.
     fn describe(&self, session: &mut Session) {
         session.receiver_drops = self.drops.map(u64::from);
         session.stamps_lost = self.stamps_lost.map(u64::from);
         match &self.data {
             Ok(data) => {
-                // What was sent within the timeout before the end is not judged, nor are its losses.
+                // Packets sent within the timeout before the end are not evaluated, and neither are their
+                // losses.
                 let judged = data.records.iter().map(|r| r.seq + 1).max().unwrap_or(0);
                 session.sent = Some(judged);
                 let within = |first: u32, last: u32| u64::from((last + 1).min(judged).saturating_sub(first));
@@ -563,7 +567,7 @@ impl OwampStream {
         }
     }
 
-    /// What the error estimates of the server say about its clock; `None` without packets.
+    /// State of the server's clock according to the error estimates in its packets; `None` without packets.
     fn far_clock(&self, records: &[DataRecord]) -> Option<SyncState> {
         let of = |record: &DataRecord| match self.spec.direction() {
             Direction::Up => record.receive_error,
@@ -572,7 +576,7 @@ impl OwampStream {
         let estimates: Vec<ErrorEstimate> = records.iter().filter(|r| r.received.is_some()).map(of).collect();
         let synchronised = estimates.iter().all(|e| e.synchronised());
         let largest = estimates.iter().map(|e| e.error()).max()?;
-        // Without synchronisation the estimate is a number without meaning.
+        // If the clock is not synchronised, the estimate has no meaning.
         let error = if synchronised { largest } else { UNSYNCHRONISED_ERROR };
         Some(SyncState {
             synchronised,
@@ -583,7 +587,7 @@ impl OwampStream {
         })
     }
 
-    /// The packets that arrived and are judged, in the order of their arrival.
+    /// Records of the evaluated packets that arrived, in the order of arrival.
     fn records(&self) -> Vec<PacketRecord> {
         let Ok(data) = &self.data else { return Vec::new() };
         let counted = data.records.iter().filter_map(|record| Some((record, record.received?)));
@@ -602,7 +606,8 @@ impl OwampStream {
             };
             return counted.map(record).collect();
         }
-        // The records of the session are those of its packets, with losses among them and without the last ones.
+        // The session's records include lost packets and omit the last ones; those of this host decide the
+        // order.
         let mut counted = counted.peekable();
         let is_counted = |packet: &&PacketRecord| {
             let same = counted.next_if(|(record, _)| i64::from(record.seq) == packet.seq);
@@ -620,14 +625,14 @@ struct ReceiverFlags {
     highest: AtomicU32,
 }
 
-/// A receiver that runs on a thread of its own.
+/// A receiver that runs on a separate thread.
 struct Listening {
     flags: Arc<ReceiverFlags>,
     live: Outlet<PacketRecord>,
     thread: Option<JoinHandle<(Receiving, Vec<PacketRecord>)>>,
 }
 
-/// Records for which memory is allocated before the stream. A longer stream allocates more.
+/// Number of records for which memory is allocated before the stream. A longer stream allocates more.
 const RESERVED_RECORDS: usize = 1 << 20;
 
 impl Listening {
@@ -641,7 +646,8 @@ impl Listening {
         Ok(Listening { flags, live, thread: Some(thread) })
     }
 
-    /// Passes what arrived since the last call to `each`: records, or how many were lost because the ring was full.
+    /// Passes what arrived since the last call to `each`: records, or the number of records lost because the
+    /// ring was full.
     fn live(&mut self, mut each: impl FnMut(Result<&[PacketRecord], u64>)) {
         self.live.drain(|records| each(Ok(records)));
         let missed = self.live.take_overflow();
@@ -650,7 +656,7 @@ impl Listening {
         }
     }
 
-    /// Ends it; `None` if its thread failed.
+    /// Stops the receiver; `None` if its thread failed.
     fn stop(mut self) -> Option<(Receiving, Vec<PacketRecord>)> {
         self.flags.stop.store(true, Ordering::Release);
         self.thread.take()?.join().ok()
@@ -675,7 +681,7 @@ fn listen(
 ) -> (Receiving, Vec<PacketRecord>) {
     let mut highest = 0;
     loop {
-        // What has arrived before the end is taken.
+        // Read the flag before receiving, so that packets which arrived before the end are taken.
         let stopped = flags.stop.load(Ordering::Acquire);
         let wait = if stopped { libc::MSG_DONTWAIT } else { libc::MSG_WAITFORONE };
         let now: SteadyTime = steady();

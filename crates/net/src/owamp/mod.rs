@@ -1,5 +1,5 @@
-//! OWAMP on sockets: the two ends of a session, which server and client share, and a client's test. The server is a
-//! [reflector](crate::reflect::OwampServer).
+//! OWAMP on sockets: the two ends of a session, used by server and client, and a client's test. The server is
+//! a [reflector](crate::reflect::OwampServer).
 
 mod client;
 pub(crate) mod receiving;

@@ -1,4 +1,4 @@
-//! [`Receiving`]: the receiving end of a session and its socket.
+//! [`Receiving`]: receiving end of a session, with its socket.
 
 use crate::clock::ClockError;
 use crate::clock::wall;
@@ -11,44 +11,44 @@ use std::io;
 use std::net::UdpSocket;
 use std::os::fd::AsFd;
 
-/// Bytes for received packets, unless one alone needs more.
+/// Memory for received packets, in bytes; more if a single packet needs more.
 const INBOX_BYTES: usize = 1 << 18;
 
-/// The receiving end of one session.
+/// Receiving end of one session.
 pub(crate) struct Receiving {
-    /// Where its packets arrive.
+    /// Socket at which its packets arrive.
     pub socket: UdpSocket,
     inbox: Inbox,
-    /// What it has recorded.
+    /// State machine that records the packets.
     pub receiver: SessionReceiver,
     error: ClockError,
-    /// Packets dropped at the socket because its buffer was full; `None` if unknown.
+    /// Number of packets dropped at the socket because its buffer was full; `None` if unknown.
     pub drops: Option<u32>,
 }
 
 /// A packet that was recorded.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RecordedPacket {
-    /// Its record.
+    /// Record of the packet.
     pub record: DataRecord,
-    /// When it arrived, by the best clock.
+    /// Time of arrival, by the best clock.
     pub stamp: Stamp,
-    /// When it was read; `None` if there is no better stamp.
+    /// Time at which it was read; `None` if `stamp` is that time.
     pub read: Option<WallTime>,
-    /// Its whole length.
+    /// Length of the whole datagram, in bytes.
     pub length: usize,
-    /// TTL and traffic class on arrival, if known.
+    /// TTL and traffic class on arrival; `None` if unknown.
     pub ttl: Option<u8>,
     pub traffic_class: Option<u8>,
 }
 
 impl Receiving {
-    /// Bytes of memory for received packets of `size` bytes.
+    /// Memory needed for received packets of `size` bytes, in bytes.
     pub fn memory(size: usize) -> usize {
         size.max(INBOX_BYTES.min(size * MAX_BATCH))
     }
 
-    /// At `socket`, which stamps what arrives.
+    /// Receives packets at `socket`, which has arrival stamps enabled.
     pub fn new(socket: UdpSocket, receiver: SessionReceiver) -> Receiving {
         let size = receiver.size();
         Receiving {
@@ -60,11 +60,12 @@ impl Receiving {
         }
     }
 
-    /// Takes a batch of what has arrived, with the flags of `recvmmsg`. `admit`, which is given the length, says which
-    /// packets are taken at all; `each` gets those that were recorded. Returns how many packets came.
+    /// Receives a batch of packets, with the flags of `recvmmsg`. `admit` is called with each packet's length
+    /// and returns whether to process the packet; `each` is called with every packet that was recorded.
+    /// Returns the number of packets received.
     ///
     /// # Errors
-    /// That of the system, also where nothing has arrived.
+    /// The system's error, also if no packet has arrived.
     pub fn receive(
         &mut self,
         flags: libc::c_int,
@@ -72,7 +73,7 @@ impl Receiving {
         mut admit: impl FnMut(usize) -> bool,
         mut each: impl FnMut(RecordedPacket),
     ) -> io::Result<usize> {
-        let came = self.inbox.receive(self.socket.as_fd(), flags)?;
+        let count = self.inbox.receive(self.socket.as_fd(), flags)?;
         let read = wall();
         let error = self.error.at(now);
         for datagram in self.inbox.datagrams() {
@@ -96,17 +97,17 @@ impl Receiving {
                 });
             }
         }
-        Ok(came)
+        Ok(count)
     }
 
-    /// Gives up what should have arrived by now. Whether the session is complete.
+    /// Counts overdue packets as lost; returns true if the session is complete.
     pub fn look(&mut self, now: SteadyTime) -> bool {
         let wall = wall();
         self.receiver.handle_timeout(wall, self.error.at(now));
         self.receiver.is_complete(wall)
     }
 
-    /// The state of this host's clock.
+    /// Returns the error estimate of this host's clock.
     pub fn error(&mut self, now: SteadyTime) -> jitlat_core::ntp::ErrorEstimate {
         self.error.at(now)
     }

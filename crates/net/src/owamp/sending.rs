@@ -1,4 +1,4 @@
-//! [`SendingSession`]: the sending end of a session, on a thread of its own.
+//! [`SendingSession`]: sending end of a session, on a separate thread.
 
 use crate::clock::ClockError;
 use crate::clock::{steady, tick};
@@ -22,43 +22,45 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread::JoinHandle;
 
-/// Transmit stamps are fetched when there is this much time, or when so many are outstanding.
+/// Transmit stamps are fetched if at least this much time is left before the next packet, or if
+/// [`MAX_STAMPS_AWAITED`] are outstanding.
 const MIN_IDLE: Span = Span::micros(30);
 const MAX_STAMPS_AWAITED: u32 = 16;
-/// How long to wait for the last stamps.
+/// Longest wait for the last stamps.
 const MAX_STAMP_DELAY: Span = Span::millis(200);
-/// How often a packet is offered to a system that reports an error about an earlier one, or whose queue is full.
+/// Maximum number of attempts to send a packet while the system reports an error about an earlier one or its
+/// queue is full.
 const MAX_ATTEMPTS: usize = 5;
 
-/// A socket and the packets that leave through it.
+/// A socket, and the packets that leave through it.
 pub(crate) struct Departing {
-    /// Connected to the receiver.
+    /// Socket, connected to the receiver.
     pub socket: UdpSocket,
-    /// Which packet leaves when.
+    /// State machine that schedules the packets.
     pub sender: SessionSender,
-    /// Number of packets, and bytes behind the fields of each.
+    /// Number of packets, and number of bytes after the fields of each.
     pub packets: u32,
     pub padding: u32,
-    /// Which stamps the socket gives.
+    /// Kind of stamps that the socket provides.
     pub stamps: StampMode,
-    /// Whether the stamps of its packets are wanted in the end.
+    /// True if the result is to contain the stamps of its packets.
     pub keeps_stamps: bool,
-    /// How the thread is scheduled and waits.
+    /// Scheduling and waiting of the thread.
     pub pacing: Pacing,
-    /// Asked before each packet, with its length: whether it may leave.
+    /// Called before each packet with its length; returns whether the packet may leave.
     pub admit: Box<dyn FnMut(usize) -> bool + Send>,
 }
 
-/// What a sender knows after its end.
+/// Result of a sender.
 #[derive(Debug)]
 pub(crate) struct SenderResult {
-    /// For Stop-Sessions.
+    /// Summary for Stop-Sessions.
     pub summary: SentSummary,
-    /// When the packets really left; `None` without stamps.
+    /// Times at which the packets really left; `None` without stamps.
     pub stamps: Option<SentStamps>,
-    /// Packets whose stamp was asked for and never came; `None` if none were asked for.
+    /// Number of packets whose stamp was requested and never arrived; `None` if none were requested.
     pub stamps_lost: Option<u32>,
-    /// What could not be done as requested.
+    /// Notes about settings that were not possible.
     pub notes: Vec<String>,
 }
 
@@ -69,7 +71,7 @@ struct SenderFlags {
     sent: AtomicU32,
 }
 
-/// A sender that runs. If it is dropped, its thread ends soon.
+/// A running sender. If it is dropped, its thread ends soon.
 #[derive(Debug)]
 pub(crate) struct SendingSession {
     sid: Sid,
@@ -78,7 +80,7 @@ pub(crate) struct SendingSession {
 }
 
 impl SendingSession {
-    /// Starts the thread, which wakes `waker` when every packet has been sent and would have arrived or be lost.
+    /// Starts the thread. It wakes `waker` once every packet has been sent and has had time to arrive.
     pub fn start(sid: Sid, departing: Departing, waker: Waker) -> io::Result<SendingSession> {
         let flags = Arc::new(SenderFlags::default());
         let shared = flags.clone();
@@ -92,12 +94,12 @@ impl SendingSession {
         Ok(SendingSession { sid, flags, thread: Some(thread) })
     }
 
-    /// Whether every packet has been sent and would have arrived or be lost.
+    /// True once every packet has been sent and has had time to arrive.
     pub fn is_complete(&self) -> bool {
         self.flags.complete.load(Ordering::Acquire)
     }
 
-    /// Packets sent so far.
+    /// Number of packets sent so far.
     pub fn sent(&self) -> u32 {
         self.flags.sent.load(Ordering::Relaxed)
     }
@@ -106,12 +108,12 @@ impl SendingSession {
     pub fn stop(mut self) -> SenderResult {
         self.flags.stop.store(true, Ordering::Release);
         let ended = self.thread.take().map(JoinHandle::join);
-        // A thread that panicked has sent an unknown number of packets: nothing of the session can be used.
+        // A thread that panicked has sent an unknown number of packets: the session has no usable results.
         let nothing = || SenderResult {
             summary: SentSummary { sid: self.sid, next_seq: 0, skips: Vec::new() },
             stamps: None,
             stamps_lost: None,
-            notes: vec!["the thread that sends failed".to_owned()],
+            notes: vec!["the sending thread failed".to_owned()],
         };
         ended.and_then(Result::ok).unwrap_or_else(nothing)
     }
@@ -129,7 +131,7 @@ impl Drop for SendingSession {
 impl Departing {
     fn run(mut self, flags: &SenderFlags) -> SenderResult {
         let mut notes = self.pacing.apply();
-        // Its packets come at random times: there is no rate at which it would better spin.
+        // The packets have random send times, so no rate is given at which spinning would be chosen.
         let (mode, note) = self.pacing.mode_at(Span(i64::MAX));
         notes.extend(note);
         let mut times = if self.keeps_stamps {
@@ -141,7 +143,7 @@ impl Departing {
         let stopped = || flags.stop.load(Ordering::Acquire);
         match Padding::new(self.padding as usize) {
             Ok(padding) => self.send(mode, padding, &mut times, flags),
-            Err(e) => notes.push(format!("reading random bytes for the padding: {e}")),
+            Err(e) => notes.push(format!("cannot read random bytes for the padding: {e}")),
         }
         let until = steady() + if self.keeps_stamps { MAX_STAMP_DELAY } else { Span::ZERO };
         while times.awaited() > 0 && steady() < until && !stopped() {
@@ -204,7 +206,8 @@ impl Departing {
     }
 }
 
-/// Offers a packet to the system; whether it was accepted. The time in it was just read, so nothing waits for long.
+/// Passes a packet to the system; returns true if it was accepted. The packet contains the current time, so
+/// nothing here waits for long.
 fn offer(socket: &UdpSocket, parts: [IoSlice<'_>; 2]) -> bool {
     for _ in 0..MAX_ATTEMPTS {
         match sys::send_batch(socket.as_fd(), &[parts]) {
@@ -213,7 +216,7 @@ fn offer(socket: &UdpSocket, parts: [IoSlice<'_>; 2]) -> bool {
                 let _ =
                     poll(&mut [PollFd::new(socket.as_fd(), PollFlags::POLLOUT)], PollTimeout::from(10u16));
             }
-            // About an earlier packet.
+            // The error concerns an earlier packet.
             Err(e) if matches!(e.kind(), ErrorKind::ConnectionRefused | ErrorKind::Interrupted) => {}
             Err(_) => return false,
         }

@@ -1,4 +1,4 @@
-//! [`PushService`]: takes the tests that other hosts push, with a thread for each of them.
+//! [`PushService`]: receives the tests that other hosts push; each host is served by one thread.
 
 use crate::accept::{Acceptor, ConnectionService, RunningService};
 use crate::clock::tick;
@@ -21,88 +21,89 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How long a connection may take until its host has proved its key.
+/// Timeout for a connection until its host has proved its key.
 const INTRODUCTION_TIMEOUT: Duration = Duration::from_secs(10);
-/// How often a thread looks whether something was stored, while something is on its way there, and otherwise.
+/// Intervals at which a thread checks for completed storage: while something is being stored, and otherwise.
 const POLL_INTERVALS: (Span, Span) = (Span::millis(5), Span::millis(100));
-/// Memory that a host takes while it pushes: what may be wanted of it, unpacked and as it comes.
+/// Memory that a host needs while it pushes, in bytes: the tests requested from it, compressed and unpacked.
 const HOST_MEMORY: u64 = 16 << 20;
-/// How long a thread works at what came before it looks for answers, and says that it is still there.
+/// Longest time for which a thread processes input before it sends answers and a sign of life.
 const MAX_WORK_TIME: Duration = Duration::from_millis(100);
-/// Longest wait until the last words are written.
+/// Timeout for writing the last messages.
 const FINAL_WRITE_TIMEOUT: Span = Span::seconds(1);
-/// How long a host may not take its answers.
+/// Longest time for which a host may leave its answers unread.
 const MAX_UNREAD_TIME: Duration = Duration::from_secs(30);
-/// The same once the collector is being stopped.
+/// Same as [`MAX_UNREAD_TIME`], while the collector is being stopped.
 const MAX_UNREAD_TIME_STOPPING: Duration = Duration::from_secs(1);
 
-/// Where tests go: one for all hosts.
+/// Storage for the tests of all hosts.
 pub trait Shelf: Send + Sync + fmt::Debug {
-    /// `host` has proved its key.
+    /// Opens the storage for `host`, which has proved its key.
     ///
     /// # Errors
-    /// Why nothing is taken now, and how long the host is to wait.
+    /// Reason why no tests are accepted now, and how long the host is to wait.
     fn open(&self, host: &str) -> Result<Box<dyn PushIntake>, (PushRefusal, String, Span)>;
 }
 
-/// What takes the tests of one host while it is connected. What is begun and not whole when this is dropped is void.
+/// Receives the tests of one host while it is connected. A test that is incomplete when this is dropped is
+/// discarded.
 pub trait PushIntake: Send {
-    /// The host says this of itself.
+    /// State reported by the host.
     fn state(&mut self, state: SpoolState);
-    /// The host has these.
+    /// Tests that the host offers.
     fn offered(&mut self, offers: Vec<PushOffer>);
-    /// The log of this wanted test begins.
+    /// Begins the log of a requested test.
     fn begin(&mut self, number: u64, about: About);
-    /// A piece of it, compressed.
+    /// Compressed piece of the current log.
     fn piece(&mut self, bytes: &[u8]);
-    /// It is whole.
+    /// The log is complete.
     fn whole(&mut self, number: u64);
-    /// A wanted test does not come, or no more of it.
+    /// The host cannot send a requested test, or the rest of it.
     fn gone(&mut self, number: u64);
-    /// What is to be said to the host now.
+    /// Returns the messages to send to the host now.
     fn answers(&mut self) -> Vec<PushReply>;
 }
 
-/// What a host is told.
+/// Message to a host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PushReply {
-    /// Send these.
+    /// Request to send these tests.
     Want(Vec<u64>),
-    /// What became of these.
+    /// Results of these tests.
     Settled(Vec<(u64, PushOutcome)>),
-    /// Nothing more for now: why, and how long to wait.
+    /// No further requests for now: reason, and how long to wait.
     Later(PushRefusal, String, Span),
 }
 
-/// A collector to offer.
+/// Settings of a collector.
 #[derive(Clone, Debug)]
 pub struct PushService {
-    /// The keys of the hosts that may push, by their names. Without any nobody may.
+    /// Keys of the hosts that may push, by host name. If empty, no host may push.
     pub keys: PresharedKeys,
-    /// Where tests go.
+    /// Storage for the tests.
     pub shelf: Arc<dyn Shelf>,
 }
 
-/// Why a collector cannot start.
+/// Reason why a collector cannot start.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PushServiceError {
-    /// A port cannot be listened on.
-    #[error("cannot await hosts that push at {address}: {source}")]
+    /// The service cannot listen on a port.
+    #[error("cannot listen for pushing hosts on {address}: {source}")]
     Bind {
         /// The address.
         address: SocketAddr,
         /// The system's error.
         source: io::Error,
     },
-    /// This host has no threads or descriptors left.
-    #[error("cannot start to collect: {0}")]
+    /// The system has no more threads or descriptors.
+    #[error("cannot start the collector: {0}")]
     Start(#[from] io::Error),
 }
 
 impl PushService {
-    /// Listens for hosts at `addresses`, beside other services whose clients `gate` admits, too. A connection becomes a session once its
-    /// host has proved its key.
+    /// Listens for hosts at `addresses` next to other services that share `gate`. A connection becomes a
+    /// session once its host has proved its key.
     ///
     /// # Errors
     /// [`PushServiceError`].
@@ -130,7 +131,8 @@ struct CollectorConnections {
     service: PushService,
     stop: StopSignal,
     gate: Gate,
-    /// The number of each host's newest connection: an older one is of a host that was killed, or of a network that broke.
+    /// Number of each host's newest connection. An older one belongs to a host that was killed, or to a
+    /// network that broke.
     newest: Mutex<HashMap<String, u64>>,
     count: AtomicU64,
 }
@@ -155,7 +157,7 @@ impl ConnectionService for CollectorConnections {
     }
 
     fn serve(&self, stream: TcpStream, peer: SocketAddr, grant: &Grant) {
-        // Tests of this host come first.
+        // Tests of this host take precedence.
         pace::yield_to_others();
         if let Err(why) = PushConversation::begin(stream, self, peer, grant).and_then(|mut c| c.run()) {
             tracing::info!(%peer, "a host that pushed: {why}");
@@ -163,7 +165,7 @@ impl ConnectionService for CollectorConnections {
     }
 
     fn turn_away(&self, mut stream: &TcpStream, _peer: SocketAddr, why: &policy::PolicyRefusal) {
-        // If the host does not read it, it does not get the reason.
+        // If the message cannot be sent, the host does not get the reason.
         let _ = stream.write(&PushReceiver::turn_away(PushRefusal::Busy, &why.to_string()));
     }
 }
@@ -175,7 +177,7 @@ struct AuthenticatedHost {
     _session: Grant,
 }
 
-/// One host being served.
+/// Conversation with one host.
 struct PushConversation<'a> {
     shared: &'a CollectorConnections,
     peer: SocketAddr,
@@ -183,9 +185,9 @@ struct PushConversation<'a> {
     driver: Driver<PushReceiver>,
     number: u64,
     began: Instant,
-    /// Since when the host has not taken its answers.
+    /// Time since which the host has not read its answers; `None` if it has.
     unread: Option<Instant>,
-    /// Whether there is more of what came than was done in one go.
+    /// True if more input arrived than was processed in one turn.
     behind: bool,
     open: Option<AuthenticatedHost>,
 }
@@ -221,11 +223,15 @@ impl PushConversation<'_> {
                 self.later(PushRefusal::Stopping, String::new(), Span::seconds(1));
             }
             if self.grant.is_evicted() {
-                return Err(io::Error::other("idle, and made room for others"));
+                return Err(io::Error::other("closed while idle, to make room for others"));
             }
             let longest = self.shared.gate.policy().duration(COLLECT);
             if longest.is_some_and(|longest| self.began.elapsed().as_nanos() as i64 > longest.0) {
-                self.later(PushRefusal::Busy, "connections are limited in time".to_owned(), Span::seconds(1));
+                self.later(
+                    PushRefusal::Busy,
+                    "the time limit for connections was reached".to_owned(),
+                    Span::seconds(1),
+                );
             }
             match &self.open {
                 None if self.began.elapsed() > INTRODUCTION_TIMEOUT => {
@@ -242,7 +248,8 @@ impl PushConversation<'_> {
                 _ => POLL_INTERVALS.0,
             };
             self.driver.wait_for(timeout);
-            // A host that does not take its answers is not read, and neither is more than can be done.
+            // Stop reading from a host that does not read its answers, or while earlier input is still to be
+            // processed.
             if !self.driver.is_pending() {
                 self.unread = None;
                 if !self.behind {
@@ -259,23 +266,24 @@ impl PushConversation<'_> {
                 match answer {
                     PushReply::Want(numbers) => self.driver.handle(ReceiverInput::Want(&numbers)),
                     PushReply::Settled(settled) => self.driver.handle(ReceiverInput::Settled(settled)),
-                    PushReply::Later(why, said, pause) => self.later(why, said, pause),
+                    PushReply::Later(why, text, pause) => self.later(why, text, pause),
                 }
             }
             self.driver.write_output();
             let timeout =
                 if self.shared.stop.is_requested() { MAX_UNREAD_TIME_STOPPING } else { MAX_UNREAD_TIME };
             if self.driver.is_pending() && self.unread.get_or_insert_with(Instant::now).elapsed() > timeout {
-                return timed_out("it does not take its answers");
+                return timed_out("it does not read its answers");
             }
         }
     }
 
-    fn later(&mut self, why: PushRefusal, said: String, pause: Span) {
-        self.driver.handle(ReceiverInput::Later(why, said, pause));
+    fn later(&mut self, why: PushRefusal, text: String, pause: Span) {
+        self.driver.handle(ReceiverInput::Later(why, text, pause));
     }
 
-    /// Does what the machine asks for, as far as there is time before answers are due; the reason, once the conversation is over.
+    /// Executes the machine's requests, until answers are due. Returns `Some` once the conversation is over,
+    /// with the reason.
     fn events(&mut self) -> Option<Option<PushError>> {
         let begun = Instant::now();
         loop {
@@ -299,7 +307,7 @@ impl PushConversation<'_> {
                 (ReceiverEvent::Piece(bytes), Some(intake)) => intake.piece(&bytes),
                 (ReceiverEvent::Whole(number), Some(intake)) => intake.whole(number),
                 (ReceiverEvent::Gone(number), Some(intake)) => intake.gone(number),
-                // Nothing is welcome before a host has proved its key.
+                // Other events are ignored before a host has proved its key.
                 (_, None) => {}
             }
         }
@@ -308,8 +316,8 @@ impl PushConversation<'_> {
     fn proved(&mut self, host: String) {
         self.shared.gate.right_key(self.peer.ip());
         self.grant.set_proven();
-        let place = Ask::session(HOST_MEMORY).proven(true);
-        let session = match self.shared.gate.admit(COLLECT, self.peer.ip(), place, clock::steady()) {
+        let resources = Ask::session(HOST_MEMORY).proven(true);
+        let session = match self.shared.gate.admit(COLLECT, self.peer.ip(), resources, clock::steady()) {
             Ok(session) => session,
             Err(why) => {
                 audit::refused(COLLECT, self.peer, &why);
@@ -325,9 +333,9 @@ impl PushConversation<'_> {
                 self.open = Some(AuthenticatedHost { host, intake, _session: session });
                 self.driver.handle(ReceiverInput::Welcome);
             }
-            Err((why, said, pause)) => {
-                audit::refused(COLLECT, self.peer, &said);
-                self.later(why, said, pause);
+            Err((why, text, pause)) => {
+                audit::refused(COLLECT, self.peer, &text);
+                self.later(why, text, pause);
             }
         }
     }

@@ -1,4 +1,4 @@
-//! [`PushConnection`]: the driver of a [`PushSender`].
+//! [`PushConnection`]: driver of a [`PushSender`].
 
 use crate::clock::tick;
 use crate::drive::Driver;
@@ -10,12 +10,12 @@ use jitlat_proto::push::{PushError, PushRefusal, PushSender, SenderEvent, Sender
 use std::io;
 use std::time::Duration;
 
-/// How long to try each address of a collector.
+/// Timeout for connecting to each address of a collector.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// Longest wait until the last words are written.
+/// Timeout for writing the last messages.
 const FINAL_WRITE_TIMEOUT: Span = Span::seconds(1);
 
-/// Why nothing can be pushed.
+/// Reason why tests cannot be pushed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PushFailure {
@@ -36,8 +36,8 @@ pub enum PushFailure {
         #[from]
         source: PushError,
     },
-    /// Nothing is settled, although the connection holds.
-    #[error("it has said nothing for two minutes of what it was offered")]
+    /// The connection is open, but no test is being settled.
+    #[error("it has not accepted or refused anything for two minutes")]
     Stalled,
 }
 
@@ -56,7 +56,7 @@ pub struct PushConnection {
 }
 
 impl PushConnection {
-    /// Connects, and begins the conversation.
+    /// Connects and begins the conversation.
     ///
     /// # Errors
     /// [`PushFailure`].
@@ -70,22 +70,22 @@ impl PushConnection {
         Ok(PushConnection { driver })
     }
 
-    /// Its end of the conversation.
+    /// State machine of this end of the conversation.
     pub fn machine(&self) -> &PushSender {
         &self.driver.machine
     }
 
-    /// Gives something to the conversation.
+    /// Passes an input to the conversation.
     pub fn give(&mut self, input: SenderInput<'_>) {
         self.driver.handle(input);
     }
 
-    /// Whether the next piece of the log that is being sent is to be given.
+    /// True if the next piece of the log being sent is needed.
     pub fn needs_data(&self) -> bool {
         !self.driver.is_pending() && self.driver.machine.needs_data()
     }
 
-    /// The next event, after waiting up to `timeout`; `None`: there is none, or data is needed.
+    /// Returns the next event, after waiting up to `timeout`; `None` if there is none or data is needed.
     pub fn poll(&mut self, timeout: Span) -> Option<SenderEvent> {
         self.driver.check_timer();
         self.driver.write_output();
@@ -100,7 +100,7 @@ impl PushConnection {
         self.driver.machine.poll_event()
     }
 
-    /// Writes what is left to be said.
+    /// Writes the remaining messages.
     pub fn finish(&mut self) {
         self.driver.finish(FINAL_WRITE_TIMEOUT);
     }

@@ -1,4 +1,5 @@
-//! Tests pushed to a collector: a [`PushConnection`] is a host's end, a [`PushService`] takes those of other hosts.
+//! Tests pushed to a collector: a [`PushConnection`] is the sending host's end, a [`PushService`] receives
+//! the tests of other hosts.
 
 mod collector;
 mod connection;

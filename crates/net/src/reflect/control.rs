@@ -1,4 +1,4 @@
-//! [`ControlConnection`]: what the control connections of OWAMP and TWAMP have in common at a server.
+//! [`ControlConnection`]: common part of the control connections of OWAMP and TWAMP servers.
 
 use super::{MAX_WAIT, OpenReflector, ReflectorContext};
 use crate::accept::{Acceptor, ConnectionService, Listener};
@@ -19,18 +19,18 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long a write may take: a message, which fits into any socket's buffer, or 16 kB of fetched data.
+/// Timeout of a write: a message, which fits into any socket's buffer, or 16 kB of fetched data.
 const WRITE_LIMIT: Duration = Duration::from_secs(5);
-/// The connection's identifier in the kernel's list of ready descriptors.
+/// Identifier of the control connection in the kernel's list of ready descriptors.
 const CONTROL: u64 = 0;
-/// The first identifier of other descriptors.
+/// First identifier of other descriptors.
 pub(super) const FIRST_OTHER: u64 = 1;
-/// Ready descriptors reported at a time.
+/// Maximum number of ready descriptors reported per call.
 const MAX_READY: usize = 32;
-/// Bytes read at a time.
+/// Number of bytes read per call.
 const READ_BUFFER: usize = 4096;
 
-/// Listens at `at`; connections are served by what `make` returns.
+/// Listens at `at`; the service returned by `make` serves the connections.
 pub(super) fn listen<S: ConnectionService>(
     at: SocketAddr,
     shared: &ReflectorContext,
@@ -43,24 +43,24 @@ pub(super) fn listen<S: ConnectionService>(
     Ok(OpenReflector { address, run: Box::new(move || acceptor.run(&service)) })
 }
 
-/// A control connection with the machine that converses on it.
+/// A control connection, with the state machine of its conversation.
 pub(super) struct ControlConnection<'a, M> {
     pub machine: M,
     pub shared: &'a ReflectorContext,
     pub peer: SocketAddr,
-    /// Includes the scope of a link-local address.
+    /// Local address, including the scope of a link-local address.
     pub local: SocketAddr,
     pub grant: &'a Grant,
     service: Service,
     stream: TcpStream,
-    /// When the duration that the policy allows is over.
+    /// Time at which the duration allowed by the policy ends.
     ends: SteadyTime,
     epoll: Epoll,
     ready: [EpollEvent; MAX_READY],
 }
 
 impl<'a, M: Conversing> ControlConnection<'a, M> {
-    /// Begins the conversation of the machine that `make` makes of this host's address.
+    /// Begins the conversation of the machine that `make` creates from this host's address.
     pub fn new(
         (stream, peer): (TcpStream, SocketAddr),
         shared: &'a ReflectorContext,
@@ -91,7 +91,7 @@ impl<'a, M: Conversing> ControlConnection<'a, M> {
         })
     }
 
-    /// Gives the machine an input that happened just now.
+    /// Passes an input to the machine, with the current time.
     pub fn handle(&mut self, input: M::Input<'_>) {
         self.machine.handle(tick(), input);
     }
@@ -109,7 +109,7 @@ impl<'a, M: Conversing> ControlConnection<'a, M> {
         true
     }
 
-    /// Whether the time that the policy allows is over; the machine learns of it.
+    /// True if the time allowed by the policy is over; the machine is informed.
     pub fn is_expired(&mut self) -> bool {
         let expired = clock::steady() >= self.ends;
         if expired {
@@ -118,13 +118,14 @@ impl<'a, M: Conversing> ControlConnection<'a, M> {
         expired
     }
 
-    /// Reports `descriptor` as ready with this identifier, from [`FIRST_OTHER`] on, until it is closed.
+    /// Registers `descriptor` under this identifier, from [`FIRST_OTHER`] on, to be reported when it is
+    /// ready, until it is closed.
     pub fn watch(&self, descriptor: &impl AsFd, id: u64) -> io::Result<()> {
         Ok(self.epoll.add(descriptor, EpollEvent::new(EpollFlags::EPOLLIN, id))?)
     }
 
-    /// Waits for a descriptor, or until `deadline` or the machine's timer, at most a tenth of a second. Returns the identifiers of
-    /// those that are ready.
+    /// Waits for a descriptor, `deadline`, or the machine's timer, at most a tenth of a second. Returns the
+    /// identifiers of the ready descriptors.
     pub fn wait(
         &mut self,
         deadline: Option<SteadyTime>,
@@ -141,7 +142,7 @@ impl<'a, M: Conversing> ControlConnection<'a, M> {
         Ok(self.ready.into_iter().take(count).map(id_of))
     }
 
-    /// Reads what has come on the connection, if it is among the `ready`.
+    /// Reads from the connection if it is among the `ready` descriptors.
     pub fn read(&mut self, mut ready: impl Iterator<Item = u64>) {
         if !ready.any(|id| id == CONTROL) {
             return;
@@ -157,18 +158,21 @@ impl<'a, M: Conversing> ControlConnection<'a, M> {
         }
     }
 
-    /// Ends the connection while sessions go on: the client need not wait for their last packets to see the end.
+    /// Ends the connection while sessions continue, so that the client sees the end without waiting for their
+    /// last packets.
     pub fn hang_up(&self) {
         let _ = self.epoll.delete(&self.stream);
         let _ = self.stream.shutdown(Shutdown::Both);
     }
 
-    /// Ends this direction: what the client has sent meanwhile must not reset the connection before it has read the end.
+    /// Ends this direction only. Closing the connection with unread input would reset it before the client
+    /// has read the end.
     pub fn finish(&self) {
         let _ = self.stream.shutdown(Shutdown::Write);
     }
 
-    /// Admits what a session needs. Where there are users, only a client that has `proven` the passphrase of one comes so far.
+    /// Admits a session's resource needs. If users are configured, only a client that has `proven` a
+    /// passphrase gets this far.
     pub fn admit(&self, ask: Ask, proven: bool) -> Result<Grant, AcceptCode> {
         let gate = &self.shared.gate;
         let grant =
@@ -183,13 +187,13 @@ impl<'a, M: Conversing> ControlConnection<'a, M> {
         Ok(grant)
     }
 
-    /// Notes that the client has given a wrong passphrase.
+    /// Records that the client used a wrong passphrase.
     pub fn denied(&self) {
         audit::wrong_key(&self.shared.gate, self.service, self.peer);
     }
 
-    /// Binds a session's socket at the address of the connection: on the port that is `asked` for if possible, otherwise on one of
-    /// `ports`; `None`: the system chooses.
+    /// Binds a session's socket at the connection's local address: on the port `asked` for if possible,
+    /// otherwise on one of `ports`; `None`: the system chooses.
     pub fn bind<T>(
         &self,
         ports: Option<&RangeInclusive<u16>>,

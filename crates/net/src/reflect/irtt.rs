@@ -1,4 +1,4 @@
-//! The IRTT server.
+//! IRTT server.
 
 use super::lamp::secret;
 use super::udp::{AnsweringSocket, MAX_DATAGRAM};
@@ -12,17 +12,18 @@ use jitlat_proto::policy::{self, Keys, Service, TableGrant};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 
-/// Answers irtt's clients.
+/// Reflector for irtt's clients.
 #[derive(Clone, Debug)]
 pub struct IrttReflector {
-    /// Its UDP port.
+    /// UDP port.
     pub port: u16,
-    /// The keys of packets, by the name of the peer; with a key, those without a valid HMAC are not answered.
+    /// Keys of packets, by the name of the peer. A peer with a key gets answers only to packets with a valid
+    /// HMAC.
     pub keys: Keys<IrttKey>,
-    /// The shortest interval granted, below which requests are not answered; zero: any. The limits of a client's rates
-    /// hold in any case.
+    /// Shortest interval granted; requests at a shorter interval are not answered. Zero: no limit. The rate
+    /// limits of a client apply in any case.
     pub shortest_interval: Span,
-    /// Networks whose addresses nobody can forge: their clients need not show that they receive.
+    /// Networks whose addresses cannot be forged: their clients need not prove that they receive.
     pub trusted: Vec<Prefix>,
 }
 
@@ -38,7 +39,7 @@ impl Default for IrttReflector {
 }
 
 impl IrttReflector {
-    /// Its rules on a server with this policy, and room for its sessions.
+    /// Returns the protocol's rules for a server with this policy, and the memory for its sessions.
     fn rules(&self, shared: &ReflectorContext) -> (IrttRules, TableGrant) {
         let usual = IrttRules::default();
         let size = irtt::SESSION_BYTES as usize;
@@ -49,7 +50,7 @@ impl IrttReflector {
             duration: shared.policy().duration(policy::IRTT).unwrap_or(Span::ZERO),
             sessions: table.entries,
             sessions_per_client: table.per_client,
-            // Loopback addresses come from no network.
+            // Packets with loopback addresses cannot come from a network.
             trusted: self.trusted.iter().copied().chain(loopback()).collect(),
             ..usual
         };
@@ -83,7 +84,7 @@ impl Reflector for IrttReflector {
     }
 }
 
-/// Answers until the server stops; its sessions are those of the `table`.
+/// Answers until the server stops. `table` holds the sessions.
 fn serve(
     mut socket: AnsweringSocket<()>,
     mut server: Server,

@@ -1,4 +1,4 @@
-//! The LaMP server over UDP sockets.
+//! LaMP server over UDP sockets.
 
 use super::udp::{AnswerFate, AnsweringSocket, MAX_DATAGRAM};
 use super::{OpenReflector, Reflector, ReflectorContext, at_port};
@@ -13,12 +13,12 @@ use jitlat_proto::policy::{self, Service, TableGrant};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 
-/// Answers LaMP, LaTe's protocol.
+/// Reflector for LaMP, the protocol of LaTe.
 #[derive(Clone, Debug)]
 pub struct LampReflector {
-    /// Its UDP port.
+    /// UDP port.
     pub port: u16,
-    /// Networks whose addresses nobody can forge: their clients need no proof of theirs.
+    /// Networks whose addresses cannot be forged: their clients need not prove their addresses.
     pub trusted: Vec<Prefix>,
 }
 
@@ -57,19 +57,20 @@ struct AwaitingFollowUp {
     dscp: u8,
     id: u16,
     seq: u16,
-    /// When its request arrived, and when the answer was sent: the time reported if no stamp comes.
+    /// Times at which the request arrived and the answer was sent; the latter is reported if no stamp
+    /// arrives.
     arrived: WallTime,
     answered: WallTime,
 }
 
-/// What the proofs of one server are made with.
+/// Returns the secret from which one server makes its address proofs.
 pub(super) fn secret() -> io::Result<[u8; 32]> {
     let mut secret = [0; 32];
     random::fill(&mut secret)?;
     Ok(secret)
 }
 
-/// Room for the sessions of a server with the rules of `shared`, and these rules.
+/// Returns memory for the sessions of a server with the rules of `shared`, and these rules.
 pub(super) fn table<R: Copy>(rules: ServerRules, shared: &ReflectorContext) -> (ServerRules, TableGrant) {
     let size = lamp::Server::<R>::BYTES_PER_SESSION;
     let table = shared.gate.reserve_table(policy::LAMP, rules.sessions, size, clock::steady());

@@ -1,5 +1,5 @@
-//! LaMP in whole Ethernet frames: over IP and UDP, bypassing this host's own, as `LaTe -s -r` answers; or in frames of
-//! its own.
+//! LaMP in whole Ethernet frames: over IP and UDP built here, bypassing this host's stack, as `LaTe -s -r`
+//! does; or directly in Ethernet frames.
 
 use super::lamp::{secret as lamp_secret, table as lamp_table};
 use super::udp::MAX_DATAGRAM;
@@ -24,14 +24,14 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::os::fd::AsFd;
 
-/// Answers LaMP over IPv4 and IPv6 in whole frames at one interface.
+/// Reflector for LaMP over IPv4 and IPv6, in whole frames at one interface.
 #[derive(Clone, Debug)]
 pub struct LampFrameReflector {
-    /// Its UDP port.
+    /// UDP port.
     pub port: u16,
-    /// The interface.
+    /// Interface name.
     pub interface: String,
-    /// As [`super::LampReflector::trusted`].
+    /// See [`super::LampReflector::trusted`].
     pub trusted: Vec<Prefix>,
 }
 
@@ -44,7 +44,7 @@ impl Reflector for LampFrameReflector {
         policy::LAMP
     }
 
-    /// One address, whatever the host's addresses are.
+    /// One address, regardless of the host's addresses.
     fn needs_raw_packets(&self) -> bool {
         true
     }
@@ -60,12 +60,12 @@ impl Reflector for LampFrameReflector {
     }
 }
 
-/// Answers LaMP in Ethernet frames of its own at one interface.
+/// Reflector for LaMP directly in Ethernet frames, at one interface.
 #[derive(Clone, Debug)]
 pub struct LampEthernetReflector {
-    /// The interface.
+    /// Interface name.
     pub interface: String,
-    /// As [`super::LampReflector::trusted`].
+    /// See [`super::LampReflector::trusted`].
     pub trusted: Vec<Prefix>,
 }
 
@@ -78,7 +78,7 @@ impl Reflector for LampEthernetReflector {
         policy::LAMP
     }
 
-    /// One address, that of the interface.
+    /// One address: that of the interface.
     fn needs_raw_packets(&self) -> bool {
         true
     }
@@ -90,7 +90,7 @@ impl Reflector for LampEthernetReflector {
     fn open(&self, _at: SocketAddr, shared: &ReflectorContext) -> io::Result<OpenReflector> {
         let (mac, addresses) = raw::addresses(&self.interface)?;
         if !lamp_frame::is_unicast(mac) {
-            let why = format!("{} is no Ethernet interface", self.interface);
+            let why = format!("{} is not an Ethernet interface", self.interface);
             return Err(io::Error::new(io::ErrorKind::Unsupported, why));
         }
         let socket = raw::packet_socket(&self.interface, &lamp_frame::only_to(mac))?;
@@ -104,36 +104,37 @@ impl Reflector for LampEthernetReflector {
     }
 }
 
-/// A LaMP packet out of a frame.
+/// A LaMP packet parsed from a frame.
 struct LampFrameRequest<'a, W> {
     from: SocketAddr,
-    way: W,
+    route: W,
     payload: &'a [u8],
     ttl: Option<u8>,
     traffic_class: Option<u8>,
 }
 
-/// What is beneath LaMP in a frame.
+/// Protocol layers below LaMP in a frame.
 trait LowerLayer: Send + 'static {
-    /// The route to one client; the kernel's tables are not needed.
-    type Way: Copy;
+    /// Return route to a client, so that the kernel's tables are not needed.
+    type Route: Copy;
 
-    /// The packet in `frame`, if it is for this host.
-    fn parse<'a>(&self, frame: &'a [u8]) -> Option<LampFrameRequest<'a, Self::Way>>;
+    /// Parses the packet in `frame`; `None` if it is not for this host.
+    fn parse<'a>(&self, frame: &'a [u8]) -> Option<LampFrameRequest<'a, Self::Route>>;
 
     /// Builds the frame of an answer.
-    fn fill(&self, frame: &mut Vec<u8>, way: &Self::Way, payload: &[u8]);
+    fn fill(&self, frame: &mut Vec<u8>, route: &Self::Route, payload: &[u8]);
 }
 
-/// UDP and IP.
+/// LaMP over UDP and IP.
 struct Datagrams {
     mac: Mac,
     addresses: Vec<IpAddr>,
-    /// Reserves the port, so that the host reports it as reachable; its filter drops everything that arrives.
+    /// Reserves the port, so that the host does not report it as unreachable; its filter drops everything
+    /// that arrives.
     _owner: UdpSocket,
 }
 
-/// The route of a datagram.
+/// Return route of a datagram.
 #[derive(Clone, Copy)]
 struct FrameRoute {
     mac: Mac,
@@ -143,14 +144,14 @@ struct FrameRoute {
 }
 
 impl LowerLayer for Datagrams {
-    type Way = FrameRoute;
+    type Route = FrameRoute;
 
     fn parse<'a>(&self, frame: &'a [u8]) -> Option<LampFrameRequest<'a, FrameRoute>> {
         let datagram = frame::parse(frame)
             .filter(|d| self.addresses.contains(&d.to.ip()))
             .filter(|d| d.destination == self.mac && lamp_frame::is_unicast(d.source))?;
         let class = datagram.traffic_class;
-        let way = FrameRoute {
+        let route = FrameRoute {
             mac: datagram.source,
             from: datagram.to,
             to: datagram.from,
@@ -158,48 +159,48 @@ impl LowerLayer for Datagrams {
         };
         Some(LampFrameRequest {
             from: datagram.from,
-            way,
+            route,
             payload: datagram.payload,
             ttl: Some(datagram.ttl),
             traffic_class: Some(class),
         })
     }
 
-    fn fill(&self, frame: &mut Vec<u8>, way: &FrameRoute, payload: &[u8]) {
-        let ends = Ends { from_mac: self.mac, to_mac: way.mac, from: way.from, to: way.to };
-        let headers = frame::headers(&ends, way.dscp.octet(), raw::DEFAULT_TTL);
+    fn fill(&self, frame: &mut Vec<u8>, route: &FrameRoute, payload: &[u8]) {
+        let ends = Ends { from_mac: self.mac, to_mac: route.mac, from: route.from, to: route.to };
+        let headers = frame::headers(&ends, route.dscp.octet(), raw::DEFAULT_TTL);
         frame::fill(frame, &headers, payload);
     }
 }
 
-/// Nothing but Ethernet.
+/// LaMP directly in Ethernet frames.
 struct Ethernet {
     mac: Mac,
 }
 
 impl LowerLayer for Ethernet {
-    type Way = Mac;
+    type Route = Mac;
 
     fn parse<'a>(&self, frame: &'a [u8]) -> Option<LampFrameRequest<'a, Mac>> {
-        // What was sent to everybody, or claims to come from everybody, is never answered.
+        // Packets sent to a broadcast address, or claiming to come from one, are never answered.
         let found = lamp_frame::parse(frame)
             .filter(|f| f.destination == self.mac && lamp_frame::is_unicast(f.source))?;
         let from = lamp_frame::address_of(found.source);
         Some(LampFrameRequest {
             from,
-            way: found.source,
+            route: found.source,
             payload: found.packet,
             ttl: None,
             traffic_class: None,
         })
     }
 
-    fn fill(&self, frame: &mut Vec<u8>, way: &Mac, payload: &[u8]) {
-        lamp_frame::fill(frame, self.mac, *way, payload);
+    fn fill(&self, frame: &mut Vec<u8>, route: &Mac, payload: &[u8]) {
+        lamp_frame::fill(frame, self.mac, *route, payload);
     }
 }
 
-/// A packet socket that answers.
+/// A packet socket that answers requests.
 struct Frames<B> {
     socket: Socket,
     beneath: B,
@@ -216,7 +217,7 @@ impl Frames<Datagrams> {
     ) -> io::Result<(Frames<Datagrams>, SocketAddr)> {
         let (mac, addresses) = raw::addresses(interface)?;
         let Some(first) = addresses.first() else {
-            let why = format!("{interface} is no interface with an address");
+            let why = format!("{interface} does not exist or has no address");
             return Err(io::Error::new(io::ErrorKind::NotFound, why));
         };
         if first.is_loopback() {
@@ -231,7 +232,7 @@ impl Frames<Datagrams> {
     }
 }
 
-/// A socket that has `port` of both families, or of IPv4 where there is no IPv6, and accepts nothing.
+/// Binds a socket to `port` for both families, or for IPv4 if the host has no IPv6. It accepts nothing.
 fn owner(port: u16) -> io::Result<Socket> {
     let of = |domain, any: IpAddr| {
         let owner = Socket::new(domain, Type::DGRAM, Some(Protocol::UDP))?;
@@ -249,7 +250,7 @@ fn owner(port: u16) -> io::Result<Socket> {
 }
 
 impl<B: LowerLayer> Frames<B> {
-    /// Answers at `socket`, of an interface with the address `ip`.
+    /// Answers at `socket`, which belongs to an interface with the address `ip`.
     fn new(socket: Socket, ip: IpAddr, beneath: B, shared: &ReflectorContext) -> io::Result<Frames<B>> {
         enlarge(&socket);
         shared.prefer(&socket);
@@ -260,8 +261,8 @@ impl<B: LowerLayer> Frames<B> {
     /// Answers until the server stops.
     fn serve(mut self, secret: [u8; 32], trusted: Vec<Prefix>) {
         let rules = ServerRules { receive_stamps: StampSource::Kernel, trusted, ..ServerRules::default() };
-        let (rules, _table) = lamp_table::<B::Way>(rules, &self.shared);
-        let mut server = lamp::Server::<B::Way>::new(rules, secret);
+        let (rules, _table) = lamp_table::<B::Route>(rules, &self.shared);
+        let mut server = lamp::Server::<B::Route>::new(rules, secret);
         let mut inbox = Inbox::new(MAX_BATCH, MAX_DATAGRAM);
         let mut answer = Vec::with_capacity(2048);
         let mut tests = BegunTests::new(policy::LAMP);
@@ -269,8 +270,8 @@ impl<B: LowerLayer> Frames<B> {
         while self.shared.wait(&self.socket, due) {
             if inbox.receive(self.socket.as_fd(), libc::MSG_DONTWAIT).is_ok() {
                 for datagram in inbox.datagrams() {
-                    let came = datagram.link().is_none_or(|(_, way)| way != libc::PACKET_OUTGOING);
-                    if let Some(request) = self.beneath.parse(datagram.data).filter(|_| came) {
+                    let incoming = datagram.link().is_none_or(|(_, kind)| kind != libc::PACKET_OUTGOING);
+                    if let Some(request) = self.beneath.parse(datagram.data).filter(|_| incoming) {
                         self.answer(
                             &mut server,
                             &request,
@@ -286,9 +287,9 @@ impl<B: LowerLayer> Frames<B> {
             answer.clear();
             let now = clock::tick();
             let lines_due = tests.write(now.steady).map(|left| now.steady + left);
-            while let Some((to, way)) = server.poll_transmit(now, &mut answer) {
+            while let Some((to, route)) = server.poll_transmit(now, &mut answer) {
                 if self.shared.take(to.ip(), answer.len(), now.steady).is_ok() {
-                    self.send(&way, &answer);
+                    self.send(&route, &answer);
                 }
                 answer.clear();
             }
@@ -298,13 +299,13 @@ impl<B: LowerLayer> Frames<B> {
 
     fn answer(
         &mut self,
-        server: &mut lamp::Server<B::Way>,
-        request: &LampFrameRequest<'_, B::Way>,
+        server: &mut lamp::Server<B::Route>,
+        request: &LampFrameRequest<'_, B::Route>,
         info: ReceivedInfo,
         out: &mut Vec<u8>,
     ) {
         let now = clock::tick();
-        let (from, way) = (request.from, request.way);
+        let (from, route) = (request.from, request.route);
         let silent = match () {
             () if !self.shared.admits(from.ip()) => Some(Silence::NotAllowed),
             () if self.shared.take(from.ip(), request.payload.len(), now.steady).is_err() => {
@@ -318,29 +319,29 @@ impl<B: LowerLayer> Frames<B> {
         let at = info.stamp.map_or(now.wall, |s| s.at);
         let arrival = RequestArrival { from, at, ttl: request.ttl, traffic_class: request.traffic_class };
         out.clear();
-        match server.handle(request.payload, &arrival, way, now, out) {
+        match server.handle(request.payload, &arrival, route, now, out) {
             Ok(LampReaction::Taken) => {}
             Ok(LampReaction::Counted { last }) => self.shared.keep(request.payload, &arrival, last),
-            Ok(LampReaction::Answer) => self.send(&way, out),
+            Ok(LampReaction::Answer) => self.send(&route, out),
             Ok(LampReaction::AnswerAndFollow(kind)) => {
                 let began = if kind == LampFollowUp::Application { now.wall } else { at };
-                // Before it is sent: sending a frame may deliver it to the client at once.
+                // Measured before sending: sending a frame may deliver it to the client at once.
                 let took = clock::wall() - began;
-                self.send(&way, out);
+                self.send(&route, out);
                 let Some(h) = LampHeader::parse(out).filter(|_| self.shared.may_follow_up(from)) else {
                     return;
                 };
                 out.clear();
                 server.follow_up(h.id, h.seq, took, out);
-                self.send(&way, out);
+                self.send(&route, out);
             }
             Err(why) => self.shared.counters.silent(why),
         }
     }
 
-    /// A frame that cannot be sent is lost, as on any path.
-    fn send(&mut self, way: &B::Way, payload: &[u8]) {
-        self.beneath.fill(&mut self.frame, way, payload);
+    /// Sends an answer. A frame that cannot be sent is lost, as on any path.
+    fn send(&mut self, route: &B::Route, payload: &[u8]) {
+        self.beneath.fill(&mut self.frame, route, payload);
         if self.socket.send(&self.frame).is_ok() {
             self.shared.counters.answered(1);
         }

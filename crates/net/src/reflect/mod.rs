@@ -53,51 +53,52 @@ use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
-/// Answers the tests of one protocol at one port. New protocols implement this.
+/// Answers the tests of one protocol at one port. New protocols implement this trait.
 pub trait Reflector {
-    /// The name of the protocol: `STAMP`.
+    /// Name of the protocol, for example `STAMP`.
     fn name(&self) -> &'static str;
 
-    /// The service whose rules apply.
+    /// Service whose admission rules apply.
     fn service(&self) -> Service;
 
-    /// Whether only clients that prove a key are answered.
+    /// True if only clients that prove a key are answered.
     fn authenticates(&self) -> bool {
         false
     }
 
-    /// The addresses to answer at, on a host that answers at `ips`.
+    /// Returns the addresses to answer at, on a host that answers at `ips`.
     fn addresses(&self, ips: &[IpAddr]) -> Vec<SocketAddr>;
 
-    /// Whether it opens packet sockets, which takes a capability (`CAP_NET_RAW`).
+    /// True if the reflector opens packet sockets, which requires `CAP_NET_RAW`.
     fn needs_raw_packets(&self) -> bool {
         false
     }
 
-    /// Opens its socket at `at`, one of [`addresses`](Self::addresses). Nothing is answered before [`OpenReflector::run`]
-    /// runs, which must end once the server stops: [`ReflectorContext::wait`] waits for packets and for that.
+    /// Opens the socket at `at`, one of [`addresses`](Self::addresses). Requests are answered once
+    /// [`OpenReflector::run`] runs. It must return once the server stops; [`ReflectorContext::wait`] waits
+    /// for packets and for the stop.
     fn open(&self, at: SocketAddr, shared: &ReflectorContext) -> io::Result<OpenReflector>;
 }
 
 /// A reflector whose socket is open.
 pub struct OpenReflector {
-    /// Its address, with its port.
+    /// Local address, with the actual port.
     pub address: SocketAddr,
-    /// Answers; to be run on a thread of its own.
+    /// Answers requests; to be run on a separate thread.
     pub run: Box<dyn FnOnce() + Send>,
 }
 
-/// What all reflectors of a server share, with the rules of one service. Clones share the same state.
+/// State shared by all reflectors of a server, with the rules of one service. Clones share the same state.
 #[derive(Clone)]
 pub struct ReflectorContext {
-    /// Who may connect, and hold sessions.
+    /// Admits clients and their sessions.
     pub(crate) gate: Gate,
-    /// The networks of all services, and of this one.
+    /// Allowed networks of all services, and of this one.
     networks: Arc<[Networks]>,
-    /// What was answered.
+    /// Rate meters of the answers.
     meters: Meters,
     pub(crate) priority: Option<u32>,
-    /// Receives the packets of one-way tests; `None`: nobody keeps them.
+    /// Receiver of the packets of one-way tests; `None`: they are not stored.
     pub(crate) packets: Option<SyncSender<OneWayPacket>>,
     pub(crate) counters: Arc<AnswerCounters>,
     pub(crate) stop: StopSignal,
@@ -106,25 +107,26 @@ pub struct ReflectorContext {
 }
 
 impl ReflectorContext {
-    /// Whether reflectors must end.
+    /// True once reflectors must end.
     pub fn is_stopping(&self) -> bool {
         self.stop.is_requested()
     }
 
-    /// Waits until `socket` can be read, or until `deadline`; returns whether to go on: false once reflectors must end.
+    /// Waits until `socket` can be read, or until `deadline`; returns false once reflectors must end.
     pub fn wait(&self, socket: &impl AsFd, deadline: Option<SteadyTime>) -> bool {
         wake::wait(&[socket.as_fd(), self.stop.as_fd()], deadline);
         !self.is_stopping()
     }
 
-    /// Ends waits for packets on `socket` once reflectors must end, without a call beside that which receives them.
+    /// Makes receiving calls on `socket` return once reflectors must end, so that no separate wait is needed
+    /// before each.
     fn end_waits_on(&self, socket: &Socket) -> io::Result<()> {
         let socket = socket.try_clone()?.into();
         self.waited.lock().unwrap_or_else(PoisonError::into_inner).push(socket);
         Ok(())
     }
 
-    /// Sets the priority of answers on `socket` and returns it; if it cannot be set, logs why.
+    /// Sets the priority of answers on `socket` and returns it; if it cannot be set, logs the reason.
     fn prefer(&self, socket: &impl AsFd) -> Option<u32> {
         match sockets::prefer(socket, self.priority) {
             Ok(()) => self.priority,
@@ -135,22 +137,22 @@ impl ReflectorContext {
         }
     }
 
-    /// Whether a LaMP follow-up may be sent to `client`, which then counts as a packet answered.
+    /// True if a LaMP follow-up may be sent to `client`; it then counts as an answered packet.
     fn may_follow_up(&self, client: SocketAddr) -> bool {
         self.take(client.ip(), HEADER_LEN, clock::steady()).is_ok()
     }
 
-    /// Passes a packet of a one-way LaMP test on to the thread that keeps them.
+    /// Passes a packet of a one-way LaMP test to the thread that stores such packets.
     fn keep(&self, datagram: &[u8], arrival: &RequestArrival, last: bool) {
         if let Some(packets) = &self.packets
             && let Some(packet) = OneWayPacket::of_lamp(datagram, arrival, last)
         {
-            // What does not fit is not kept; the report of the test counts it all the same.
+            // If the queue is full the packet is not stored, but the test's report still counts it.
             let _ = packets.try_send(packet);
         }
     }
 
-    /// With the rules of `service`.
+    /// Returns a context with the rules of `service`.
     fn of(&self, service: Service) -> ReflectorContext {
         let policy = self.gate.policy();
         let own = policy.services.get(service).map(|rules| rules.networks.clone());
@@ -158,38 +160,38 @@ impl ReflectorContext {
         ReflectorContext { networks, meters: self.meters.of(policy, service), ..self.clone() }
     }
 
-    /// Whether packets of `address` are answered at all.
+    /// True if packets from `address` may be answered.
     pub fn admits(&self, address: IpAddr) -> bool {
         self.networks.iter().all(|networks| networks.admit(address))
     }
 
-    /// The rules of all services.
+    /// Returns the rules of all services.
     pub fn policy(&self) -> &Policy {
         self.gate.policy()
     }
 
-    /// Counts a packet of `bytes` bytes answered, or sent, to `peer`; if its limit is reached, returns after how long
-    /// to try again.
+    /// Counts an answered, or sent, packet of `bytes` bytes against the limits of `peer`. If a limit is
+    /// reached, returns the time after which to try again.
     pub fn take(&self, peer: IpAddr, bytes: usize, now: SteadyTime) -> Result<(), Span> {
         self.meters.take(peer, bytes, now)
     }
 }
 
-/// A packet of a one-way test, which only the receiving host has.
+/// A packet of a one-way test, of which only the receiving host has a record.
 #[derive(Clone, Copy, Debug)]
 pub struct OneWayPacket {
-    /// The client.
+    /// Address of the client.
     pub from: SocketAddr,
-    /// Its test's number.
+    /// Number of the test.
     pub id: u16,
-    /// Whether it is the test's last.
+    /// True if this is the test's last packet.
     pub last: bool,
-    /// When it was sent and arrived; the number is that in the packet.
+    /// Times at which it was sent and arrived, and the sequence number in the packet.
     pub record: PacketRecord,
 }
 
 impl OneWayPacket {
-    /// The LaMP packet `datagram`, which arrived as `arrival` says; `None` if it is none.
+    /// Parses the LaMP packet `datagram`, which arrived as `arrival` says; `None` if it is not one.
     fn of_lamp(datagram: &[u8], arrival: &RequestArrival, last: bool) -> Option<OneWayPacket> {
         let header = LampHeader::parse(datagram)?;
         let mut record = PacketRecord::new(i64::from(header.seq));
@@ -205,12 +207,12 @@ impl OneWayPacket {
     }
 }
 
-/// Packets answered, and packets not answered by reason.
+/// Number of packets answered, and of packets not answered by reason.
 #[derive(Debug, Default)]
 pub struct AnswerCounters {
-    /// Packets answered.
+    /// Number of packets answered.
     pub answered: AtomicU64,
-    /// Packets not answered, by [`Silence`].
+    /// Number of packets not answered, by [`Silence`].
     pub silent: [AtomicU64; Silence::ALL.len()],
 }
 
@@ -226,9 +228,9 @@ impl AnswerCounters {
 
 /// A reflector that could not start; the others run.
 #[derive(Debug, thiserror::Error)]
-#[error("no {name} reflector on {address}: {source}{}", hint(.address, .source))]
+#[error("cannot start the {name} reflector on {address}: {source}{}", hint(.address, .source))]
 pub struct ReflectorError {
-    /// The name of the protocol.
+    /// Name of the protocol.
     pub name: &'static str,
     /// The address.
     pub address: SocketAddr,
@@ -241,15 +243,15 @@ fn hint(address: &SocketAddr, error: &io::Error) -> String {
         io::ErrorKind::PermissionDenied if address.port() < 1024 => {
             format!(" (a port below 1024 {})", needs(Capability::NetBindService))
         }
-        io::ErrorKind::AddrInUse => " (another program has it)".to_owned(),
+        io::ErrorKind::AddrInUse => " (another program uses this port)".to_owned(),
         _ => String::new(),
     }
 }
 
-/// How soon the thread of a connection notices a stop.
+/// Longest time until the thread of a connection notices a stop.
 const MAX_WAIT: Span = Span::millis(100);
 
-/// Running reflectors; dropping them stops them.
+/// Running reflectors. Dropping them stops them.
 pub struct Reflectors {
     shared: ReflectorContext,
     threads: Vec<JoinHandle<()>>,
@@ -258,20 +260,20 @@ pub struct Reflectors {
 }
 
 impl Reflectors {
-    /// Without reflectors; those started later will answer the clients that `policy` allows.
+    /// Creates a set without reflectors; those started later answer the clients that `policy` allows.
     ///
     /// # Errors
-    /// The process has no descriptor left.
+    /// The process has no free descriptors.
     pub fn new(policy: Policy) -> io::Result<Reflectors> {
         Reflectors::sharing(Gate::new(policy))
     }
 
-    /// The same, beside other services whose clients `gate` admits, too.
+    /// Same as [`new`](Self::new), for reflectors that share `gate` with other services.
     ///
     /// # Errors
-    /// As [`new`](Self::new).
+    /// Same as [`new`](Self::new).
     pub fn sharing(gate: Gate) -> io::Result<Reflectors> {
-        // The keys of a new map's hashes are random.
+        // A source of a random seed: the hash keys of a new map are random.
         let seed = RandomState::new().hash_one(());
         let shared = ReflectorContext {
             networks: [gate.policy().networks.clone()].into(),
@@ -286,20 +288,21 @@ impl Reflectors {
         Ok(Reflectors { shared, threads: Vec::new(), listening: Vec::new(), failures: Vec::new() })
     }
 
-    /// Reflectors started later will send answers with this priority within this host (`SO_PRIORITY`).
+    /// Sets the priority within this host (`SO_PRIORITY`) of answers from reflectors started later.
     pub fn with_priority(mut self, priority: Option<u32>) -> Reflectors {
         self.shared.priority = priority;
         self
     }
 
-    /// Reflectors started later will pass the packets of one-way tests to `packets`; what does not fit is dropped.
+    /// Reflectors started later pass the packets of one-way tests to `packets`; packets for which the queue
+    /// has no room are dropped.
     pub fn with_packets(mut self, packets: Option<SyncSender<OneWayPacket>>) -> Reflectors {
         self.shared.packets = packets;
         self
     }
 
-    /// Starts `reflector` on a host that answers at `ips`. An address that is not available (port in use, or below 1024
-    /// without the privilege) is added to the [failures](Reflectors::failures).
+    /// Starts `reflector` on a host that answers at `ips`. An address that is not available (port in use, or
+    /// below 1024 without the privilege) is added to the [failures](Reflectors::failures).
     pub fn start(&mut self, reflector: &dyn Reflector, ips: &[IpAddr]) {
         let name = reflector.name();
         let shared = self.shared.of(reflector.service());
@@ -318,22 +321,22 @@ impl Reflectors {
         }
     }
 
-    /// The protocols that are answered, with their addresses.
+    /// Returns the protocols that are answered, with their addresses.
     pub fn listening(&self) -> &[(&'static str, SocketAddr)] {
         &self.listening
     }
 
-    /// Reflectors that could not start.
+    /// Returns the reflectors that could not start.
     pub fn failures(&self) -> &[ReflectorError] {
         &self.failures
     }
 
-    /// What each client was served, for services that share its limits.
+    /// Returns the clients' accounts, for services that share their limits.
     pub fn accounts(&self) -> Arc<Accounts> {
         self.shared.meters.clients()
     }
 
-    /// Packets answered and not answered.
+    /// Returns the numbers of packets answered and not answered.
     pub fn counters(&self) -> &AnswerCounters {
         &self.shared.counters
     }
@@ -343,7 +346,8 @@ impl Drop for Reflectors {
     fn drop(&mut self) {
         self.shared.stop.request();
         for socket in self.shared.waited.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
-            // Linux says that the socket is not connected, and ends the waits for packets all the same, also later ones.
+            // Linux reports that the socket is not connected, but ends present and later waits for packets
+            // all the same.
             let _ = SockRef::from(&socket).shutdown(Shutdown::Read);
         }
         for thread in self.threads.drain(..) {
@@ -354,13 +358,13 @@ impl Drop for Reflectors {
     }
 }
 
-/// The networks of this host's loopback interface: their addresses come from no network.
+/// Networks of this host's loopback interface, whose addresses cannot come from another host.
 fn loopback() -> impl Iterator<Item = Prefix> {
     let networks = [(Ipv4Addr::LOCALHOST.into(), 8), (Ipv6Addr::LOCALHOST.into(), 128)];
     networks.into_iter().filter_map(|(address, length)| Prefix::new(address, length))
 }
 
-/// `port` at each of `ips`.
+/// Combines `port` with each of `ips`.
 fn at_port(ips: &[IpAddr], port: u16) -> Vec<SocketAddr> {
     ips.iter().map(|ip| SocketAddr::new(*ip, port)).collect()
 }

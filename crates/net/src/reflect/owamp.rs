@@ -1,5 +1,5 @@
-//! The OWAMP server: a thread for each control connection, which also receives the packets of its sessions, and a
-//! thread for each session in which it sends.
+//! OWAMP server: one thread per control connection, which also receives the packets of its sessions, and one
+//! thread per session in which the server sends.
 
 use super::control::{ControlConnection, FIRST_OTHER, listen};
 use super::{OpenReflector, Reflector, ReflectorContext, at_port};
@@ -30,14 +30,14 @@ use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::ops::RangeInclusive;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Grants OWAMP sessions over a control connection, sends or receives their packets, and keeps what it received.
+/// Grants OWAMP sessions over a control connection, sends or receives their packets, and stores the results.
 #[derive(Clone, Debug)]
 pub struct OwampServer {
-    /// TCP port of the control server.
+    /// TCP port of control connections.
     pub port: u16,
-    /// Users of the keyed modes; if there are any, the open mode is not offered.
+    /// Users of the keyed modes. If there are any, the open mode is not offered.
     pub users: Users,
-    /// UDP ports allowed for sessions; `None` = the system chooses.
+    /// UDP ports allowed for sessions; `None`: the system chooses.
     pub test_ports: Option<RangeInclusive<u16>>,
 }
 
@@ -76,7 +76,7 @@ impl Reflector for OwampServer {
     }
 }
 
-/// What one session may have: no more than `policy` allows a client.
+/// Returns the limits of one session, within those that `policy` allows a client.
 fn rules(policy: &Policy, users: &Users) -> OwampRules {
     let usual = OwampRules::default();
     let quotas = Scope::ALL.map(|scope| policy.quota(policy::OWAMP, scope));
@@ -101,7 +101,7 @@ struct OwampService {
     shared: ReflectorContext,
     started: WallTime,
     kept: Mutex<StoredSessions>,
-    /// Wakes the acceptor, which forgets what has expired.
+    /// Wakes the acceptor, which discards expired results.
     waker: Waker,
 }
 
@@ -110,14 +110,15 @@ impl OwampService {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Keeps what was received in a session that was claimed, for a limited time.
+    /// Stores the results of a claimed session for a limited time.
     fn keep(&self, data: SessionData, now: SteadyTime) {
         self.kept().keep(data, now);
         self.waker.wake();
     }
 }
 
-/// What was received, with the memory granted for it. A session whose memory others need is forgotten.
+/// Results of sessions, with the memory granted for them. A session whose memory is needed by others is
+/// discarded.
 struct StoredSessions {
     store: Store,
     memory: HashMap<Sid, Grant>,
@@ -128,7 +129,7 @@ impl StoredSessions {
         StoredSessions { store: Store::new(StoreLimits::default()), memory: HashMap::new() }
     }
 
-    /// Makes room for a session of `owner` that is about to run.
+    /// Reserves memory for the results of a session of `owner` that is about to run.
     fn claim(
         &mut self,
         session: &TestSession,
@@ -142,7 +143,7 @@ impl StoredSessions {
         Ok(())
     }
 
-    /// Keeps what was received in a session that was claimed.
+    /// Stores the results of a claimed session.
     fn keep(&mut self, data: SessionData, now: SteadyTime) {
         let (sid, records) = (data.session.sid(), data.records.len());
         self.store.keep(data, now);
@@ -156,12 +157,12 @@ impl StoredSessions {
         self.memory.remove(&sid);
     }
 
-    /// Whether the memory of a running session was needed by others.
+    /// True if the memory of a running session was needed by others.
     fn is_evicted(&self, sid: Sid) -> bool {
         self.memory.get(&sid).is_some_and(Grant::is_evicted)
     }
 
-    /// Gives back what is no longer kept; returns when more of it expires.
+    /// Releases the memory of discarded results; returns the time of the next expiry.
     fn tidy(&mut self, now: SteadyTime) -> Option<SteadyTime> {
         let evicted: Vec<Sid> =
             self.memory.iter().filter(|(_, grant)| grant.is_evicted()).map(|(sid, _)| *sid).collect();
@@ -185,7 +186,7 @@ impl ConnectionService for OwampService {
     fn serve(&self, stream: TcpStream, peer: SocketAddr, grant: &Grant) {
         let served = OwampConversation::new(self, stream, peer, grant).and_then(|mut c| {
             let ran = c.run();
-            // Whatever the end: nothing of it runs on, and what was received is kept.
+            // In all cases sessions end here, and received packets are stored.
             c.abandon();
             ran
         });
@@ -194,7 +195,7 @@ impl ConnectionService for OwampService {
         }
     }
 
-    /// Turns a client away as the protocol defines it.
+    /// Refuses a client as the protocol defines it.
     fn turn_away(&self, mut stream: &TcpStream, _peer: SocketAddr, why: &PolicyRefusal) {
         self.shared.counters.silent(Silence::of(why));
         let _ = stream.write_all(&Greeting::go_away());
@@ -205,35 +206,36 @@ impl ConnectionService for OwampService {
     }
 }
 
-/// The end of a session at this host.
+/// This host's end of a session.
 enum ServerEndpoint {
-    /// Granted, to be sent once the test begins.
+    /// Granted; sends once the test begins.
     Waiting(Box<Departing>),
     Sending(SendingSession),
-    /// Before the test begins, packets wait in the socket with the kernel's stamp.
+    /// Receives; before the test begins, packets wait in the socket with the kernel's stamp.
     Receiving(Box<Receiving>),
-    /// What it sent was reported, or what it received was kept.
+    /// Ended: sent packets were reported, or results were stored.
     Over,
 }
 
 struct OwampSession {
-    /// Its identifier in the kernel's list of ready descriptors.
+    /// Identifier in the kernel's list of ready descriptors.
     id: u64,
     sid: Sid,
     end: ServerEndpoint,
-    /// Whether the test runs.
+    /// True while the test runs.
     running: bool,
     complete: bool,
-    /// Packets sent when it was last looked at.
+    /// Number of packets sent at the last check.
     sent: u32,
     grant: Grant,
 }
 
-/// Bytes of the kernel's buffers for the packets of one session: it counts twice what its buffer is asked to hold.
+/// Size of the kernel's buffers for the packets of one session, in bytes. The kernel counts twice the
+/// requested size.
 const SOCKET_MEMORY: u64 = 2 << 20;
-/// Bytes that a sender needs.
+/// Memory that a sender needs, in bytes.
 const SENDER_MEMORY: u64 = 1 << 20;
-/// The waker's identifier in the kernel's list; sessions are counted from the next.
+/// Identifier of the waker in the kernel's list; sessions have the following numbers.
 const WAKER: u64 = FIRST_OTHER;
 
 struct OwampConversation<'a> {
@@ -288,7 +290,7 @@ impl OwampConversation<'_> {
         Ok(())
     }
 
-    /// Whether others need what this connection holds.
+    /// True if others need the memory of this connection or of its sessions.
     fn is_evicted(&self) -> bool {
         let kept = self.service.kept();
         self.control.grant.is_evicted()
@@ -333,7 +335,7 @@ impl OwampConversation<'_> {
         }
     }
 
-    /// Makes room for a session and opens its socket.
+    /// Admits a session and opens its socket; returns the port.
     fn open(&mut self, asked: OwampOpenRequest) -> Result<u16, AcceptCode> {
         let OwampOpenRequest { session, direction, far, mode, keys } = asked;
         let proven = !self.service.rules.users.is_empty();
@@ -352,15 +354,15 @@ impl OwampConversation<'_> {
         let (sid, packets) = (session.sid(), session.request.packets);
         let opened = self.socket(&session, direction, far, keys, packet::len(mode));
         let (port, end) = opened.map_err(|error| {
-            tracing::debug!(peer = %self.control.peer, %error, "no socket for an OWAMP session");
+            tracing::debug!(peer = %self.control.peer, %error, "cannot open a socket for an OWAMP session");
             self.service.kept().release(sid);
             AcceptCode::Temporary
         })?;
-        let way = if direction == Direction::Up { "to" } else { "from" };
+        let preposition = if direction == Direction::Up { "to" } else { "from" };
         audit::accepted(
             policy::OWAMP,
             self.control.peer,
-            format_args!("a session of {packets} packets {way} UDP {port}"),
+            format_args!("a session of {packets} packets {preposition} UDP {port}"),
         );
         self.sessions.push(OwampSession {
             id: self.next_id,
@@ -391,8 +393,8 @@ impl OwampConversation<'_> {
             dscp: session.request.dscp().and_then(|dscp| Dscp::new(dscp.into())).unwrap_or_default(),
             priority: self.service.shared.priority,
         };
-        let ways = if sends { StampedPackets::SENT } else { StampedPackets::RECEIVED };
-        let (stamps, _) = stream_socket::prepare_udp(&socket, ways, marks, StampMode::Kernel)?;
+        let stamped = if sends { StampedPackets::SENT } else { StampedPackets::RECEIVED };
+        let (stamps, _) = stream_socket::prepare_udp(&socket, stamped, marks, StampMode::Kernel)?;
         if !sends {
             let from = Some(far.port()).filter(|port| *port != 0);
             let receiver = SessionReceiver::new(&session, keys, len, far.ip(), from);
@@ -429,7 +431,7 @@ impl OwampConversation<'_> {
         Ok((port, ServerEndpoint::Waiting(Box::new(departing))))
     }
 
-    /// The sessions granted since the last test begin.
+    /// Starts the sessions that were granted since the last start.
     fn start(&mut self) {
         for session in self.sessions.iter_mut().filter(|s| !s.running) {
             session.running = true;
@@ -438,7 +440,7 @@ impl OwampConversation<'_> {
                     match SendingSession::start(session.sid, *departing, self.waker.clone()) {
                         Ok(sending) => ServerEndpoint::Sending(sending),
                         Err(error) => {
-                            tracing::warn!(peer = %self.control.peer, %error, "no thread for one more session");
+                            tracing::warn!(peer = %self.control.peer, %error, "cannot start a thread for another session");
                             self.over = true;
                             ServerEndpoint::Over
                         }
@@ -453,15 +455,15 @@ impl OwampConversation<'_> {
         }
     }
 
-    /// The sender of a session has ended it.
+    /// The sender of a session has ended it: completes and stores the results.
     fn finish(&mut self, received: &PeerSummary) {
-        let Some(place) = self.sessions.iter().position(|s| s.sid == received.said.sid) else { return };
-        let mut session = self.sessions.swap_remove(place);
+        let Some(index) = self.sessions.iter().position(|s| s.sid == received.summary.sid) else { return };
+        let mut session = self.sessions.swap_remove(index);
         let now = clock::steady();
         receive(&self.service.shared, self.control.peer.ip(), &mut session, now);
         let ServerEndpoint::Receiving(mut receiving) = session.end else { return };
         let error = receiving.error(now);
-        match receiving.receiver.finish(&received.said, received.at, error) {
+        match receiving.receiver.finish(&received.summary, received.at, error) {
             Ok(data) => self.service.keep(data, now),
             Err(error) => {
                 tracing::debug!(peer = %self.control.peer, %error, "an OWAMP session");
@@ -470,7 +472,7 @@ impl OwampConversation<'_> {
         }
     }
 
-    /// The conversation is over: sessions that have not ended yet end now.
+    /// Ends the remaining sessions after the conversation has ended.
     fn abandon(&mut self) {
         let now = clock::steady();
         for mut session in self.sessions.drain(..) {
@@ -487,7 +489,7 @@ impl OwampConversation<'_> {
         }
     }
 
-    /// Reports ends that are complete.
+    /// Reports sessions that have become complete to the machine.
     fn look(&mut self) {
         let now = clock::steady();
         let mut complete = Vec::new();
@@ -512,7 +514,7 @@ impl OwampConversation<'_> {
         }
     }
 
-    /// Waits for an event, not for long, and handles it.
+    /// Waits for an event, at most a tenth of a second, and handles it.
     fn wait(&mut self) -> io::Result<()> {
         let ready = self.control.wait(None)?;
         let now = clock::steady();
@@ -532,10 +534,10 @@ impl OwampConversation<'_> {
     }
 }
 
-/// Batches that are taken from one session before others are looked at.
+/// Maximum number of batches taken from one session before others are checked.
 const MAX_BATCHES: usize = 64;
 
-/// Takes what has arrived of a session; whether any of it was recorded.
+/// Receives the packets that have arrived for a session; returns true if any was recorded.
 fn receive(shared: &ReflectorContext, peer: IpAddr, session: &mut OwampSession, now: SteadyTime) -> bool {
     let ServerEndpoint::Receiving(receiving) = &mut session.end else { return false };
     let mut any = false;

@@ -1,4 +1,4 @@
-//! The STAMP and TWAMP Light reflector.
+//! STAMP and TWAMP Light reflector.
 
 use super::udp::{AnswerFate, AnsweringSocket, MAX_DATAGRAM};
 use super::{ClockError, OpenReflector, Reflector, ReflectorContext, at_port, loopback};
@@ -12,19 +12,19 @@ use std::fmt;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 
-/// Answers STAMP and TWAMP Light requests.
+/// Reflector for STAMP and TWAMP Light.
 #[derive(Clone, Debug)]
 pub struct StampReflector {
-    /// Its UDP port.
+    /// UDP port.
     pub port: u16,
-    /// The key of the authenticated mode; with a key, unsigned requests are not answered.
+    /// Key of the authenticated mode. With a key, unsigned requests are not answered.
     pub key: Option<stamp::auth::StampKey>,
     /// Keys of networks, instead of `key`.
     pub keys: Vec<(Prefix, stamp::auth::StampKey)>,
-    /// Number of sessions whose answers are counted; 0 = stateless.
+    /// Number of sessions whose answers are counted; 0: stateless.
     pub sessions: usize,
-    /// Networks whose source addresses nobody can forge, in addition to the loopback interface's: requests from there
-    /// that are shorter than an answer get a whole one.
+    /// Networks whose source addresses cannot be forged, in addition to the loopback networks: requests from
+    /// there that are shorter than an answer get a whole answer.
     pub trusted: Vec<Prefix>,
 }
 
@@ -48,7 +48,7 @@ struct SentAnswer {
     seq: u32,
 }
 
-/// A session, by its identifier; 0 of a client without one.
+/// Session identifier; 0 for a client that sends none.
 struct StampSessionId(u16);
 
 impl fmt::Display for StampSessionId {
@@ -92,7 +92,7 @@ impl Reflector for StampReflector {
     }
 }
 
-/// Answers until the server stops; the sessions are those of the `table`.
+/// Answers until the server stops. `table` holds the sessions.
 fn reflect(
     mut socket: AnsweringSocket<SentAnswer>,
     rules: ReflectorRules,
@@ -111,7 +111,7 @@ fn reflect(
             match reflector.reflect(request, arrival, leaving.at, error.at(leaving.at.steady), &mut answer) {
                 Ok(r) => {
                     let which = SentAnswer { to: arrival.from, ssid: r.ssid, seq: r.seq };
-                    // Sessions that ask when answers left get each answer stamped.
+                    // In sessions that request departure times, every answer is stamped.
                     let stamped = r.follow_up && stamps;
                     out.push_tracked(
                         &answer[..r.len],

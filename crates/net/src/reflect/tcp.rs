@@ -1,4 +1,4 @@
-//! The TCP request-response responder.
+//! TCP request–response responder.
 
 use super::control::listen;
 use super::{MAX_WAIT, OpenReflector, Reflector, ReflectorContext, at_port};
@@ -17,10 +17,10 @@ use std::time::Duration;
 /// Answers requests of fixed size over TCP connections.
 #[derive(Clone, Debug)]
 pub struct TcpResponder {
-    /// Its TCP port.
+    /// TCP port.
     pub port: u16,
-    /// How long a client may take to send a whole request, and to read the whole response: a client that transfers a
-    /// byte now and then cannot keep a connection. The limit for the greeting is 5 s.
+    /// Timeout for a client to send a whole request, and to read the whole response: a client cannot hold a
+    /// connection by transferring a byte now and then. The greeting has a separate timeout of 5 s.
     pub timeout: Duration,
 }
 
@@ -30,7 +30,7 @@ impl Default for TcpResponder {
     }
 }
 
-/// How long the greeting may take.
+/// Timeout of the greeting.
 const GREETING_TIMEOUT: Duration = Duration::from_secs(5);
 
 impl Reflector for TcpResponder {
@@ -66,7 +66,7 @@ impl ConnectionService for Responding {
     }
 
     fn serve(&self, stream: TcpStream, peer: SocketAddr, grant: &Grant) {
-        // However it ends, the connection is closed.
+        // The connection is closed however it ends.
         let _ = self.respond(&stream, peer, grant);
     }
 
@@ -76,7 +76,7 @@ impl ConnectionService for Responding {
 }
 
 impl Responding {
-    /// Answers one connection until it ends or falls silent, or the server stops.
+    /// Answers one connection until it ends, it times out, or the server stops.
     fn respond(&self, stream: &TcpStream, client: SocketAddr, grant: &Grant) -> io::Result<()> {
         stream.set_nodelay(true)?;
         self.shared.prefer(stream);
@@ -107,8 +107,8 @@ impl Responding {
         Ok(())
     }
 
-    /// Waits until `take` grants one more answer: a request over TCP cannot be dropped, and while it waits TCP itself holds
-    /// the client back.
+    /// Waits until `take` grants one more answer. A request over TCP cannot be dropped; during the wait TCP's
+    /// flow control holds the client back.
     fn await_turn(&self, take: impl Fn(SteadyTime) -> Result<(), Span>) -> io::Result<()> {
         while let Err(wait) = take(clock::steady()) {
             if self.shared.is_stopping() {

@@ -1,4 +1,4 @@
-//! Each client against its reflector through the kernel, on loopback.
+//! Tests of each client with its reflector over the loopback interface.
 
 use super::*;
 use crate::pace::Pacing;
@@ -10,13 +10,13 @@ use jitlat_core::record::Moment;
 use jitlat_core::spec::{Direction, Schedule, Transport};
 use jitlat_core::{Dscp, TestSpec, WallTime};
 use jitlat_proto::policy::{self, Policy};
-use jitlat_proto::twoway::{PingPlan, Protocol};
+use jitlat_proto::twoway::{Overdue, PingPlan, Protocol};
 use jitlat_proto::{lamp, stamp};
 use std::net::{Ipv4Addr, TcpListener, UdpSocket};
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-/// Every reflector, on ports chosen by the system.
+/// Starts every reflector, on ports chosen by the system.
 fn all(ip: &str, policy: Policy) -> Reflectors {
     let reflectors: [&dyn Reflector; 4] = [
         &StampReflector { port: 0, ..StampReflector::default() },
@@ -36,7 +36,7 @@ fn start(ip: &str) -> Reflectors {
 fn plan(packets: u64, payload: u64) -> PingPlan {
     let spec =
         TestSpec::new(Direction::Up, Transport::Udp, packets, payload, Span::millis(2), Schedule::Periodic);
-    PingPlan { spec: spec.unwrap(), wait: None, timeout: Span::seconds(2) }
+    PingPlan { spec: spec.unwrap(), wait: None, timeout: Span::seconds(2), overdue: Overdue::Space }
 }
 
 fn link(to: SocketAddr) -> TwoWayLink {
@@ -60,8 +60,8 @@ fn address(r: &Reflectors, name: &str) -> SocketAddr {
     r.listening().iter().find(|(n, _)| *n == name).unwrap().1
 }
 
-/// Waits until this many answers are counted. They are counted after they were sent: a client may receive them before,
-/// and the last of a session may be counted only with the next.
+/// Waits until this many answers are counted. An answer is counted after it was sent: a client may receive it
+/// before, and the last one of a session may be counted only with the next.
 pub(super) fn await_answers(reflectors: &Reflectors, answers: u64) {
     let limit = std::time::Instant::now() + Duration::from_secs(10);
     while reflectors.counters().answered.load(Ordering::Relaxed) < answers {
@@ -181,7 +181,8 @@ fn icmp_echo_to_this_host() {
     }
 }
 
-/// Whether the UDP checksum of each frame to `port` is correct, until `wanted` have arrived or ten seconds have passed.
+/// Checks the UDP checksum of each frame to `port`, until `wanted` frames have arrived or ten seconds have
+/// passed.
 fn sums(live: &mut crate::capture::interface::InterfaceCapture, port: u16, wanted: usize) -> Vec<bool> {
     use crate::frame::{checksum, pseudo_header, sum_of};
     let mut seen = Vec::new();
@@ -211,8 +212,8 @@ fn a_reader_of_whole_frames_gets_whole_checksums() {
         return eprintln!("skipped: a_reader_of_whole_frames_gets_whole_checksums: no CAP_NET_RAW");
     };
     let reflectors = start("127.0.0.1");
-    // A raw client of LaTe, recognised by its port: acknowledgement, answer, follow-up stamped by the kernel, report; it
-    // proves its address as jitlat does, so that it gets a follow-up.
+    // A raw client of LaTe, recognised by its port: acknowledgement, answer, follow-up stamped by the kernel,
+    // report. It proves its address as jitlat does, so that it gets a follow-up.
     let [_, _, high, low] = std::process::id().to_be_bytes();
     let client = UdpSocket::bind((Ipv4Addr::new(127, 64 | high & 63, low, 2), lamp::RAW_PORT)).unwrap();
     client.connect(address(&reflectors, "LaMP")).unwrap();
@@ -243,7 +244,8 @@ fn a_reader_of_whole_frames_gets_whole_checksums() {
     ask(lamp::LampKind::Stop, 2, 0, 1);
     assert_eq!(sums(&mut live, lamp::RAW_PORT, 8)[..8], [true; 8]);
 
-    // A far host whose kernel refuses, while a program there may read frames: from then on checksums are complete.
+    // A far host whose kernel refuses packets while a program there may read frames: from then on checksums
+    // are complete.
     let port = UdpSocket::bind("127.46.77.3:0").unwrap().local_addr().unwrap();
     let options = lamp::client::LampOptions {
         id: 9,
@@ -254,7 +256,7 @@ fn a_reader_of_whole_frames_gets_whole_checksums() {
         follow_up: None,
     };
     let stop = AtomicBool::new(false);
-    // Read while they are sent, with what other tests send.
+    // Frames are read while they are sent; those of other tests are among them.
     let (result, seen) = std::thread::scope(|scope| {
         let seen = scope.spawn(|| sums(&mut live, port.port(), 30));
         let result = run(|_| lamp::Client::new(options), plan(1, 32), &link(port), &stop);
@@ -270,7 +272,8 @@ fn a_responder_that_stops_at_any_step_is_given_up() {
     use std::io::{Read, Write};
     use std::net::TcpStream;
     let sizes = jitlat_proto::reqresp::ExchangeSizes::new(100, 50).unwrap();
-    // What it sends of the conversation (a greeting of 16 bytes, responses of 50) before it falls silent or closes.
+    // Number of bytes of the conversation (a greeting of 16 bytes, responses of 50) that the server sends
+    // before it falls silent or closes.
     let steps = [0, 7, 16, 16 + 20, 16 + 50, 16 + 3 * 50 + 49];
     std::thread::scope(|scope| {
         for (step, leaves) in steps.into_iter().flat_map(|s| [(s, false), (s, true)]) {
@@ -296,7 +299,7 @@ fn a_responder_that_stops_at_any_step_is_given_up() {
                         on = say(&mut stream, &response);
                     }
                     if !leaves {
-                        // Until the client has given up.
+                        // Hold the connection until the client gives up.
                         while stream.read(&mut received).is_ok_and(|n| n > 0) {}
                     }
                 };
@@ -345,12 +348,13 @@ fn reports_leave_from_the_address_that_was_asked() {
         broadcast: false,
         follow_up: None,
     };
-    // Otherwise the system would send them from 127.0.0.1.
+    // Otherwise the system would send from 127.0.0.1.
     let measured = measure(lamp::Client::new(options), 32, SocketAddr::from(([127, 0, 0, 9], port)));
     assert_eq!(measured.outcome.protocol.report().map(|r| r.received), Some(20));
 }
 
-/// The extension of the n-th answer that reports when the previous one left: its number, if any is reported.
+/// Returns the number of the answer whose departure time an extension of this answer reports; `None` if none
+/// is reported.
 fn reported_departure(answer: &[u8]) -> Option<u32> {
     let tlv = stamp::tlv::Tlvs::new(&answer[44..]).find_map(|step| match step {
         stamp::tlv::TlvStep::Whole(_, t) if t.kind == stamp::tlv::kind::FOLLOW_UP => Some(t.value.to_vec()),
@@ -416,14 +420,14 @@ fn a_byte_now_and_then_does_not_keep_a_connection_of_the_responder() {
     reflectors.start(&responder, &["127.0.0.1".parse().unwrap()]);
     let to = address(&reflectors, "TCP request-response");
     let greeting = jitlat_proto::reqresp::ExchangeSizes::new(1460, 20).unwrap().greeting();
-    // Before the greeting is complete, and in a request.
-    for said in [0, 16] {
+    // Before the greeting is complete, and within a request.
+    for length in [0, 16] {
         let mut stream = TcpStream::connect(to).unwrap();
         stream.set_read_timeout(Some(Duration::from_millis(10))).unwrap();
-        stream.write_all(&greeting[..said]).unwrap();
+        stream.write_all(&greeting[..length]).unwrap();
         let (mut received, mut answer) = (0, [0; 16]);
         let until = std::time::Instant::now() + Duration::from_secs(20);
-        // At most ten bytes in the time for a whole request.
+        // At most ten bytes arrive in the time allowed for a whole request.
         jitlat_waiting::at_pace(Duration::from_millis(20), || {
             assert!(std::time::Instant::now() < until, "the connection lasts");
             match stream.read(&mut answer) {
@@ -434,12 +438,12 @@ fn a_byte_now_and_then_does_not_keep_a_connection_of_the_responder() {
             }
             stream.write_all(&[0]).is_ok()
         });
-        assert_eq!(received, said, "the greeting comes back, and no response");
+        assert_eq!(received, length, "the greeting comes back, and no response");
     }
 }
 
-/// Four clients of one host ask as often as they can, if it may have 10 answers a second: it gets no more, and at
-/// least so many.
+/// Four clients of one host ask as often as they can, with a limit of 10 answers per second: they get at most
+/// that many, and at least `least`.
 fn no_more_than_ten_a_second(ask: impl Fn(&Reflectors) + Sync, least: u64) {
     let mut policy = Policy::default();
     policy.client.packets = Some(10);
@@ -488,6 +492,6 @@ fn connections_of_one_client_share_its_limit() {
             stream.read_exact(&mut [0; 1000]).unwrap();
         }
     };
-    // All of them are answered, in their time.
+    // All requests are answered, at the permitted rate.
     no_more_than_ten_a_second(ask, 12);
 }

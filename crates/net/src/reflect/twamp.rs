@@ -1,5 +1,4 @@
-//! The TWAMP server: a thread for each control connection, which also answers the packets of its
-//! sessions.
+//! TWAMP server: one thread per control connection, which also answers the packets of its sessions.
 
 use super::control::{ControlConnection, FIRST_OTHER, listen};
 use super::udp::{AnswerFate, AnsweringSocket};
@@ -25,11 +24,11 @@ use std::ops::RangeInclusive;
 /// Grants TWAMP sessions over a control connection, and answers their packets.
 #[derive(Clone, Debug)]
 pub struct TwampServer {
-    /// TCP port of the control server.
+    /// TCP port of control connections.
     pub port: u16,
-    /// Users of the keyed modes; if there are any, the unauthenticated mode is not offered.
+    /// Users of the keyed modes. If there are any, the unauthenticated mode is not offered.
     pub users: Users,
-    /// UDP ports allowed for sessions; `None` = any above 1023.
+    /// UDP ports allowed for sessions; `None`: any above 1023.
     pub test_ports: Option<RangeInclusive<u16>>,
 }
 
@@ -90,27 +89,27 @@ impl ConnectionService for TwampService {
         }
     }
 
-    /// Turns a client away as the protocol defines it.
+    /// Refuses a client as the protocol defines it.
     fn turn_away(&self, mut stream: &TcpStream, _peer: SocketAddr, why: &PolicyRefusal) {
         self.shared.counters.silent(Silence::of(why));
         let _ = stream.write_all(&Greeting::go_away());
     }
 }
 
-/// The state of a session.
+/// State of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum TwampSessionState {
     /// Granted. Packets that arrive wait in the socket, with the kernel's stamp.
     Waiting,
     Running,
-    /// Stopped; late packets are answered until this time.
+    /// Stopped. Late packets are answered until this time.
     Ending(SteadyTime),
 }
 
 struct TwampSession {
-    /// Its identifier in the kernel's list of ready descriptors.
+    /// Identifier in the kernel's list of ready descriptors.
     id: u64,
-    /// Answers are identified by their numbers.
+    /// Socket; `u32` is the number of an answer.
     socket: AnsweringSocket<u32>,
     reflector: SessionReflector,
     state: TwampSessionState,
@@ -119,9 +118,9 @@ struct TwampSession {
     grant: Grant,
 }
 
-/// Bytes of the kernel's buffer for the packets of one session.
+/// Size of the kernel's buffer for the packets of one session, in bytes.
 const RECEIVE_BUFFER: usize = 1 << 20;
-/// Bytes of memory that a session may need: the kernel counts twice what its buffer is asked to hold.
+/// Memory that a session may need, in bytes: the kernel counts twice the requested buffer size.
 const SESSION_MEMORY: u64 = 2 * RECEIVE_BUFFER as u64;
 
 struct TwampConversation<'a> {
@@ -193,7 +192,7 @@ impl TwampConversation<'_> {
                     for session in self.sessions.iter_mut().filter(|s| s.state == TwampSessionState::Waiting)
                     {
                         session.state = TwampSessionState::Running;
-                        // Sessions depend on it: a session whose socket is not polled is not answered.
+                        // If it fails, the session's socket is not polled and its packets are not answered.
                         let _ = self.control.watch(session.socket.socket(), session.id);
                     }
                 }
@@ -212,9 +211,10 @@ impl TwampConversation<'_> {
         }
     }
 
-    /// Opens the socket of a session: on the requested port if it is free and allowed, otherwise on another.
+    /// Opens the socket of a session, on the requested port if it is free and allowed, otherwise on another;
+    /// returns the port.
     fn open(&mut self, asked: &TwampOpenRequest) -> Result<u16, AcceptCode> {
-        // Including lingering sessions of earlier tests on this connection.
+        // This includes lingering sessions of earlier tests on this connection.
         if self.sessions.len() >= 2 * self.service.rules.sessions {
             return Err(AcceptCode::Temporary);
         }
@@ -249,7 +249,7 @@ impl TwampConversation<'_> {
         Ok(port)
     }
 
-    /// Waits for an event, not for long, and handles it.
+    /// Waits for an event, at most a tenth of a second, and handles it.
     fn wait(&mut self) -> io::Result<()> {
         let ends = self.sessions.iter().filter_map(|s| match s.state {
             TwampSessionState::Ending(at) => Some(at),
@@ -279,7 +279,7 @@ impl TwampConversation<'_> {
 }
 
 impl TwampSession {
-    /// Answers a batch; false if no packet in it belongs to this session.
+    /// Answers a batch; returns false if no packet in it belongs to this session.
     fn answer(&mut self, error: ErrorEstimate, answer: &mut [u8]) -> bool {
         let (reflector, dscp) = (&mut self.reflector, self.dscp);
         let mut any = false;

@@ -1,4 +1,5 @@
-//! A UDP socket that answers: [`AnsweringSocket`] receives requests in batches, [`Answers`] sends the answers.
+//! A UDP socket that answers requests: [`AnsweringSocket`] receives them in batches, [`Answers`] sends the
+//! answers.
 
 use super::{AnswerCounters, ReflectorContext};
 use crate::clock;
@@ -22,69 +23,70 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The largest datagram.
+/// Maximum length of a datagram, in bytes.
 pub const MAX_DATAGRAM: usize = 65_507;
-/// How long to wait for a stamp: a driver stamps a packet when it passes it to the adapter, nearly always before the
-/// call returns.
+/// Longest wait for a stamp. A driver sets it when the packet is passed to the adapter, nearly always before the
+/// send call returns.
 const MAX_STAMP_DELAY: Span = Span::millis(5);
-/// Most answers that wait for their stamps.
+/// Maximum number of answers that wait for their stamps.
 const MAX_STAMPS_AWAITED: usize = 1024;
-/// Bytes for received datagrams, unless one alone needs more.
+/// Memory for received datagrams, in bytes; more if a single datagram needs more.
 const INBOX_BYTES: usize = 4 << 20;
 
-/// A UDP socket that answers. The fate of some answers is reported: `K` identifies an answer.
+/// A UDP socket that answers requests. It reports the fate of tracked answers, which `K` identifies.
 pub(crate) struct AnsweringSocket<K> {
     socket: UdpSocket,
     inbox: Inbox,
     shared: ReflectorContext,
     answers: Answers<K>,
-    /// What an answer has at least, in bytes: counted for a shorter request.
+    /// Minimum length of an answer, in bytes: counted against the limits if a request is shorter.
     shortest_answer: usize,
     wait: Wait,
 }
 
-/// How [`AnsweringSocket::receive`] waits for packets.
+/// Method by which [`AnsweringSocket::receive`] waits for packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Wait {
-    /// The caller has waited.
+    /// Does not wait: the caller has waited.
     Never,
-    /// In the receiving call, at most for so long (`SO_RCVTIMEO`); `None`: until the server stops.
+    /// Waits in the receiving call (`SO_RCVTIMEO`) for at most this time; `None`: until the server stops.
     AtMost(Option<Span>),
 }
 
-/// Times of waits for packets. Few, so that they change rarely, and only between packets.
+/// Permitted timeouts of the receiving call. There are few, so that the option is rarely changed.
 const WAITS: [Span; 3] = [Span::seconds(10), Span::seconds(1), Span::millis(100)];
 
 /// The fate of an answer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct DepartedAnswer<K> {
-    /// The answer.
+    /// Identifies the answer.
     pub which: K,
-    /// How it left.
+    /// Outcome of sending it.
     pub departure: AnswerFate,
 }
 
-/// How an answer left.
+/// Outcome of sending an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AnswerFate {
-    /// At this time, by the kernel's stamp.
+    /// The kernel stamped its departure with this time.
     Stamped(WallTime),
-    /// It was sent and should have been stamped, but no stamp came.
+    /// It was sent, but the requested stamp did not arrive.
     Unstamped,
     /// It could not be sent.
     NotSent,
 }
 
 impl<K: Copy> AnsweringSocket<K> {
-    /// Binds to `at`; the first `slot` bytes of each datagram are kept. [`receive`](Self::receive) waits for packets, until the
-    /// server stops.
+    /// Binds to `at`; the first `slot` bytes of each datagram are stored. [`receive`](Self::receive) waits
+    /// for packets until the server stops.
     pub fn bind(at: SocketAddr, shared: &ReflectorContext, slot: usize) -> io::Result<AnsweringSocket<K>> {
         let answering = AnsweringSocket { wait: Wait::AtMost(None), ..Self::bind_polled(at, shared, slot)? };
         shared.end_waits_on(&SockRef::from(&answering.socket))?;
         Ok(answering)
     }
 
-    /// The same for a caller who polls the socket: nothing waits for packets.
+    /// Same as [`bind`](Self::bind), for a caller who polls the socket: [`receive`](Self::receive) does not
+    /// wait.
     pub fn bind_polled(
         at: SocketAddr,
         shared: &ReflectorContext,
@@ -99,7 +101,8 @@ impl<K: Copy> AnsweringSocket<K> {
         observe(&socket, v6);
         enlarge(&socket);
         let priority = shared.prefer(&socket).filter(|_| has_message_priority());
-        // Answers are sent from the address that was asked; the hop limit shows the client the distance.
+        // Answers leave from the address that the request was sent to. The hop limit lets the client see the
+        // distance.
         if v6 {
             setsockopt(&socket, sockopt::Ipv6RecvPacketInfo, &true)?;
             socket.set_unicast_hops_v6(255)?;
@@ -128,28 +131,29 @@ impl<K: Copy> AnsweringSocket<K> {
         })
     }
 
-    /// Counts answers of `bytes` bytes at least against the limits of a client, whatever its requests have.
+    /// Sets the minimum length at which each answer is counted against a client's limits, in bytes.
     pub fn with_shortest_answer(self, bytes: usize) -> AnsweringSocket<K> {
         AnsweringSocket { shortest_answer: bytes, ..self }
     }
 
-    /// The socket.
+    /// Returns the socket.
     pub fn socket(&self) -> &UdpSocket {
         &self.socket
     }
 
-    /// Its address.
+    /// Returns the local address.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         self.socket.local_addr()
     }
 
-    /// Whether the kernel can report when answers leave.
+    /// True if the kernel can report when answers leave.
     pub(crate) fn stamps_answers(&self) -> bool {
         self.answers.stamps
     }
 
-    /// Waits for a batch, and passes each datagram to `each` with its arrival and the address it was sent to; then sends all
-    /// answers. Something is due in `due` at the latest: the wait ends then, or up to a tenth of a second later.
+    /// Waits for a batch of packets and passes each to `each`, with its arrival and the address it was sent
+    /// to; then sends all answers. With `due`, the wait ends after that time, or up to a tenth of a second
+    /// later.
     pub fn receive(
         &mut self,
         due: Option<Span>,
@@ -161,7 +165,7 @@ impl<K: Copy> AnsweringSocket<K> {
                 self.limit_wait(limit, due);
                 libc::MSG_WAITFORONE
             }
-            // A transmit stamp does not end a wait for packets: wait for both.
+            // A transmit stamp does not end a wait for packets, so wait for both.
             Wait::AtMost(_) => {
                 self.wait_for_stamps();
                 libc::MSG_DONTWAIT
@@ -201,7 +205,7 @@ impl<K: Copy> AnsweringSocket<K> {
         self.answers.flush(&self.socket);
     }
 
-    /// Sets the time limit of waits for packets, where something else is due in `due`.
+    /// Changes the timeout of the receiving call if the caller's `due` requires another one.
     fn limit_wait(&mut self, limit: Option<Span>, due: Option<Span>) {
         let wanted = due.map(|due| WAITS.into_iter().find(|wait| *wait <= due).unwrap_or(WAITS[2]));
         if wanted != limit {
@@ -218,7 +222,7 @@ impl<K: Copy> AnsweringSocket<K> {
         self.answers.flush(&self.socket);
     }
 
-    /// Reports the fate of tracked answers, the last one first. `each` can send further packets.
+    /// Reports the fate of tracked answers, the latest first. `each` can send further packets.
     pub(crate) fn take_departed(&mut self, mut each: impl FnMut(&mut Answers<K>, DepartedAnswer<K>)) {
         let answers = &mut self.answers;
         if answers.departures.awaited() > 0 {
@@ -248,7 +252,7 @@ impl<K: Copy> AnsweringSocket<K> {
     }
 }
 
-/// Stamps everything that arrives; of what leaves, only answers that need it.
+/// Stamping options: all received packets, and the sent packets that request it.
 fn stamping() -> F {
     F::SOF_TIMESTAMPING_SOFTWARE
         | F::SOF_TIMESTAMPING_RX_SOFTWARE
@@ -256,31 +260,31 @@ fn stamping() -> F {
         | F::SOF_TIMESTAMPING_OPT_TSONLY
 }
 
-/// The sending half of an [`AnsweringSocket`]. Answers to one batch of requests are sent together.
+/// Sending half of an [`AnsweringSocket`]. Answers to one batch of requests are sent together.
 pub struct Answers<K> {
     outbox: Outbox,
-    /// By position in the outbox.
+    /// Tracking data, by position in the outbox.
     tracked: Vec<Tracked<K>>,
     departures: TransmitMatcher<Tracked<K>>,
     counters: Arc<AnswerCounters>,
-    /// Answers need no source address, because the socket is bound to one.
+    /// True if the socket is bound to one address, so that answers need no source address.
     bound: bool,
-    /// Set with each answer that has a traffic class of its own; `None`: the kernel chooses.
+    /// Priority set with each answer that has its own traffic class; `None`: the kernel chooses.
     priority: Option<u32>,
     stamps: bool,
-    /// The fates of tracked answers, until [`AnsweringSocket::take_departed`] reports them.
+    /// Fates of tracked answers, until [`AnsweringSocket::take_departed`] reports them.
     departed: Vec<DepartedAnswer<K>>,
-    /// From the clock reading for an answer to its departure.
+    /// Estimate of the time from the clock reading for an answer to its departure.
     lead: Lead,
 }
 
 /// An answer in the outbox.
 #[derive(Clone, Copy)]
 struct Tracked<K> {
-    /// Its fate is to be reported.
+    /// Identifier if the fate of the answer is to be reported.
     which: Option<K>,
     stamped: bool,
-    /// The clock reading from which its time was made.
+    /// Clock reading from which the time in the answer was computed.
     read: Option<WallTime>,
 }
 
@@ -290,33 +294,34 @@ impl<K> Tracked<K> {
     }
 }
 
-/// When an answer will probably leave.
+/// Time at which an answer will probably leave.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ExpectedDeparture {
-    /// Its time of departure.
+    /// Expected time of departure.
     pub at: Tick,
-    /// The clock reading on which that is based.
+    /// Clock reading on which the expectation is based.
     read: Tick,
 }
 
 impl<K: Copy> Answers<K> {
-    /// Queues `answer` to be sent with the rest of the batch, which has room for one answer and what follows it.
+    /// Queues `answer` to be sent with the rest of the batch. Per request there is room for one answer and
+    /// one more packet.
     pub fn push(&mut self, answer: &[u8], to: SocketAddr, from: Option<LocalAddress>, dscp: u8) {
         self.add(answer, to, from, dscp, Tracked { which: None, stamped: false, read: None });
     }
 
-    /// Reads the clock for an answer to `to` that is pushed next, with what this returns.
+    /// Reads the clock for an answer to `to` that is pushed next, to which the result is passed.
     pub(crate) fn leaving(&self, to: SocketAddr) -> ExpectedDeparture {
         let read = clock::tick();
         ExpectedDeparture { at: read + self.lead.of(to.ip()), read }
     }
 
-    /// Whether what leaves is to be stamped to know how long that takes.
+    /// True if the answer is to be stamped in order to update the lead.
     fn is_lead_due(&mut self, leaving: ExpectedDeparture) -> bool {
         self.stamps && self.lead.is_due(leaving.read.steady)
     }
 
-    /// As [`push`](Self::push), an answer with a time in it.
+    /// Same as [`push`](Self::push), for an answer that contains a time.
     pub(crate) fn push_timed(
         &mut self,
         answer: &[u8],
@@ -329,8 +334,9 @@ impl<K: Copy> Answers<K> {
         self.add(answer, to, from, dscp, Tracked { which: None, stamped, read: Some(leaving.read.wall) });
     }
 
-    /// As [`push`](Self::push), with a time in it if it is `leaving`; [`AnsweringSocket::take_departed`] will report if it
-    /// could not be sent and, if it is `stamped`, when it left.
+    /// Same as [`push`](Self::push), for a tracked answer, which contains a time if `leaving` is given.
+    /// [`AnsweringSocket::take_departed`] will report if it could not be sent and, if it is `stamped`, when
+    /// it left.
     #[expect(clippy::too_many_arguments)]
     pub(crate) fn push_tracked(
         &mut self,
@@ -359,8 +365,8 @@ impl<K: Copy> Answers<K> {
             class: (dscp != 0).then_some(dscp << 2),
             priority: self.priority,
             stamped: self.stamps && tracked.stamped,
-            // LaTe's raw clients, recognised by their port, read whole frames and drop those whose checksum is left for
-            // an adapter to compute.
+            // LaTe's raw clients, recognised by their port, read whole frames and drop those whose checksum
+            // is left to an adapter.
             summed: to.port() == lamp::RAW_PORT,
         };
         self.outbox.push(answer, to, from.filter(|_| !self.bound), leave);
@@ -381,9 +387,9 @@ impl<K: Copy> Answers<K> {
         let mut sent = 0;
         while let Some(handed_over) = self.outbox.send_next(socket.as_fd()) {
             match handed_over {
-                Ok(places) => {
-                    sent += places.len() as u64;
-                    for tracked in self.tracked[places].iter().filter(|t| t.stamped) {
+                Ok(accepted) => {
+                    sent += accepted.len() as u64;
+                    for tracked in self.tracked[accepted].iter().filter(|t| t.stamped) {
                         if self.stamps {
                             self.departures.sent(*tracked, reading);
                         } else {
@@ -391,9 +397,9 @@ impl<K: Copy> Answers<K> {
                         }
                     }
                 }
-                // A request without an answer is lost, as on any path.
-                Err(place) => {
-                    let tracked = self.tracked[place];
+                // The request gets no answer, as if it had been lost on the path.
+                Err(rejected) => {
+                    let tracked = self.tracked[rejected];
                     self.departed.extend(tracked.fate(AnswerFate::NotSent));
                     if tracked.stamped {
                         self.restart(socket);
@@ -406,7 +412,8 @@ impl<K: Copy> Answers<K> {
         self.counters.answered(sent);
     }
 
-    /// An answer that was to be stamped could not be sent: the kernel may or may not have counted it.
+    /// Restarts the numbering of stamps after a stamped answer could not be sent: the kernel may or may not
+    /// have counted it.
     fn restart(&mut self, socket: &UdpSocket) {
         if self.stamps {
             let departed = &mut self.departed;
@@ -428,7 +435,7 @@ mod tests {
 
     const LIMIT: Duration = Duration::from_secs(10);
 
-    /// A socket that answers, a client of it, and its counters.
+    /// Returns an answering socket, a client of it, and its counters.
     fn pair() -> (AnsweringSocket<u32>, UdpSocket, Arc<AnswerCounters>) {
         let shared = Reflectors::new(jitlat_proto::policy::Policy::default()).unwrap().shared.clone();
         let at = "127.0.0.1:0".parse().unwrap();
@@ -443,7 +450,7 @@ mod tests {
     fn one_answer_that_cannot_be_sent_takes_nobody_elses_stamps() {
         let (mut socket, client, counters) = pair();
         let unreachable = SocketAddr::from(([127, 0, 0, 1], 0));
-        // Answers to the client are numbered; some requests are "from" an address to which nothing can be sent.
+        // Answers to the client are numbered; some answers go to an address to which nothing can be sent.
         let mut known = Vec::new();
         for n in 0..40 {
             client.send(b"?").unwrap();
@@ -470,7 +477,7 @@ mod tests {
     #[test]
     fn stamps_that_never_come_hold_up_no_answer() {
         let (mut socket, client, _) = pair();
-        // Like an adapter without transmit stamps: each answer is awaited, and no stamp comes.
+        // Simulates an adapter without transmit stamps: each answer is awaited, and no stamp arrives.
         let mut given_up = 0;
         let (requests, mut turns) = (200, 0);
         for n in 0..requests {
@@ -488,7 +495,7 @@ mod tests {
             socket.answers.departures.sent(tracked, clock::wall());
             assert_eq!(client.recv(&mut [0; 8]).unwrap(), 1);
         }
-        // A turn is a receiving call and its answers; requests are not delayed while a stamp is awaited.
+        // A turn is one receiving call with its answers; requests are not delayed while a stamp is awaited.
         assert!(turns <= requests + requests / 10, "{turns} turns for {requests} requests");
         let until = Instant::now() + LIMIT;
         while given_up < requests {

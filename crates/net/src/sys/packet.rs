@@ -7,7 +7,7 @@ use std::ptr::NonNull;
 use std::slice;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Binds a packet socket to the interface of this index, for every protocol, and returns the interface's
+/// Binds a packet socket to the interface with this index, for all protocols, and returns the interface's
 /// hardware type (`ARPHRD_…`).
 pub(crate) fn bind_packet(socket: BorrowedFd<'_>, index: libc::c_int) -> io::Result<u16> {
     // SAFETY: sockaddr_ll is plain data for which all zeros is a value.
@@ -44,7 +44,7 @@ pub(crate) fn enable_packet_details(socket: BorrowedFd<'_>) -> io::Result<()> {
     packet_option(socket, libc::PACKET_AUXDATA, &ON)
 }
 
-/// Puts the interface of this index into promiscuous mode as long as the socket is open.
+/// Puts the interface with this index into promiscuous mode as long as the socket is open.
 pub(crate) fn receive_everything(socket: BorrowedFd<'_>, index: libc::c_int) -> io::Result<()> {
     let request = libc::packet_mreq {
         mr_ifindex: index,
@@ -55,7 +55,7 @@ pub(crate) fn receive_everything(socket: BorrowedFd<'_>, index: libc::c_int) -> 
     packet_option(socket, libc::PACKET_ADD_MEMBERSHIP, &request)
 }
 
-/// Packets that a packet socket dropped since the last call because its buffer was full.
+/// Number of packets that a packet socket dropped since the last call because its buffer was full.
 pub(crate) fn packet_drops(socket: BorrowedFd<'_>) -> io::Result<u32> {
     let mut statistics = libc::tpacket_stats { tp_packets: 0, tp_drops: 0 };
     let mut length = size_of::<libc::tpacket_stats>() as libc::socklen_t;
@@ -72,31 +72,31 @@ pub(crate) fn packet_drops(socket: BorrowedFd<'_>) -> io::Result<u32> {
     Ok(statistics.tp_drops)
 }
 
-/// Bytes of a block of a ring.
+/// Size of a block of a ring, in bytes.
 const BLOCK: usize = 1 << 20;
-/// Bytes that the kernel's arithmetic takes for a packet; in blocks of packets of any length nothing else depends on it.
+/// Nominal packet size for the kernel's arithmetic, in bytes; packets in the blocks have any length.
 const FRAME: usize = 2048;
 /// Milliseconds after which the kernel hands over a block that is not full.
 const HAND_OVER_MS: u32 = 4;
 /// Bytes from the beginning of a packet's header (`struct tpacket3_hdr`, 16-byte aligned) to its `struct sockaddr_ll`.
 const ADDRESS: usize = size_of::<libc::tpacket3_hdr>().next_multiple_of(16);
 
-/// Where things are in a block: `struct tpacket_block_desc`.
+/// Field offsets in a block: `struct tpacket_block_desc`.
 mod block {
     pub const STATUS: usize = 8;
     pub const PACKETS: usize = 12;
     pub const FIRST: usize = 16;
-    /// Bytes of the descriptor that are read here.
+    /// Number of bytes of the descriptor that are read here.
     pub const LENGTH: usize = 48;
 }
 
-/// A ring of blocks shared with the kernel (`TPACKET_V3`): it writes packets into one after another, and hands each over
-/// when it is full or some milliseconds old.
+/// A ring of blocks shared with the kernel (`TPACKET_V3`): the kernel writes packets into one block after another, and
+/// hands each block over when it is full or [`HAND_OVER_MS`] old.
 ///
-/// Invariants: the mapping has `blocks` blocks of [`BLOCK`] bytes and lives as long as the ring. A block is the program's from the moment
-/// that its status has `TP_STATUS_USER`, read with acquire, until the program writes `TP_STATUS_KERNEL` with release; only
-/// meanwhile is it read, and nothing else of the mapping is ever read or written. No offset in a block is believed: what a
-/// packet has is taken out of the block by checked ranges.
+/// Invariants: the mapping has `blocks` blocks of [`BLOCK`] bytes and lives as long as the ring. A block belongs to the
+/// program from the moment that its status has `TP_STATUS_USER`, read with acquire, until the program writes
+/// `TP_STATUS_KERNEL` with release. It is read only during that time, and nothing else of the mapping is ever read or
+/// written. No offset in a block is trusted: the parts of a packet are taken from the block by checked ranges.
 pub(crate) struct Ring {
     memory: NonNull<u8>,
     blocks: usize,
@@ -109,22 +109,23 @@ unsafe impl Send for Ring {}
 /// A captured packet in a [`Ring`].
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RingPacket<'a> {
-    /// Its beginning, as much as was kept.
+    /// Captured beginning of the packet.
     pub data: &'a [u8],
-    /// Its length.
+    /// Length on the wire, in bytes.
     pub length: u32,
-    /// Its time, by the kernel: seconds and nanoseconds.
+    /// Kernel's time of capture: seconds and nanoseconds.
     pub time: (u32, u32),
-    /// `TP_STATUS_…`: what is known of it.
+    /// Status flags, `TP_STATUS_…`.
     pub status: u32,
-    /// Its VLAN tag: tag and tag protocol.
+    /// VLAN tag: tag and tag protocol.
     pub tag: (u16, u16),
-    /// Its protocol, in host order (`ETH_P_…`), and where it was going to (`PACKET_…`).
+    /// Protocol in host order (`ETH_P_…`), and packet type (`PACKET_…`).
     pub link: (u16, u8),
 }
 
 impl Ring {
-    /// Makes the packet socket, which must not be bound yet, deliver into a ring of at most `bytes` bytes.
+    /// Makes the packet socket, which must not be bound yet, deliver packets into a ring of at most `bytes`
+    /// bytes.
     pub fn of(socket: BorrowedFd<'_>, bytes: usize) -> io::Result<Ring> {
         const VERSION: libc::c_int = libc::tpacket_versions::TPACKET_V3 as libc::c_int;
         packet_option(socket, libc::PACKET_VERSION, &VERSION)?;
@@ -164,17 +165,17 @@ impl Ring {
         unsafe { AtomicU32::from_ptr(self.memory.as_ptr().add(self.next * BLOCK + block::STATUS).cast()) }
     }
 
-    /// The next block, if the kernel has handed it over. It goes back when it is dropped.
+    /// Returns the next block if the kernel has handed it over. Dropping it gives it back.
     pub fn block(&mut self) -> Option<RingBlock<'_>> {
         let handed_over = self.status().load(Ordering::Acquire) & libc::TP_STATUS_USER != 0;
-        // Not `then_some`, which makes the block, and so gives it back, in any case.
+        // Not `then_some`, which would create the block, and so give it back, in any case.
         handed_over.then(|| RingBlock { ring: self })
     }
 }
 
 impl Drop for Ring {
     fn drop(&mut self) {
-        // SAFETY: the mapping made in `of`, of the same length; nothing borrows from it any more.
+        // SAFETY: the mapping made in `of`, of the same length; nothing borrows from it any longer.
         unsafe { libc::munmap(self.memory.as_ptr().cast(), self.blocks * BLOCK) };
     }
 }
@@ -185,7 +186,7 @@ pub(crate) struct RingBlock<'a> {
 }
 
 impl RingBlock<'_> {
-    /// Its packets, in the order in which the kernel wrote them.
+    /// Iterates over its packets, in the order in which the kernel wrote them.
     pub fn packets(&self) -> RingPackets<'_> {
         // SAFETY: the block lies in the mapping, is the program's until it is dropped, and the kernel does not write to it
         // meanwhile.
@@ -234,8 +235,9 @@ fn half(bytes: &[u8], at: usize) -> Option<u16> {
     bytes.get(at..)?.first_chunk().map(|b| u16::from_ne_bytes(*b))
 }
 
-/// The packet whose `struct tpacket3_hdr` begins `head`: offset of the next, seconds, nanoseconds, kept length, length, status
-/// (32 bits each), offsets of the packet (16) and its network header, hash (32), tag (32), tag protocol (16).
+/// Parses the packet whose `struct tpacket3_hdr` is at the beginning of `head`: offset of the next, seconds,
+/// nanoseconds, captured length, length, status (32 bits each), offsets of the packet (16) and its network
+/// header, hash (32), tag (32), tag protocol (16).
 fn packet(head: &[u8]) -> Option<RingPacket<'_>> {
     let (kept, start) = (word(head, 12)? as usize, usize::from(half(head, 24)?));
     Some(RingPacket {

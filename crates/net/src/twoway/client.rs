@@ -14,30 +14,30 @@ use std::net::SocketAddr;
 use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::SyncSender;
 
-/// How to reach the far host, and how this host runs the test.
+/// Settings for reaching the far host and for running the test on this one.
 #[derive(Clone, Debug)]
 pub struct TwoWayLink {
-    /// The far host; ICMP ignores the port.
+    /// Address of the far host; ICMP ignores the port.
     pub to: SocketAddr,
-    /// The kind of packets.
+    /// Kind of packets.
     pub carrier: Carrier,
     /// Addresses and marks.
     pub marking: Marking,
-    /// The best kind of stamps to use.
+    /// Best kind of stamps to use.
     pub stamps: StampMode,
-    /// How the thread is scheduled and waits.
+    /// Scheduling and waiting of the thread.
     pub pacing: Pacing,
-    /// Receives the events of the test; `None`: not needed. Events for which the queue has no room can still be found
-    /// in the result. A receiver that polls costs less than one that blocks and has to be woken.
+    /// Queue for the events of the test; `None`: not needed. Events for which the queue has no room can still
+    /// be found in the result. A receiver that polls costs less than one that blocks and has to be woken.
     pub live: Option<SyncSender<PingEvent>>,
 }
 
 /// An event of a running test.
 #[derive(Clone, Copy, Debug)]
 pub enum PingEvent {
-    /// An answer, with what is known of it so far.
+    /// An answer, with the data known so far.
     Answer(PacketRecord),
-    /// The progress of the test, a few times a second.
+    /// Progress of the test, a few times per second.
     Progress(TwoWayProgress),
 }
 
@@ -53,7 +53,7 @@ impl<'a> ProgressFeed<'a> {
         ProgressFeed { to: link.live.as_ref(), answers: 0, progress: SteadyTime(i64::MIN) }
     }
 
-    /// Sends what is new, without blocking: if the queue is full, later.
+    /// Sends new events without blocking. If the queue is full, they are sent by a later call.
     pub(crate) fn send_events<P: Protocol>(&mut self, pinger: &Pinger<P>, now: SteadyTime) {
         let Some(to) = self.to else { return };
         let answers = pinger.answers_since(self.answers).take(MAX_ANSWERS);
@@ -68,24 +68,24 @@ impl<'a> ProgressFeed<'a> {
     }
 }
 
-/// Why a test could not be run.
+/// Reason why a test could not be run.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PingError {
     /// The socket could not be set up.
-    #[error("opening a socket to {}: {hint}", host(to))]
+    #[error("cannot open a socket to {}: {hint}", host(to))]
     Socket {
         /// The far host.
         to: SocketAddr,
-        /// The reason, and what to try.
+        /// Reason, and what to try.
         hint: String,
     },
     /// No request could be sent.
     #[error(
-        "sending to {}: {source}{}",
+        "cannot send to {}: {source}{}",
         host(to),
         match source.kind() {
-            io::ErrorKind::AddrNotAvailable => ": --bind takes an address of this host",
+            io::ErrorKind::AddrNotAvailable => ": --bind must be an address of this host",
             io::ErrorKind::PermissionDenied => ": does a firewall of this host forbid it?",
             _ => "",
         }
@@ -101,22 +101,23 @@ pub enum PingError {
     Conversation {
         /// The far host.
         to: SocketAddr,
-        /// The reason, and what to try.
+        /// Reason, and what to try.
         why: String,
     },
-    /// The far host refuses: nothing listens on the port.
+    /// The far host refused: nothing listens on the port.
     #[error(
         "{0} refuses: nothing listens on that port there; is the reflector running, and is the port right?"
     )]
     Refused(SocketAddr),
-    /// Nothing was answered, and a host on the way says that it may not be.
+    /// Nothing was answered, and a host on the path reported that the packets are prohibited.
     #[error(
-        "{}: a router or firewall on the way says that this traffic is prohibited (ICMP); does it let {} through?",
+        "{}: a router or firewall on the path reports that this traffic is prohibited (ICMP); does it let {} through?",
         host(.0), if .0.port() == 0 { "echo requests" } else { "this protocol and port" }
     )]
     Prohibited(SocketAddr),
-    /// A connection cannot be made: there is no route, or a host on the way says that there is none or that it may not be.
-    #[error("{to}: {source}; is there a route to it, and does a firewall on the way prohibit this port?")]
+    /// A connection cannot be established: there is no route, or a host on the path reported that there is
+    /// none or that packets are prohibited.
+    #[error("{to}: {source}; is there a route to it, and does a firewall on the path prohibit this port?")]
     Unreachable {
         /// The far host.
         to: SocketAddr,
@@ -125,7 +126,7 @@ pub enum PingError {
     },
 }
 
-/// A far host and its port; echo requests have none.
+/// Formats a far host and its port; echo requests have none.
 fn host(to: &SocketAddr) -> String {
     if to.port() == 0 { to.ip().to_string() } else { to.to_string() }
 }
@@ -134,40 +135,42 @@ fn host(to: &SocketAddr) -> String {
 pub struct TwoWayMeasured<P> {
     /// Records and counts.
     pub outcome: PingOutcome<P>,
-    /// This host's address and port.
+    /// Local address and port.
     pub local: SocketAddr,
-    /// The kind of stamps that was used.
+    /// Kind of stamps that was used.
     pub stamps: StampMode,
     /// Facts about this host.
     pub host: HostFacts,
-    /// How it ended.
+    /// Ending of the test.
     pub ending: Ending,
-    /// Requests that could not be sent.
+    /// Number of requests that could not be sent.
     pub unsent: u64,
-    /// Requests whose stamp of leaving was asked for and never came; `None` if none were asked for.
+    /// Number of requests whose transmit stamp was requested and never arrived; `None` if none were
+    /// requested.
     pub stamps_lost: Option<u64>,
-    /// "Port unreachable" messages received.
+    /// Number of "port unreachable" messages received.
     pub refused: u64,
-    /// Messages received that say that a filter or policy prohibits these packets.
+    /// Number of messages received that report that a filter or policy prohibits these packets.
     pub prohibited: u64,
 }
 
 /// The progress of a test.
 #[derive(Clone, Copy, Debug)]
 pub struct TwoWayProgress {
-    /// Requests sent.
+    /// Number of requests sent.
     pub sent: u64,
-    /// Requests answered.
+    /// Number of requests answered.
     pub answered: u64,
 }
 
-/// Most answers that one call passes on.
+/// Maximum number of answers that one call passes on.
 const MAX_ANSWERS: usize = 32;
 /// Time between two progress events.
 const PROGRESS_INTERVAL: Span = Span::millis(250);
 
-/// Runs `protocol` against `link` as `plan` says, until it is over or `stop` is set; answers in transit are still
-/// waited for then. The argument of `make` is whether the kernel chooses the ICMP identifier.
+/// Runs `protocol` against `link` according to `plan`, until it is over or `stop` is set; after a stop it
+/// still waits for answers in transit. The argument of `make` is true if the kernel chooses the ICMP
+/// identifier.
 pub fn run<P: Protocol>(
     make: impl FnOnce(bool) -> P,
     plan: PingPlan,
@@ -177,14 +180,14 @@ pub fn run<P: Protocol>(
     run_on(prepare(link, plan.spec.payload().into())?, make, plan, link, stop)
 }
 
-/// Opens the socket of a test of requests with `payload` bytes. Its port can thus be sent to the far host before
-/// [`run_on`].
+/// Opens the socket of a test with requests of `payload` bytes, so that its port can be sent to the far host
+/// before [`run_on`].
 pub fn prepare(link: &TwoWayLink, payload: usize) -> Result<PreparedSocket, PingError> {
     socket::open(link.carrier, link.to, &link.marking, link.stamps, payload)
         .map_err(|e| PingError::Socket { to: link.to, hint: hint(link.carrier, &e) })
 }
 
-/// As [`run`], on a socket that was opened before.
+/// Same as [`run`], on a socket that was opened before.
 pub fn run_on<P: Protocol>(
     prepared: PreparedSocket,
     make: impl FnOnce(bool) -> P,
@@ -209,13 +212,13 @@ fn hint(carrier: Carrier, e: &io::Error) -> String {
         (_, io::ErrorKind::PermissionDenied) => {
             let wanted = [Capability::NetRaw, Capability::NetBindService];
             format!(
-                "{e}: an interface of one's choice takes {}, a port below 1024 {} (this program: {})",
+                "{e}: --interface needs {}, a port below 1024 needs {}; to grant both: {}",
                 wanted[0],
                 wanted[1],
                 how_to_grant(&wanted)
             )
         }
-        (_, io::ErrorKind::AddrNotAvailable) => format!("{e}: --bind takes an address of this host"),
+        (_, io::ErrorKind::AddrNotAvailable) => format!("{e}: --bind must be an address of this host"),
         _ => e.to_string(),
     }
 }

@@ -1,4 +1,4 @@
-//! [`Exchange`]: a two-way test at work on its socket.
+//! [`Exchange`]: a running two-way test on its socket.
 
 use super::client::{PingError, ProgressFeed, TwoWayLink, TwoWayMeasured};
 use super::raw::PacketFraming;
@@ -26,20 +26,20 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// The longest sleep, so that a stop is noticed soon.
+/// Longest sleep, so that a stop is noticed soon.
 const MAX_SLEEP: Span = Span::millis(100);
-/// How long before the deadline [`PaceMode::Hybrid`] stops sleeping.
+/// Time before the deadline at which [`PaceMode::Hybrid`] stops sleeping.
 const SPIN_TIME: Span = Span::micros(60);
-/// How late a socket's timeout may fire: the kernel counts it in ticks, at least a hundred a second.
+/// Longest delay of a socket's timeout: the kernel counts it in ticks, at least a hundred per second.
 const MAX_TIMEOUT_DELAY: Span = Span::millis(12);
-/// Requests sent in a row before answers are read again.
+/// Maximum number of requests sent in a row before answers are read again.
 const MAX_BURST: usize = 32;
-/// How long to wait for the last transmit stamps.
+/// Longest wait for the last transmit stamps.
 const LAST_STAMPS_LIMIT: Span = Span::millis(20);
 /// Extra bytes for answers that are longer than the requests.
 const EXTRA_ANSWER_BYTES: usize = 2048;
 
-/// A running test: its socket, its machine, and what has gone wrong so far.
+/// A running test: its socket, its state machine, and its failures so far.
 pub(super) struct Exchange<'a, P> {
     link: &'a TwoWayLink,
     wire: ExchangeSockets,
@@ -49,9 +49,9 @@ pub(super) struct Exchange<'a, P> {
     out: Vec<u8>,
     mode: PaceMode,
     feed: ProgressFeed<'a>,
-    /// When what came from other ports was read.
-    looked: SteadyTime,
-    /// Flags of the next receiving call: whether it waits itself.
+    /// Time at which packets from other ports were last read.
+    checked: SteadyTime,
+    /// Flags of the next receiving call, which determine whether it waits.
     waiting: libc::c_int,
     failures: Failures,
     interrupted: bool,
@@ -60,54 +60,55 @@ pub(super) struct Exchange<'a, P> {
     counters: InterfaceCounters,
 }
 
-/// The sockets, and what surrounds a packet on them.
+/// Sockets of a test, and the headers around its packets.
 struct ExchangeSockets {
     socket: Socket,
-    /// What the far host sends from other ports.
+    /// Socket for packets that the far host sends from other ports; `None` if they are not accepted.
     elsewhere: Option<Socket>,
     framing: Option<Box<PacketFraming>>,
-    /// Whether what is received begins with an IPv4 header.
+    /// True if received packets begin with an IPv4 header.
     ip_header: bool,
     local: SocketAddr,
 }
 
-/// Transmit stamps that are awaited.
+/// Awaited transmit stamps.
 struct Stamping {
     stamps: StampMode,
     source: StampSource,
     departures: TransmitMatcher<Option<u32>>,
-    /// Requests that the kernel was to stamp.
-    asked: u64,
-    /// Whether the error queue has entries.
+    /// Number of requests that the kernel was to stamp.
+    requested: u64,
+    /// True if the error queue has entries.
     queued: bool,
 }
 
-/// What could not be sent, and what was said about it.
+/// Requests that could not be sent, and ICMP errors received.
 #[derive(Default)]
 struct Failures {
     unsent: u64,
     first: Option<io::Error>,
     refused: u64,
     prohibited: u64,
-    /// How many requests had been answered when the far host last said that nothing listens.
+    /// Number of requests that had been answered when the far host last reported that nothing listens.
     answered_before: Option<u64>,
 }
 
 impl Stamping {
-    /// Gives the stamps in the error queue to `pinger`; returns how many entries it had.
+    /// Passes the stamps in the error queue to `pinger`; returns the number of entries read.
     fn collect<P: Protocol>(&mut self, socket: &Socket, pinger: &mut Pinger<P>) -> usize {
         let source = self.source;
         self.departures
             .collect(socket, |request, passage, stamp| stamped(pinger, source, request, passage, stamp))
     }
 
-    /// After a failed send it is unknown whether the kernel had numbered the packet: begins anew.
+    /// Restarts the numbering of stamps: after a failed send it is unknown whether the kernel has numbered
+    /// the packet.
     fn restart<P: Protocol>(&mut self, socket: &Socket, pinger: &mut Pinger<P>) {
         let source = self.source;
         if source == StampSource::User {
             return;
         }
-        // If it fails no stamps come, and the wait for them is short.
+        // If it fails no stamps arrive, and the wait for them is short.
         let _ =
             self.departures.restart(socket, flags(self.stamps, StampedPackets::BOTH), |request, stamp| {
                 if let Some((passage, stamp)) = stamp {
@@ -117,7 +118,8 @@ impl Stamping {
     }
 }
 
-/// An adapter's stamps come in addition to the kernel's; a record has only those of one source.
+/// Stores a stamp. An adapter's stamps arrive in addition to the kernel's, but a record holds only those of
+/// one source.
 fn stamped<P: Protocol>(
     pinger: &mut Pinger<P>,
     source: StampSource,
@@ -133,7 +135,7 @@ fn stamped<P: Protocol>(
 }
 
 impl<'a, P: Protocol> Exchange<'a, P> {
-    /// A test that begins now; the argument of `make` is whether the kernel chooses the ICMP identifier.
+    /// Starts a test. The argument of `make` is true if the kernel chooses the ICMP identifier.
     pub fn new(
         prepared: PreparedSocket,
         make: impl FnOnce(bool) -> P,
@@ -162,12 +164,12 @@ impl<'a, P: Protocol> Exchange<'a, P> {
             link,
             wire: ExchangeSockets { socket, elsewhere, framing, ip_header, local },
             pinger,
-            stamping: Stamping { stamps, source, departures, asked: 0, queued: false },
+            stamping: Stamping { stamps, source, departures, requested: 0, queued: false },
             inbox: Inbox::new(MAX_BATCH, slot.min(1 << 16)),
             out: Vec::with_capacity(slot),
             mode,
             feed: ProgressFeed::new(link),
-            looked: clock::steady(),
+            checked: clock::steady(),
             waiting: libc::MSG_DONTWAIT,
             failures: Failures::default(),
             interrupted: false,
@@ -177,14 +179,15 @@ impl<'a, P: Protocol> Exchange<'a, P> {
         }
     }
 
-    /// Takes what has come, and sends what is due; returns when more will be, or `None` once the test is over.
+    /// Receives packets that have arrived and sends requests that are due; returns the next deadline, or
+    /// `None` once the test is over.
     pub fn turn(&mut self, stop: &AtomicBool) -> Option<SteadyTime> {
         self.collect_stamps();
         self.receive();
         if self.wire.elsewhere.is_some()
-            && (self.link.marking.any_port || clock::steady() - self.looked >= MAX_SLEEP)
+            && (self.link.marking.any_port || clock::steady() - self.checked >= MAX_SLEEP)
         {
-            self.looked = clock::steady();
+            self.checked = clock::steady();
             self.receive_elsewhere();
         }
         if stop.load(Ordering::Relaxed) && !self.interrupted {
@@ -198,14 +201,14 @@ impl<'a, P: Protocol> Exchange<'a, P> {
             }
             self.pinger.handle_timeout(tick());
         }
-        // A stamp that has come already would end the wait at once.
+        // Read stamps first: one that has already arrived would end the wait at once.
         if self.stamping.departures.awaited() > 0 {
             self.stamping.collect(&self.wire.socket, &mut self.pinger);
         }
         self.pinger.poll_timeout()
     }
 
-    /// Takes all stamps that have come.
+    /// Reads all stamps that have arrived.
     fn collect_stamps(&mut self) {
         let Exchange { stamping, wire, pinger, .. } = self;
         // Also if none is awaited: entries in the queue would end every wait at once.
@@ -217,7 +220,7 @@ impl<'a, P: Protocol> Exchange<'a, P> {
         }
     }
 
-    /// Takes all answers that have come.
+    /// Receives all answers that have arrived.
     fn receive(&mut self) {
         let carrier = self.link.carrier;
         loop {
@@ -236,7 +239,7 @@ impl<'a, P: Protocol> Exchange<'a, P> {
         }
     }
 
-    /// Gives the datagrams in the inbox to the machine.
+    /// Passes the datagrams in the inbox to the machine.
     fn take_answers(&mut self, now: Tick) {
         let Exchange { inbox, wire, pinger, .. } = self;
         for datagram in inbox.datagrams() {
@@ -254,7 +257,7 @@ impl<'a, P: Protocol> Exchange<'a, P> {
         }
     }
 
-    /// Reads what the far host sent from other ports than the one that is asked.
+    /// Receives packets that the far host sent from ports other than the one addressed.
     fn receive_elsewhere(&mut self) {
         let Exchange { inbox, wire, pinger, link, .. } = self;
         let Some(socket) = &wire.elsewhere else { return };
@@ -271,13 +274,13 @@ impl<'a, P: Protocol> Exchange<'a, P> {
         }
     }
 
-    /// The far host says that nothing listens at the port.
+    /// Counts a report by the far host that nothing listens at the port.
     fn refused(&mut self) {
         self.failures.refused += 1;
         self.failures.answered_before = Some(self.pinger.requests().answered());
     }
 
-    /// Sends the next packet that is due; false if there is none.
+    /// Sends the next request that is due; false if there is none.
     fn transmit(&mut self) -> bool {
         self.out.clear();
         let now = tick();
@@ -290,7 +293,7 @@ impl<'a, P: Protocol> Exchange<'a, P> {
             Ok(()) if self.stamping.source == StampSource::User => {}
             Ok(()) => {
                 self.stamping.departures.sent(request, now.wall);
-                self.stamping.asked += u64::from(request.is_some());
+                self.stamping.requested += u64::from(request.is_some());
             }
             Err(e) => {
                 self.failures.unsent += 1;
@@ -301,8 +304,8 @@ impl<'a, P: Protocol> Exchange<'a, P> {
         true
     }
 
-    /// Sends the packet in `out`. A pending error of an earlier one is reported by the next send, which then sends nothing: it is
-    /// tried again.
+    /// Sends the packet in `out`. A pending error of an earlier packet makes the send fail without sending,
+    /// so it is tried again.
     fn send(&mut self) -> io::Result<()> {
         let carrier = self.link.carrier;
         let mut sent = self.send_once(carrier == Carrier::Udp && self.failures.refused > 0);
@@ -319,15 +322,15 @@ impl<'a, P: Protocol> Exchange<'a, P> {
         sent
     }
 
-    /// Sends the packet in `out`. A host that `refused` may still have a program that reads whole frames (LaTe's raw sockets) and
-    /// rejects those whose checksum is left to an adapter.
+    /// Sends the packet in `out`. If the host `refused`, a program there may still read whole frames (LaTe's
+    /// raw sockets); it would reject frames whose checksum is left to an adapter.
     fn send_once(&mut self, refused: bool) -> io::Result<()> {
         let ExchangeSockets { socket, framing, .. } = &mut self.wire;
         let bytes = framing.as_mut().map_or(&self.out[..], |framing| framing.wrap(&self.out));
         if refused { sys::send_summed(socket, bytes) } else { socket.send(bytes).map(drop) }
     }
 
-    /// Waits until `due`, or until something arrives; not for long.
+    /// Waits until `due`, or until a packet arrives; at most [`MAX_SLEEP`].
     pub fn wait_until(&mut self, due: SteadyTime) {
         let now = clock::steady();
         self.feed.send_events(&self.pinger, now);
@@ -342,7 +345,7 @@ impl<'a, P: Protocol> Exchange<'a, P> {
         }
     }
 
-    /// The result of a test that is over.
+    /// Returns the result of a test that is over.
     pub fn finish(mut self) -> Result<TwoWayMeasured<P>, PingError> {
         self.receive_elsewhere();
         self.collect_last_stamps();
@@ -363,7 +366,8 @@ impl<'a, P: Protocol> Exchange<'a, P> {
         host.sync_after = clock::sync_state();
         host.clock_step = Some(clock_steps.check());
         host.notes.extend(counters.note());
-        // The far program ended during the test: no answer has come since its host said so, and one is missing.
+        // The far program ended during the test if no answer arrived after its host reported that, and one is
+        // missing.
         let requests = pinger.requests();
         let gone =
             failures.answered_before == Some(requests.answered()) && requests.answered() < requests.sent();
@@ -374,7 +378,7 @@ impl<'a, P: Protocol> Exchange<'a, P> {
         };
         let outcome = pinger.finish_up();
         let dropped = outcome.sent.dropped_in_queue(outcome.records.iter().map(|r| r.seq));
-        let lost = stamping.asked.saturating_sub(outcome.sent.known() as u64 + dropped);
+        let lost = stamping.requested.saturating_sub(outcome.sent.known() as u64 + dropped);
         Ok(TwoWayMeasured {
             outcome,
             local: wire.local,
@@ -388,7 +392,7 @@ impl<'a, P: Protocol> Exchange<'a, P> {
         })
     }
 
-    /// Waits for the last transmit stamps, not for long.
+    /// Waits for the last transmit stamps, at most [`LAST_STAMPS_LIMIT`].
     fn collect_last_stamps(&mut self) {
         let until = clock::steady() + LAST_STAMPS_LIMIT;
         while self.stamping.departures.awaited() > 0 && clock::steady() < until {
@@ -398,7 +402,7 @@ impl<'a, P: Protocol> Exchange<'a, P> {
         }
     }
 
-    /// The reason why nothing was measured, if that is so.
+    /// Returns the reason why nothing was measured, if that is so.
     fn failure(&mut self) -> Option<PingError> {
         let (to, requests) = (self.link.to, self.pinger.requests());
         let Failures { unsent, refused, prohibited, first, .. } = &mut self.failures;
@@ -420,7 +424,7 @@ impl<'a, P: Protocol> Exchange<'a, P> {
     }
 }
 
-/// What is known of a received packet of `length` bytes, read at `now`.
+/// Returns the reception data of a packet of `length` bytes, read at `now`.
 fn reception(info: &ReceivedInfo, length: usize, now: Tick, other_port: bool) -> PingReception {
     PingReception {
         stamp: info.stamp.unwrap_or(Stamp { at: now.wall, source: StampSource::User }),
@@ -432,18 +436,19 @@ fn reception(info: &ReceivedInfo, length: usize, now: Tick, other_port: bool) ->
     }
 }
 
-/// Whether the far host says by this error that nothing listens at the port.
+/// True if this error means that nothing listens at the far host's port.
 fn is_refusal(carrier: Carrier, error: &io::Error) -> bool {
     carrier != Carrier::Icmp && error.kind() == io::ErrorKind::ConnectionRefused
 }
 
-/// Whether somebody says by this error that a filter or policy does not let requests through. Echo requests have no port
-/// that could be closed: "port unreachable" is what firewalls reject them with (the usual answer of netfilter's REJECT).
+/// True if this error means that a filter or policy does not let requests through. Echo requests have no port
+/// that could be closed, so "port unreachable" comes from a firewall that rejects them (the default answer of
+/// netfilter's REJECT).
 fn is_filtered(carrier: Carrier, error: &io::Error) -> bool {
     is_prohibition(error) || carrier == Carrier::Icmp && error.kind() == io::ErrorKind::ConnectionRefused
 }
 
-/// How long to sleep if `due` is next, at most a tenth of a second.
+/// Returns the time to sleep if `due` is next, at most a tenth of a second.
 fn pause(due: SteadyTime, now: SteadyTime, mode: PaceMode) -> Span {
     let wake = match mode {
         PaceMode::Sleep | PaceMode::Etf => due,
@@ -453,22 +458,22 @@ fn pause(due: SteadyTime, now: SteadyTime, mode: PaceMode) -> Span {
     (wake - now).max(Span(0)).min(MAX_SLEEP)
 }
 
-/// Sleeps for `span`, or until a packet, one from another port where these are taken, or a stamp arrives; returns whether the
-/// error queue has entries.
+/// Sleeps for `span`, or until a packet or a stamp arrives, or a packet at `elsewhere` if given; returns true
+/// if the error queue has entries.
 fn wait(socket: &impl AsFd, elsewhere: Option<&Socket>, span: Span) -> bool {
     if span.0 == 0 {
         return false;
     }
     let other = elsewhere.map_or_else(|| socket.as_fd(), AsFd::as_fd);
     let mut ready = [socket.as_fd(), other].map(|socket| PollFd::new(socket, PollFlags::POLLIN));
-    // A signal, or nothing is ready: the caller checks everything again anyway.
+    // If a signal arrives or nothing is ready, the caller checks everything again anyway.
     let watched = if elsewhere.is_some() { &mut ready[..] } else { &mut ready[..1] };
     let _ = ppoll(watched, Some(TimeSpec::new(span.0 / SECOND, span.0 % SECOND)), None);
     ready[0].revents().is_some_and(|r| r.contains(PollFlags::POLLERR))
 }
 
-/// Makes the next receiving call itself wait for `span`: one step less between an answer and its stamp than with
-/// [`wait`], but with a coarser clock. False if that fails.
+/// Makes the next receiving call itself wait for `span`: one step less between an answer and its stamp than
+/// with [`wait`], but with a coarser clock. Returns false if that fails.
 fn receive_within(socket: &impl AsFd, span: Span) -> bool {
     let limit = TimeVal::new(span.0 / SECOND, (span.0 % SECOND) / 1000);
     (limit.tv_sec() > 0 || limit.tv_usec() > 0) && setsockopt(socket, sockopt::ReceiveTimeout, &limit).is_ok()

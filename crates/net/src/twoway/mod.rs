@@ -1,12 +1,12 @@
 //! Drivers of the two-way protocols.
 //!
-//! * [`client`] – runs one test; `exchange` – the test at work: requests on time, answers, stamps
-//! * [`socket`] – their sockets; [`raw`] – packet sockets instead
+//! * [`client`] – runs one test; `exchange` – the running test: requests on time, answers, stamps
+//! * [`socket`] – sockets of tests; [`raw`] – packet sockets instead
 //! * [`request_response`] – requests over one TCP connection
 //! * [`twamp`] – negotiates a TWAMP session before a test
 //!
-//! Their reflectors are in [`crate::reflect`]. Each test has one thread, which sleeps until the next request is due or
-//! something arrives. With kernel stamps it does not matter how soon it wakes up.
+//! Their reflectors are in [`crate::reflect`]. Each test has one thread, which sleeps until the next request
+//! is due or a packet arrives. With kernel stamps its wake-up delay does not affect the results.
 
 pub mod client;
 mod exchange;

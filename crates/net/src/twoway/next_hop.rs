@@ -7,13 +7,13 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
 use std::time::{Duration, Instant};
 
-/// How long to wait for the next hop's address.
+/// Longest wait for the next hop's address.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(3);
-/// Time between two readings of the kernel's neighbour table.
+/// Interval at which the kernel's neighbour table is read.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// The Ethernet address of the next hop on the route to `to`; a datagram through `owner`, which is connected to `to`, makes the
-/// kernel resolve it.
+/// Returns the Ethernet address of the next hop on the route to `to`. A datagram through `owner`, which is
+/// connected to `to`, makes the kernel resolve it.
 pub(super) fn next_hop(owner: &UdpSocket, to: IpAddr, interface: &str) -> io::Result<Mac> {
     let hop = gateway(to, interface)?.unwrap_or(to);
     let index = if_nametoindex(interface).map_err(io::Error::from)?;
@@ -25,8 +25,8 @@ pub(super) fn next_hop(owner: &UdpSocket, to: IpAddr, interface: &str) -> io::Re
         }
         if asked.is_none_or(|a| a.elapsed() > Duration::from_millis(500)) {
             asked = Some(Instant::now());
-            // Empty, so that no protocol accepts it. It only has to make the kernel resolve the address; that it cannot
-            // be sent yet is expected.
+            // Empty, so that no protocol accepts it. It only has to make the kernel resolve the address; an
+            // error is expected while the address is unknown.
             let _ = owner.send(&[]);
         }
         std::thread::sleep(POLL_INTERVAL);
@@ -34,11 +34,13 @@ pub(super) fn next_hop(owner: &UdpSocket, to: IpAddr, interface: &str) -> io::Re
     let how = if hop.is_ipv4() { "ARP" } else { "neighbour discovery" };
     Err(io::Error::new(
         io::ErrorKind::HostUnreachable,
-        format!("{hop} on {interface} does not answer for its Ethernet address ({how}): is it there?"),
+        format!(
+            "{hop} on {interface} does not answer requests for its Ethernet address ({how}): is the host up?"
+        ),
     ))
 }
 
-/// The gateway on the most specific route to `to` through `interface`; `None` if it is a neighbour.
+/// Returns the gateway on the most specific route to `to` through `interface`; `None` if `to` is a neighbour.
 pub(super) fn gateway(to: IpAddr, interface: &str) -> io::Result<Option<IpAddr>> {
     Ok(match to {
         IpAddr::V4(to) => gateway_v4(&read("route")?, to, interface).map(IpAddr::from),
@@ -46,7 +48,7 @@ pub(super) fn gateway(to: IpAddr, interface: &str) -> io::Result<Option<IpAddr>>
     })
 }
 
-/// A table of this thread's network namespace.
+/// Reads a table of this thread's network namespace.
 fn read(table: &str) -> io::Result<String> {
     std::fs::read_to_string(format!("/proc/thread-self/net/{table}"))
 }
@@ -63,7 +65,8 @@ fn gateway_v4(routes: &str, to: Ipv4Addr, interface: &str) -> Option<Ipv4Addr> {
     best.max_by_key(|(mask, _)| *mask).map(|(_, gate)| gate).filter(|gate| !gate.is_unspecified())
 }
 
-/// Lines have destination and its length, source and its length, gateway, metric, two counts, flags and interface.
+/// Fields of a line: destination and its length, source and its length, gateway, metric, two counts, flags
+/// and interface.
 fn gateway_v6(routes: &str, to: Ipv6Addr, interface: &str) -> Option<Ipv6Addr> {
     const UP: u32 = 1;
     const REJECT: u32 = 0x200;
@@ -80,7 +83,7 @@ fn gateway_v6(routes: &str, to: Ipv6Addr, interface: &str) -> Option<Ipv6Addr> {
     best.max_by_key(|(rank, _)| *rank).map(|(_, gate)| gate).filter(|gate| !gate.is_unspecified())
 }
 
-/// The Ethernet address of `hop` at the interface `index`, if the kernel knows it.
+/// Returns the Ethernet address of `hop` at the interface `index`, if the kernel knows it.
 fn neighbour(hop: IpAddr, index: u32) -> io::Result<Option<Mac>> {
     let mut question = [0; NEIGHBOUR];
     question[0] = if hop.is_ipv6() { libc::AF_INET6 } else { libc::AF_INET } as u8;
@@ -94,7 +97,8 @@ const STATE: usize = 8;
 /// States in which the address can be used: reachable, stale, delay, probe, noarp, permanent.
 const USABLE: u16 = 0x02 | 0x04 | 0x08 | 0x10 | 0x40 | 0x80;
 
-/// The Ethernet address in an entry of the kernel's table, if it is that of `hop` at the interface `index`.
+/// Returns the Ethernet address in an entry of the kernel's table if it belongs to `hop` at the interface
+/// `index`.
 fn mac_of(entry: &[u8], hop: IpAddr, index: u32) -> Option<Mac> {
     let usable = netlink::u16_at(entry, STATE)? & USABLE != 0;
     if !usable || netlink::u32_at(entry, INTERFACE)? != index {

@@ -1,8 +1,8 @@
-//! UDP over IPv4 and IPv6 through a packet socket: whole Ethernet frames, built and parsed here, bypassing the host's own IP and
-//! UDP.
+//! UDP over IPv4 and IPv6 through a packet socket: whole Ethernet frames, built and parsed here, bypassing
+//! the host's own IP and UDP.
 //!
-//! The kernel still chooses the route and the source address, resolves the next hop's address, and reserves the port,
-//! so that it does not report the port as unreachable.
+//! The kernel still chooses the route and the source address, resolves the next hop's address, and reserves
+//! the port, so that it does not report the port as unreachable.
 
 use crate::frame::{self, Ends, HEADERS, Headers, Mac};
 use crate::lamp_frame;
@@ -22,12 +22,12 @@ use std::os::fd::AsFd;
 /// `ARPHRD_ETHER`: interfaces whose frames begin with an Ethernet header.
 const WITH_ETHERNET: u16 = 1;
 
-/// The default TTL.
+/// Default TTL.
 pub(crate) const DEFAULT_TTL: u8 = 64;
 
-/// Why there are no raw frames from a host to itself.
+/// Message for an attempt to send raw frames from a host to itself.
 pub(crate) const LOOPBACK: &str =
-    "the kernel takes no whole frames from its own loopback interface: raw sockets reach other hosts only";
+    "the kernel accepts no whole frames on its loopback interface: raw sockets reach other hosts only";
 
 /// Puts packets into frames, and extracts them.
 pub struct PacketFraming {
@@ -37,7 +37,7 @@ pub struct PacketFraming {
     _owner: UdpSocket,
 }
 
-/// What is beneath a packet in its frame.
+/// Headers around a packet in its frame.
 enum FrameAddressing {
     /// UDP and IP.
     Datagrams { headers: Headers, from: SocketAddr, to: SocketAddr },
@@ -45,17 +45,17 @@ enum FrameAddressing {
     Ethernet { from: Mac, to: Mac },
 }
 
-/// A packet out of a frame.
+/// A packet extracted from a frame.
 pub(crate) struct Unwrapped<'a> {
     pub payload: &'a [u8],
     /// Time to live or hop limit; `None` without IP.
     pub ttl: Option<u8>,
-    /// The TOS or traffic class octet; `None` without IP.
+    /// TOS or traffic-class octet; `None` without IP.
     pub traffic_class: Option<u8>,
 }
 
 impl PacketFraming {
-    /// The frame that contains `payload`.
+    /// Returns the frame that contains `payload`.
     pub fn wrap(&mut self, payload: &[u8]) -> &[u8] {
         match &self.beneath {
             FrameAddressing::Datagrams { headers, .. } => frame::fill(&mut self.frame, headers, payload),
@@ -64,7 +64,7 @@ impl PacketFraming {
         &self.frame
     }
 
-    /// The packet in `frame`, if it is a whole one from the far host to this test.
+    /// Returns the packet in `frame` if it is complete and was sent from the far host to this test.
     pub(crate) fn unwrap<'a>(&self, frame: &'a [u8]) -> Option<Unwrapped<'a>> {
         match &self.beneath {
             FrameAddressing::Datagrams { from, to, .. } => {
@@ -96,14 +96,14 @@ pub fn open(
     let largest = mtu.saturating_sub(frame::beneath(to.ip()));
     if payload > largest {
         return Err(unsupported(format!(
-            "raw frames are not fragmented: {payload} bytes do not fit, {largest} do on this path"
+            "raw frames are not fragmented: {payload} bytes do not fit; at most {largest} do on this path"
         )));
     }
     let (interface, mac) = interface(from.ip(), marking)?;
     let packets = packet_socket(&interface, &frame::only_between(to, from.port()))?;
     let owner: UdpSocket = owner.into();
     let next_mac = next_hop(&owner, to.ip(), &interface)?;
-    // Frames have no scopes of addresses.
+    // Addresses in frames have no scopes.
     let [from, to] = [from, to].map(|at| SocketAddr::new(at.ip(), at.port()));
     let ends = Ends { from_mac: mac, to_mac: next_mac, from, to };
     let framing = PacketFraming {
@@ -118,11 +118,11 @@ pub fn open(
     prepared(packets, framing, from, marking, stamps, notes)
 }
 
-/// Opens a packet socket for a test with the neighbour `to` without IP: its address only serves to find that of its
+/// Opens a packet socket for a test without IP with the neighbour `to`, whose address only serves to find its
 /// interface.
 ///
 /// # Errors
-/// As [`open`]; also if the host is behind a router.
+/// Same as [`open`]; also if the host is behind a router.
 pub fn open_ethernet(
     to: SocketAddr,
     marking: &Marking,
@@ -134,13 +134,13 @@ pub fn open_ethernet(
     let (interface, mac) = interface(from.ip(), marking)?;
     if let Some(router) = gateway(to.ip(), &interface)? {
         return Err(unsupported(format!(
-            "{} is behind the router {router}: frames of their own stay on the link",
+            "{} is behind the router {router}: LaMP directly in Ethernet frames does not cross routers",
             to.ip()
         )));
     }
     let largest = sys::path_mtu(owner.as_fd(), to.is_ipv6()).map_or(1500, |mtu| mtu as usize);
     if payload > largest {
-        return Err(unsupported(format!("a frame holds {largest} bytes, and {payload} do not fit")));
+        return Err(unsupported(format!("{payload} bytes do not fit into a frame, which holds {largest}")));
     }
     let packets = packet_socket(&interface, &lamp_frame::only_to(mac))?;
     let owner: UdpSocket = owner.into();
@@ -157,7 +157,8 @@ fn unsupported(why: String) -> io::Error {
     io::Error::new(io::ErrorKind::Unsupported, why)
 }
 
-/// The socket that owns the port while frames are exchanged with `to`, and this host's address on the way there.
+/// Returns the socket that reserves the port for frames exchanged with `to`, and the local address of the
+/// route.
 fn owner(to: SocketAddr, marking: &Marking, notes: &mut Vec<String>) -> io::Result<(Socket, SocketAddr)> {
     let owner = Socket::new(Domain::for_address(to), Type::DGRAM, Some(Protocol::UDP))?;
     // Accept nothing: answers are read from the frames.
@@ -165,7 +166,7 @@ fn owner(to: SocketAddr, marking: &Marking, notes: &mut Vec<String>) -> io::Resu
     socket::mark(&owner, to, marking, notes)?;
     owner.connect(&to.into())?;
     let Some(from) = owner.local_addr()?.as_socket() else {
-        return Err(unsupported("this host has no address on the way there".into()));
+        return Err(unsupported("this host has no address on the route".into()));
     };
     if to.ip().is_loopback() || to.ip() == from.ip() {
         return Err(unsupported(LOOPBACK.into()));
@@ -173,7 +174,8 @@ fn owner(to: SocketAddr, marking: &Marking, notes: &mut Vec<String>) -> io::Resu
     Ok((owner, from))
 }
 
-/// What both kinds of frames have in common: `packets` is ready to be stamped and to send what `framing` makes.
+/// Common part of both kinds of frames: prepares `packets` for stamping and for sending frames made by
+/// `framing`.
 fn prepared(
     packets: Socket,
     framing: PacketFraming,
@@ -182,7 +184,7 @@ fn prepared(
     stamps: StampMode,
     mut notes: Vec<String>,
 ) -> io::Result<PreparedSocket> {
-    // Where it fails, marking the owner has failed before, with a note.
+    // If this fails, marking the owner has failed before, with a note.
     let _ = sockets::prefer(&packets, marking.priority);
     sockets::enlarge(&packets);
     let stamps = socket::stamp(&packets, from.ip(), stamps, &mut notes)?;
@@ -199,7 +201,7 @@ fn prepared(
     })
 }
 
-/// A packet socket of `interface` that receives what `filter` passes.
+/// Opens a packet socket at `interface` that receives frames which `filter` passes.
 pub(crate) fn packet_socket(interface: &str, filter: &[SockFilter]) -> io::Result<Socket> {
     let index = if_nametoindex(interface).map_err(io::Error::from)? as libc::c_int;
     let packets = Socket::new(Domain::PACKET, Type::RAW, None).map_err(|e| match e.kind() {
@@ -214,7 +216,7 @@ pub(crate) fn packet_socket(interface: &str, filter: &[SockFilter]) -> io::Resul
     Ok(packets)
 }
 
-/// The interface's Ethernet address and its addresses, those of IPv4 first.
+/// Returns the interface's Ethernet address, and its IP addresses with those of IPv4 first.
 pub(crate) fn addresses(interface: &str) -> io::Result<(Mac, Vec<IpAddr>)> {
     let all: Vec<_> = nix::ifaddrs::getifaddrs().map_err(io::Error::from)?.collect();
     let mine = || all.iter().filter(|a| a.interface_name == interface).filter_map(|a| a.address.as_ref());
@@ -229,7 +231,7 @@ fn ip_of(address: &SockaddrStorage) -> Option<IpAddr> {
     v4.or_else(|| address.as_sockaddr_in6().map(|a| IpAddr::from(a.ip())))
 }
 
-/// The interface that has `local`, or the requested one, and its Ethernet address.
+/// Returns the interface that has `local`, or the requested one, and its Ethernet address.
 fn interface(local: IpAddr, marking: &Marking) -> io::Result<(String, Mac)> {
     let all: Vec<_> = nix::ifaddrs::getifaddrs().map_err(io::Error::from)?.collect();
     let has = |a: &&nix::ifaddrs::InterfaceAddress| a.address.as_ref().and_then(ip_of) == Some(local);
@@ -238,7 +240,7 @@ fn interface(local: IpAddr, marking: &Marking) -> io::Result<(String, Mac)> {
         None => all.iter().find(has).map(|a| a.interface_name.clone()).ok_or_else(|| {
             io::Error::new(
                 io::ErrorKind::NotFound,
-                format!("no interface has the address {local}: give --interface"),
+                format!("no interface has the address {local}: use --interface"),
             )
         })?,
     };

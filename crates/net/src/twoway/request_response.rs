@@ -1,4 +1,4 @@
-//! TCP request–response: the client's side.
+//! Client's side of TCP request–response tests.
 
 use crate::clock;
 use crate::clock::tick;
@@ -23,9 +23,9 @@ use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// How long the connection may take, and the greeting after it.
+/// Timeout of the connection attempt, and of the greeting after it.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// The longest sleep, so that a stop is noticed soon.
+/// Longest sleep, so that a stop is noticed soon.
 const MAX_SLEEP: Span = Span::millis(100);
 
 /// Runs a test of `sizes` against the responder at `to`.
@@ -53,11 +53,12 @@ pub fn run(
 
     let packets = plan.spec.packets();
     let mut pinger = Pinger::new(Requester::new(sizes), plan, StampSource::User);
-    // The kernel's TCP_INFO at each answer: responses come in order, one record each.
+    // The kernel's TCP_INFO at each answer. Responses arrive in order, one record each.
     let mut samples = Vec::with_capacity(packets.min(1 << 20) as usize);
     // Requests that the connection has not accepted yet: whole ones, and the rest of one.
     let mut waiting: Vec<u8> = Vec::with_capacity(4 * sizes.request());
-    // The first response shows whether a plain echo server sends it: the shorter size is enough to see that.
+    // Number of bytes of the response that distinguish a plain echo server from a responder: the shorter size
+    // is enough.
     let beginning = sizes.response().min(sizes.request().max(MIN_RESPONSE));
     let mut response = vec![0; beginning];
     let (mut filled, mut known) = (0, false);
@@ -163,7 +164,7 @@ fn push(stream: &mut TcpStream, waiting: &mut Vec<u8>, lost: &mut bool) {
     }
 }
 
-/// Connects, with marks from the first packet on; also returns notes about what could not be set.
+/// Connects, with the marks set before the first packet; also returns notes about marks that could not be set.
 fn connect(link: &TwoWayLink, stopped: impl Fn() -> bool) -> io::Result<(TcpStream, Vec<String>)> {
     let socket = Socket::new(Domain::for_address(link.to), Type::STREAM, Some(Protocol::TCP))?;
     let mut notes = Vec::new();
@@ -171,7 +172,7 @@ fn connect(link: &TwoWayLink, stopped: impl Fn() -> bool) -> io::Result<(TcpStre
     Ok((sockets::connect(socket, link.to, CONNECT_TIMEOUT, stopped)?, notes))
 }
 
-/// Why the greeting failed.
+/// Reason why the greeting failed.
 #[derive(Debug, thiserror::Error)]
 enum GreetingError {
     #[error("answered, but not as a jitlat responder: is that the right port?")]

@@ -1,4 +1,4 @@
-//! Sockets of two-way tests: UDP and ICMP, connected to the far host, stamped both ways.
+//! Sockets of two-way tests: UDP and ICMP, connected to the far host, with stamps in both directions.
 
 use crate::sockets::{self, enlarge, observe};
 use crate::stamp::{self, StampMode, StampedPackets};
@@ -11,7 +11,7 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::AsFd;
 
-/// The kind of packets of a test.
+/// Kind of packets of a test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Carrier {
     /// UDP datagrams.
@@ -20,11 +20,11 @@ pub enum Carrier {
     Icmp,
     /// UDP datagrams in Ethernet frames built here, through a packet socket.
     Raw,
-    /// LaMP packets in Ethernet frames of their own, without IP, through a packet socket.
+    /// LaMP packets directly in Ethernet frames, without IP, through a packet socket.
     Ethernet,
 }
 
-/// Why there are no round trips to a broadcast address.
+/// Message for an attempt to measure round trips to a broadcast address.
 const BROADCAST: &str = "this is a broadcast address: everybody on the segment would be asked, and nobody answers. Name one \
                          host, or flood the segment with requests alone by --proto lamp --broadcast";
 
@@ -33,46 +33,46 @@ const BROADCAST: &str = "this is a broadcast address: everybody on the segment w
 pub struct Marking {
     /// Local address; `None`: the system chooses.
     pub bind: Option<IpAddr>,
-    /// Local port; 0 = the system chooses.
+    /// Local port; 0: the system chooses.
     pub port: u16,
-    /// Name of the interface to send through; `None`: by route.
+    /// Name of the interface to send through; `None`: determined by the route.
     pub interface: Option<String>,
     /// DSCP.
     pub dscp: Dscp,
     /// Priority within this host (`SO_PRIORITY`: queueing discipline, Wi-Fi access category); `None`: the default.
     pub priority: Option<u32>,
-    /// Time to live or hop limit; `None` = the system's.
+    /// Time to live or hop limit; `None`: the system's default.
     pub ttl: Option<u8>,
-    /// Whether the far host may be the broadcast address of the local segment.
+    /// True if the far host may be the broadcast address of the local segment.
     pub broadcast: bool,
-    /// Whether answers may come from any UDP port of the far host.
+    /// True if answers may come from any UDP port of the far host.
     pub any_port: bool,
 }
 
 /// A socket ready for a test.
 pub struct PreparedSocket {
-    /// Connected to the far host.
+    /// Socket, connected to the far host.
     pub socket: Socket,
-    /// The kind of stamps that can be expected.
+    /// Kind of stamps that can be expected.
     pub stamps: StampMode,
-    /// Notes about what could not be done as requested.
+    /// Notes about settings that were not possible.
     pub notes: Vec<String>,
-    /// Whether the kernel chooses the identifier of echo requests.
+    /// True if the kernel chooses the identifier of echo requests.
     pub kernel_id: bool,
-    /// Whether what is received begins with an IPv4 header.
+    /// True if received packets begin with an IPv4 header.
     pub ip_header: bool,
-    /// For datagrams: receives what the far host sends to the same port from others than the one that is asked.
+    /// For datagrams: receives packets that the far host sends from ports other than the one addressed.
     pub elsewhere: Option<Socket>,
     /// For a packet socket: puts datagrams into frames, and extracts them.
     pub framing: Option<Box<PacketFraming>>,
-    /// This host's address and port.
+    /// Local address and port.
     pub local: SocketAddr,
 }
 
 /// Opens, marks and connects a socket to `to`, with stamps enabled, for requests of `payload` bytes.
 ///
 /// # Errors
-/// Those of the system; `Unsupported` if hardware stamps are requested and the adapter has none.
+/// System errors; `Unsupported` if hardware stamps are requested and the adapter has none.
 pub fn open(
     carrier: Carrier,
     to: SocketAddr,
@@ -105,7 +105,7 @@ pub fn open(
     observe(&socket, v6);
     enlarge(&socket);
     socket.connect(&to.into()).map_err(|e| match e.raw_os_error() {
-        // The kernel's error for a broadcast address, and for nothing else here.
+        // Here EACCES always means a broadcast address.
         Some(libc::EACCES) if v6 || marking.broadcast => e,
         Some(libc::EACCES) => io::Error::new(io::ErrorKind::Unsupported, BROADCAST),
         _ => e,
@@ -115,7 +115,7 @@ pub fn open(
     }
     let mut local = socket.local_addr()?.as_socket().unwrap_or(to);
     if carrier == Carrier::Icmp {
-        // Echo requests have no port: the system gives their identifier, or the number of the protocol.
+        // Echo requests have no port: the system returns their identifier, or the protocol number.
         local.set_port(0);
     }
     let stamps = stamp(&socket, local.ip(), stamps, &mut notes)?;
@@ -137,13 +137,14 @@ pub fn open(
     })
 }
 
-/// A second socket at the address and port of `socket`, which is connected and so receives what comes from one port alone.
+/// Opens a second socket at the address and port of `socket`. Because `socket` is connected, it receives
+/// packets from only one port of the far host.
 fn elsewhere(socket: &Socket, local: SocketAddr, marking: &Marking, stamps: StampMode) -> io::Result<Socket> {
     let second = Socket::new(Domain::for_address(local), Type::DGRAM, Some(Protocol::UDP))?;
     if let Some(name) = &marking.interface {
         second.bind_device(Some(name.as_bytes()))?;
     }
-    // Only for as long as it takes to bind: no other program shall share the port.
+    // Shared only while binding: no other program may share the port.
     let share = |share| socket.set_reuse_address(share).and_then(|()| second.set_reuse_address(share));
     share(true)?;
     let bound = second.bind(&local.into());
@@ -155,7 +156,7 @@ fn elsewhere(socket: &Socket, local: SocketAddr, marking: &Marking, stamps: Stam
     Ok(second)
 }
 
-/// Binds and marks a socket that is to be connected to `to`. Adds a note for what could not be set.
+/// Binds and marks a socket that will be connected to `to`. Adds notes about settings that were not possible.
 pub(crate) fn mark(
     socket: &Socket,
     to: SocketAddr,
@@ -207,14 +208,15 @@ pub(crate) fn stamp(
     }
     if want == StampMode::Hardware {
         stamp::enable_adapter(socket.as_fd(), local).map_err(|why| {
-            let hint = "`jitlat doctor` says what each adapter can; --stamps kernel works with any";
+            let hint = "`jitlat doctor` shows what each adapter supports; --stamps kernel works with any";
             io::Error::new(io::ErrorKind::Unsupported, format!("no hardware stamps ({why}): {hint}"))
         })?;
     }
     match setsockopt(socket, sockopt::Timestamping, &stamp::flags(want, StampedPackets::BOTH)) {
         Ok(()) => Ok(want),
         Err(e) => {
-            notes.push(format!("no kernel stamps ({}): user stamps instead", e.desc()));
+            notes
+                .push(format!("no kernel stamps ({}): using the program's clock readings instead", e.desc()));
             Ok(StampMode::User)
         }
     }

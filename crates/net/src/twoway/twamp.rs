@@ -1,5 +1,5 @@
-//! The client's side of a TWAMP control conversation. It pauses before the first test packet and continues after the
-//! last: it never runs while packets fly.
+//! Client's side of a TWAMP control conversation. It pauses before the first test packet and continues after
+//! the last, so it never runs while packets fly.
 
 use crate::clock::tick;
 use crate::drive::Driver;
@@ -16,12 +16,12 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// Why there is no session.
+/// Reason why there is no session.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TwampError {
     /// The connection failed.
-    #[error("connecting to the TWAMP server at {to}: {source}")]
+    #[error("cannot connect to the TWAMP server at {to}: {source}")]
     Connect {
         /// The server.
         to: SocketAddr,
@@ -33,28 +33,28 @@ pub enum TwampError {
     Failed {
         /// The server.
         to: SocketAddr,
-        /// The reason, and what to try.
+        /// Reason, and what to try.
         failure: AmpFailure,
     },
-    /// The user stopped it.
-    #[error("interrupted while agreeing on a session with the TWAMP server at {0}")]
+    /// The user interrupted the test.
+    #[error("interrupted while negotiating a session with the TWAMP server at {0}")]
     Interrupted(SocketAddr),
 }
 
-/// What to request from a server.
+/// Settings of a request to a server.
 #[derive(Clone, Debug)]
 pub struct SessionRequest {
     /// The server.
     pub to: SocketAddr,
     /// Local address; `None`: the system chooses.
     pub bind: Option<IpAddr>,
-    /// The mode to use; `None`: the strongest that both sides support.
+    /// Security mode to use; `None`: the strongest that both sides support.
     pub mode: Option<SecurityMode>,
-    /// Name and passphrase for the keyed modes; `None`: unauthenticated.
+    /// User name and passphrase for the keyed modes; `None`: unauthenticated mode.
     pub user: Option<(String, Vec<u8>)>,
-    /// The sessions to request.
+    /// Sessions to request.
     pub sessions: Vec<TwampSessionSpec>,
-    /// How long each step may take.
+    /// Timeout of each step.
     pub step_timeout: Span,
 }
 
@@ -72,18 +72,18 @@ pub struct TwampControl {
 
 impl TwampControl {
     /// Connects, negotiates a mode and requests the sessions.
-    pub fn open(asking: SessionRequest, stop: &AtomicBool) -> Result<TwampControl, TwampError> {
-        let to = asking.to;
-        let step_timeout = Duration::from_nanos(asking.step_timeout.0.max(1) as u64);
+    pub fn open(request: SessionRequest, stop: &AtomicBool) -> Result<TwampControl, TwampError> {
+        let to = request.to;
+        let step_timeout = Duration::from_nanos(request.step_timeout.0.max(1) as u64);
         let connect = |source| TwampError::Connect { to, source };
-        let stream = sockets::connect_tcp(asking.bind, to, step_timeout, || stop.load(Ordering::Acquire));
+        let stream = sockets::connect_tcp(request.bind, to, step_timeout, || stop.load(Ordering::Acquire));
         let stream = stream.map_err(|e| match e.kind() {
             io::ErrorKind::Interrupted => TwampError::Interrupted(to),
             _ => connect(e),
         })?;
         let mut bytes = [0; 64];
         random::fill(&mut bytes).map_err(connect)?;
-        let SessionRequest { mode, user, sessions, step_timeout, .. } = asking;
+        let SessionRequest { mode, user, sessions, step_timeout, .. } = request;
         let config = TwampOptions { mode, user, sessions, step_timeout, random: bytes };
         let mut control = TwampControl {
             to,
@@ -98,31 +98,31 @@ impl TwampControl {
         Ok(control)
     }
 
-    /// The mode in use.
+    /// Security mode in use.
     pub fn mode(&self) -> SecurityMode {
         self.mode
     }
 
-    /// The sessions, in the order they were requested.
+    /// Granted sessions, in the order they were requested.
     pub fn granted(&self) -> &[TwampGrant] {
         &self.granted
     }
 
-    /// Starts the sessions: packets are answered from now on.
+    /// Starts the sessions: from now on the server answers packets.
     pub fn start(&mut self, stop: &AtomicBool) -> Result<(), TwampError> {
         self.driver.handle(TwampClientInput::Start);
         self.converse(|c| c.started, Some(stop))
     }
 
-    /// Ends the sessions. An error means that the server was already gone.
+    /// Ends the sessions. An error means that the server had already closed the connection.
     pub fn stop(mut self) -> Result<(), TwampError> {
-        // Whether it has closed the connection meanwhile, and why.
+        // Notice if the server has closed the connection in the meantime, and why.
         self.driver.read_input();
         self.driver.handle(TwampClientInput::Stop);
         self.converse(|c| c.over, None)
     }
 
-    /// Exchanges messages until `done`, or until the conversation has failed.
+    /// Exchanges messages until `done` returns true or the conversation fails.
     fn converse(
         &mut self,
         done: impl Fn(&TwampControl) -> bool,

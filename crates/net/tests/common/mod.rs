@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 pub const LOCAL: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
-/// A port that is free for both transports.
+/// Returns a port that is free for both transports.
 pub fn free_port(ip: IpAddr) -> u16 {
     for _ in 0..100 {
         let udp = UdpSocket::bind((ip, 0)).unwrap();
@@ -59,7 +59,7 @@ impl Serving {
         self.service = None;
     }
 
-    /// A stream between a client and this server's test port.
+    /// Returns the specification of a stream between a client and this server's test port.
     pub fn spec(&self, direction: Direction, transport: Transport, packets: u64, period: Span) -> TestSpec {
         let mut spec = TestSpec::new(direction, transport, packets, 80, period, Schedule::Periodic).unwrap();
         match direction {
@@ -77,21 +77,22 @@ impl Serving {
             bind: None,
             terms: TestTerms::new(specs),
             sending: SendSettings::default(),
+            limit: None,
         }
     }
 }
 
-/// Collects a test's records, and stops it once so many packets have been sent or received.
+/// Collects a test's records, and stops it once `stop_after` packets have been sent or received.
 #[derive(Default)]
 pub struct RecordCollector {
     pub records: [Vec<PacketRecord>; 2],
     pub live: [Vec<PacketRecord>; 2],
     pub missed: u64,
-    /// How long the first rows that arrive block the observer.
+    /// Time for which the first rows that arrive block the observer.
     pub slow: std::time::Duration,
     pub stop_after: Option<u32>,
     pub stop: AtomicBool,
-    /// Called once with the first progress past `stop_after`, instead of stopping.
+    /// Function called once at the first progress past `stop_after`, instead of stopping.
     pub at_stop: Option<Box<dyn FnOnce()>>,
 }
 
@@ -103,7 +104,7 @@ impl Observer for Observing<'_> {
             Event::Progress(streams) => self.progress(streams),
             Event::Arrived { stream, records } => {
                 self.0.live[stream].extend_from_slice(records);
-                // An observer that takes its time.
+                // A slow observer.
                 jitlat_waiting::within(std::mem::take(&mut self.0.slow), || false);
             }
             Event::Missed { packets, .. } => self.0.missed += packets,
@@ -117,7 +118,7 @@ impl Observing<'_> {
     fn progress(&mut self, streams: &[StreamProgress]) {
         let Some(after) = self.0.stop_after else { return };
         if streams.iter().any(|p| p.sent.max(p.received) >= after) {
-            // Once: a second stop would mean to end at once.
+            // Only once: a second stop would end the test at once.
             self.0.stop_after = None;
             match self.0.at_stop.take() {
                 Some(act) => act(),
@@ -144,7 +145,7 @@ pub fn measure(request: &TestRequest) -> (Vec<Session>, [Vec<PacketRecord>; 2]) 
     (measured.sessions, collector.records)
 }
 
-/// Sequence numbers, sorted: loopback does not reorder, but nothing here depends on it.
+/// Returns the sequence numbers, sorted. Loopback does not reorder, but nothing here depends on it.
 pub fn seqs(records: &[PacketRecord]) -> Vec<i64> {
     let mut seqs: Vec<i64> = records.iter().map(|r| r.seq).collect();
     seqs.sort_unstable();

@@ -1,4 +1,4 @@
-//! Failures: each ends in bounded time, with a reason, and what was received is kept.
+//! Failures: each ends in bounded time with a reason, and received packets are retained.
 
 use crate::common::{LOCAL, RecordCollector, all, free_port, key_of, measure, run, seqs, serve, serve_with};
 use jitlat_core::session::Ending;
@@ -80,7 +80,7 @@ impl Cord {
         Cord { address, connections, open }
     }
 
-    /// Cuts the current connections; `for_good`: and refuses new ones.
+    /// Returns a function that cuts the current connections and, if `for_good`, refuses new ones.
     fn cutter(&self, for_good: bool) -> Box<dyn FnOnce()> {
         let (connections, open) = (Arc::clone(&self.connections), Arc::clone(&self.open));
         Box::new(move || {
@@ -225,7 +225,7 @@ fn a_server_answers_garbage_with_an_end() {
     let mut stream = TcpStream::connect(server.address).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
     stream.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
-    // Closed or reset at once, not kept waiting.
+    // Closed or reset at once.
     let mut answer = [0; 64];
     let end = stream.read(&mut answer);
     assert!(

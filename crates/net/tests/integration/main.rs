@@ -1,4 +1,4 @@
-//! Servers and clients in one process, over loopback.
+//! Tests with servers and clients in one process, over loopback.
 
 #[path = "../common/mod.rs"]
 mod common;

@@ -1,7 +1,7 @@
 use super::*;
 use jitlat_core::time::WallTime;
 
-/// A packet that goes out, at this time in ms.
+/// A sighting of an OUT packet at this time in ms.
 fn s(at_ms: i64, id: u64) -> Sighting {
     Sighting { at: WallTime(at_ms * 1_000_000), id, length: 9, direction: Direction::Up, flow: 0 }
 }
@@ -40,7 +40,7 @@ fn a_match_is_as_near_as_allowed_in_whole_seconds_and_one_more() {
         (m.monitor(s(10_000 + monitor, 1)).is_some(), m.lists[0].len())
     };
     assert_eq!((matched(0, 3_999), matched(0, 4_000)), ((true, 0), (false, 0)));
-    // What is too late may still match another.
+    // A sighting that is too late may still match another one.
     assert_eq!((matched(3_999, 0), matched(4_000, 0)), ((true, 0), (false, 1)));
 }
 
@@ -59,7 +59,7 @@ fn the_ways_are_counted_and_matched_apart() {
     assert_eq!(Direction::BOTH.map(|direction| m.matched(direction)), [0, 1]);
 }
 
-/// The last time of a reference sighting, in seconds after a monitor sighting, that is still wanted.
+/// Returns the last time, in seconds after a monitor sighting, up to which reference sightings are wanted.
 fn wanted(m: &CaiaMatcher) -> i64 {
     let wants = |after: i64| m.wants_reference(&s(110_000, 1), WallTime(after));
     let last = (0..200).rfind(|second| wants((100 + second) * SECOND)).unwrap();
@@ -90,7 +90,7 @@ fn the_time_allowed_is_narrowed_after_twenty_matches() {
     for k in 0..20 {
         assert_eq!(step(k, 10_500), 62);
     }
-    // Allowed are the usual 10.5 s, as whole seconds, and 4 more.
+    // The allowed difference is the usual 10.5 s, as whole seconds, plus 4 s.
     assert_eq!(step(20, 10_500), 14 + 2);
     // 0.7 · 10.5 s + 0.3 · 14.5 s
     assert_eq!(step(21, 14_500), 11 + 4 + 2);
@@ -128,7 +128,7 @@ fn a_pair_is_the_last_out_before_an_in() {
     use Direction::{Down, Up};
     assert_eq!(pairs(&[(Up, 1), (Up, 2), (Down, 3), (Up, 4)]), [(2, 3)]);
     assert_eq!(pairs(&[(Up, 1), (Down, 3), (Up, 3), (Down, 4), (Up, 9)]), [(1, 3), (3, 4)]);
-    // At the same time as the OUT, an IN is no answer to it.
+    // An IN packet at the same time as an OUT packet does not answer it.
     assert_eq!(pairs(&[(Up, 3), (Down, 3), (Up, 4), (Down, 5), (Up, 6)]), [(4, 5)]);
     assert_eq!(pairs(&[(Up, 1), (Down, 2), (Down, 3), (Up, 4), (Down, 5), (Up, 6)]), [(1, 2), (4, 5)]);
 }

@@ -1,4 +1,4 @@
-//! [`FlowKey`] and [`FlowNumbers`]: which flow a packet belongs to, and the numbers of flows.
+//! [`FlowKey`] and [`FlowNumbers`]: identification and numbering of flows.
 
 use crate::packet::{ICMP, ICMPV6, IpPacket, TCP, UDP};
 use core::fmt;
@@ -9,50 +9,51 @@ use jitlat_core::prefix::Prefix;
 use jitlat_core::spec::Direction;
 use std::collections::HashMap;
 
-/// Most flows with a number of their own; packets of further ones share one number.
+/// Maximum number of flows with a number of their own; packets of further flows share one number.
 pub const MAX_FLOWS: usize = 1 << 16;
-/// The number of all flows beyond [`MAX_FLOWS`].
+/// Number of all flows beyond [`MAX_FLOWS`].
 pub const OTHER_FLOWS: u32 = u32::MAX;
-/// Their common name.
+/// Common name of all flows beyond [`MAX_FLOWS`].
 pub const OTHER_FLOWS_NAME: &str = "others";
-/// The number of packets whose flow is unknown at a point, such as a far one that sends digests: the other point's
-/// number is used, and packets that the other point did not see remain without a flow.
+/// Number of packets whose flow is unknown at a point, such as a far point that sends digests. The other
+/// point's number is used, and packets that the other point did not see remain without a flow.
 pub const UNKNOWN_FLOW: u32 = u32::MAX - 1;
 
-/// The flow of a packet seen at two points.
+/// Returns the flow of a packet seen at two points.
 #[inline]
 pub(crate) fn known_flow(here: u32, there: u32) -> u32 {
     if here == UNKNOWN_FLOW { there } else { here }
 }
 
-/// How packets are grouped.
+/// Criterion by which packets are grouped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Grouping {
     /// Protocol, both addresses, both ports.
     Flow,
-    /// The prefixes of so many bits around both addresses.
+    /// The prefixes of these lengths around both addresses.
     Prefix {
-        /// Bits of an IPv4 address, at most 32.
+        /// Prefix length of IPv4 addresses, at most 32 bits.
         v4: u8,
-        /// Bits of an IPv6 address, at most 128.
+        /// Prefix length of IPv6 addresses, at most 128 bits.
         v6: u8,
     },
 }
 
-/// What the packets of a flow have in common.
+/// Properties shared by the packets of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FlowKey {
-    /// The transport protocol; `None` for a pair of prefixes.
+    /// Transport protocol; `None` for a pair of prefixes.
     pub protocol: Option<u8>,
     /// At the reference side: address or prefix, and port if there is one.
     pub reference: (Prefix, Option<u16>),
-    /// At the monitor side.
+    /// At the monitor side: address or prefix, and port if there is one.
     pub monitor: (Prefix, Option<u16>),
 }
 
 impl Hash for FlowKey {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        // All packets are grouped in one manner: the prefixes' lengths and what is missing are the same.
+        // All packets are grouped by the same criterion, so the prefix lengths and absent fields need not be
+        // hashed.
         let port = |end: (Prefix, Option<u16>)| u32::from(end.1.unwrap_or(0));
         state.write_u128(self.reference.0.network());
         state.write_u128(self.monitor.0.network());
@@ -62,7 +63,7 @@ impl Hash for FlowKey {
 }
 
 impl FlowKey {
-    /// Of a packet that goes `direction`.
+    /// Returns the flow key of a packet that goes in `direction`.
     pub fn of(p: &IpPacket<'_>, direction: Direction, grouping: Grouping) -> FlowKey {
         let (src, dst) = match grouping {
             Grouping::Flow => {
@@ -104,7 +105,7 @@ impl fmt::Display for FlowKey {
     }
 }
 
-/// Numbers flows in the order they appear.
+/// Numbers flows in the order in which they appear.
 #[derive(Clone, Debug, Default)]
 pub struct FlowNumbers {
     numbers: HashMap<FlowKey, u32, RandomState>,
@@ -112,7 +113,7 @@ pub struct FlowNumbers {
 }
 
 impl FlowNumbers {
-    /// The number of a flow; [`OTHER_FLOWS`] once there are [`MAX_FLOWS`].
+    /// Returns the number of a flow; [`OTHER_FLOWS`] once there are [`MAX_FLOWS`].
     pub fn number(&mut self, key: FlowKey) -> u32 {
         if let Some(n) = self.numbers.get(&key) {
             return *n;
@@ -126,7 +127,7 @@ impl FlowNumbers {
         n
     }
 
-    /// The number of a flow; `None` if it has none yet.
+    /// Returns the number of a flow; `None` if it has none yet.
     pub fn known(&self, key: &FlowKey) -> Option<u32> {
         self.numbers.get(key).copied()
     }
@@ -138,12 +139,12 @@ impl FlowNumbers {
         }
     }
 
-    /// Whether no new flow gets its own number.
+    /// True if no further flow gets its own number.
     pub fn is_full(&self) -> bool {
         self.keys.len() >= MAX_FLOWS
     }
 
-    /// All flows by their numbers.
+    /// All flows, by number.
     pub fn keys(&self) -> &[FlowKey] {
         &self.keys
     }
@@ -154,7 +155,7 @@ pub(super) mod tests {
     use super::*;
     use crate::{LinkType, decode};
 
-    /// The key of a UDP packet between two addresses.
+    /// Returns the key of a UDP packet between two addresses.
     pub(crate) fn key(src: [u8; 4], dst: [u8; 4], direction: Direction, grouping: Grouping) -> FlowKey {
         let mut v = vec![0x45, 0, 0, 28, 0, 7, 0x40, 0, 64, 17, 1, 2];
         v.extend(src);

@@ -1,5 +1,5 @@
-//! [`Matches`]: what was seen and matched each way, and the monitor's sightings in order until the fate of each is
-//! known.
+//! [`Matches`]: counts and matches in each direction, and the monitor's sightings in order until the fate of
+//! each is known.
 
 use super::{MATCHES_PER_UPDATE, MatchObserver};
 use crate::flows::key::known_flow;
@@ -9,41 +9,44 @@ use jitlat_core::time::{SECOND, WallTime};
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 
-/// Most times of drops that are held; each is a reading of a counter, and they are needed for a window.
+/// Maximum number of stored time ranges with drops. Each is one reading of a counter, and they are needed for
+/// one window.
 const MAX_DROP_TIMES: usize = 1 << 12;
-/// When a packet that did not come would have come is known to this, in ns.
+/// Tolerance, in ns, of the expected arrival time of a packet that did not arrive.
 const ARRIVAL_TOLERANCE: i64 = SECOND;
 
-/// Counts of the packets of one way.
+/// Counts of the packets in one direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct MatchCounts {
-    /// Sightings at the reference point, without second captures of one packet.
+    /// Number of sightings at the reference point, without second captures of one packet.
     pub seen_at_reference: u64,
-    /// Sightings at the monitor point, likewise.
+    /// Number of sightings at the monitor point, without second captures of one packet.
     pub seen_at_monitor: u64,
-    /// Packets recognised at both points.
+    /// Number of packets recognised at both points.
     pub matched: u64,
-    /// Seen at the source point and not at the far point, while the far capture ran.
+    /// Number of packets seen at the source point and not at the far point while the far capture ran.
     pub lost: u64,
-    /// Seen at the source point when the far capture did not run, or dropped packets: whether they were lost is unknown.
+    /// Number of packets seen at the source point while the far capture did not run, or dropped packets: it
+    /// is unknown whether they were lost.
     pub outside: u64,
-    /// Arrived without having been seen at the source point.
+    /// Number of packets that arrived without having been seen at the source point.
     pub unseen: u64,
-    /// Duplicates that arrived, made by the network.
+    /// Number of duplicates, made by the network, that arrived.
     pub duplicates: u64,
-    /// The same packet captured twice within 1 ms at one point.
+    /// Number of second captures of a packet within 1 ms at one point.
     pub captured_twice: u64,
-    /// Sightings dropped because their name was not unique.
+    /// Number of sightings dropped because their name was not unique.
     pub ambiguous: u64,
-    /// Packets that arrived after one sent later.
+    /// Number of packets that arrived after one sent later.
     pub reordered: u64,
-    /// Sightings given up for lack of room before their window was over: whether they were lost is unknown.
+    /// Number of sightings given up for lack of room before their window was over: it is unknown whether they
+    /// were lost.
     pub given_up: u64,
 }
 
 impl MatchCounts {
-    /// Adds those of other packets.
+    /// Adds the counts of other packets.
     pub fn add(&mut self, other: &MatchCounts) {
         let add = |a: &mut u64, b: u64| *a = a.saturating_add(b);
         add(&mut self.seen_at_reference, other.seen_at_reference);
@@ -60,19 +63,19 @@ impl MatchCounts {
     }
 }
 
-/// A sighting that may yet be matched.
+/// A sighting that may still be matched.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct OpenSighting {
     pub(super) at: i64,
-    /// Sequence number at the source point, slot number at the monitor; both for an IN packet. The low halves: far
-    /// fewer are open at a time.
+    /// Sequence number at the source point, slot number at the monitor; both for an IN packet. Only the lower
+    /// halves: far fewer are open at a time.
     pub(super) seq: u32,
     pub(super) slot: u32,
     pub(super) length: u32,
     pub(super) flow: u32,
 }
 
-/// What is kept of a matched packet, in case it is seen again.
+/// Data stored of a matched packet, in case it is seen again.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct MatchedSource {
     pub(super) at: i64,
@@ -94,15 +97,16 @@ pub(super) enum OutputSlot {
     Void,
 }
 
-/// What is known of one way.
+/// State of one direction.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct DirectionMatches {
     pub(super) counts: MatchCounts,
     next_seq: u64,
-    /// Source time of the first match and of the match sent last, on the source's clock.
+    /// Source times, on the source's clock, of the first match and of the match that was sent last.
     matched_span: Option<(i64, i64)>,
-    /// Delay of the first and of the latest match, in common time.
+    /// Delay of the first match, in common time.
     first_delay: i64,
+    /// Delay of the latest match, in common time.
     recent_delay: i64,
     /// Smallest raw delay since the offset was last updated.
     least: Option<i64>,
@@ -110,31 +114,31 @@ pub(super) struct DirectionMatches {
     usual: Option<i64>,
 }
 
-/// See the module's documentation.
+/// Counts, matches and the output queue; see the module's documentation.
 #[derive(Debug, Default)]
 pub(super) struct Matches {
-    /// Monitor clock minus reference clock, as far as known.
+    /// Monitor clock minus reference clock, as far as known, in ns.
     pub(super) offset: i64,
     pub(super) slots: VecDeque<OutputSlot>,
     /// Number of the first slot in `slots`.
     first_slot: u64,
     pub(super) directions: [DirectionMatches; 2],
-    /// First and last sighting of any packet at each point, on its clock.
+    /// Times of the first and last sighting of any packet at each point, on its clock.
     span: [Option<(i64, i64)>; 2],
-    /// Times at which a point dropped packets, on its clock, ascending and apart.
+    /// Time ranges in which a point dropped packets, on its clock, ascending and disjoint.
     holes: [VecDeque<(i64, i64)>; 2],
     since_tuned: u32,
-    /// What counts; `None`: everything.
+    /// Part of the captures that counts; `None`: all.
     pub(super) part: Option<CapturePart>,
 }
 
 impl Matches {
-    /// Without sightings; the clocks differ by `offset` ns.
+    /// Creates an empty state for clocks that differ by `offset` ns.
     pub(super) fn new(offset: i64) -> Matches {
         Matches { offset, ..Matches::default() }
     }
 
-    /// Notes that a point's capture covers `at`.
+    /// Records that a point's capture covers the time `at`.
     #[inline]
     pub(super) fn covers(&mut self, point: CapturePoint, at: i64) {
         let span = self.span[point as usize].get_or_insert((at, at));
@@ -142,7 +146,7 @@ impl Matches {
         span.1 = span.1.max(at);
     }
 
-    /// Notes that a point dropped packets in this time.
+    /// Records that a point dropped packets in this time.
     pub(super) fn drops(&mut self, point: CapturePoint, from: i64, to: i64) {
         let holes = &mut self.holes[point as usize];
         match holes.back_mut() {
@@ -162,25 +166,25 @@ impl Matches {
         }
     }
 
-    /// 1 if what was seen at this time counts.
+    /// Returns 1 if a sighting at this time counts, otherwise 0.
     #[inline]
     pub(super) fn one(&self, point: CapturePoint, at: i64) -> u64 {
-        self.part.is_none_or(|part| part.keeps(point, WallTime(at))).into()
+        self.part.is_none_or(|part| part.contains(point, WallTime(at))).into()
     }
 
     /// Registers a sighting.
     #[inline]
     pub(super) fn register(&mut self, point: CapturePoint, s: &Sighting) -> OpenSighting {
         let one = self.one(point, s.at.0);
-        let of_way = &mut self.directions[s.direction as usize];
+        let state = &mut self.directions[s.direction as usize];
         match point {
-            CapturePoint::Reference => of_way.counts.seen_at_reference += one,
-            CapturePoint::Monitor => of_way.counts.seen_at_monitor += one,
+            CapturePoint::Reference => state.counts.seen_at_reference += one,
+            CapturePoint::Monitor => state.counts.seen_at_monitor += one,
         }
         let mut seen = OpenSighting { at: s.at.0, seq: 0, slot: 0, length: s.length, flow: s.flow };
         if point.is_source(s.direction) {
-            seen.seq = of_way.next_seq as u32;
-            of_way.next_seq += 1;
+            seen.seq = state.next_seq as u32;
+            state.next_seq += 1;
         }
         if point == CapturePoint::Monitor {
             seen.slot = (self.first_slot + self.slots.len() as u64) as u32;
@@ -214,17 +218,17 @@ impl Matches {
             Direction::Down => raw.saturating_add(self.offset),
         };
         let one = self.one(CapturePoint::Monitor, monitor.at);
-        let of_way = &mut self.directions[direction as usize];
-        of_way.counts.matched += one;
-        of_way.recent_delay = delay;
-        of_way.least = Some(of_way.least.map_or(raw, |l| l.min(raw)));
-        match &mut of_way.matched_span {
+        let state = &mut self.directions[direction as usize];
+        state.counts.matched += one;
+        state.recent_delay = delay;
+        state.least = Some(state.least.map_or(raw, |l| l.min(raw)));
+        match &mut state.matched_span {
             None => {
-                of_way.matched_span = Some((source.at, source.at));
-                of_way.first_delay = delay;
+                state.matched_span = Some((source.at, source.at));
+                state.first_delay = delay;
             }
             Some((first, last)) => {
-                of_way.counts.reordered += u64::from(source.at < *last) * one;
+                state.counts.reordered += u64::from(source.at < *last) * one;
                 *first = (*first).min(source.at);
                 *last = (*last).max(source.at);
             }
@@ -246,12 +250,12 @@ impl Matches {
         out: &mut impl MatchObserver,
     ) {
         let one = self.one(point, s.at.0);
-        let of_way = &mut self.directions[s.direction as usize];
+        let state = &mut self.directions[s.direction as usize];
         match point {
-            CapturePoint::Reference => of_way.counts.seen_at_reference += one,
-            CapturePoint::Monitor => of_way.counts.seen_at_monitor += one,
+            CapturePoint::Reference => state.counts.seen_at_reference += one,
+            CapturePoint::Monitor => state.counts.seen_at_monitor += one,
         }
-        of_way.counts.duplicates += one;
+        state.counts.duplicates += one;
         let (reference, monitor) = match s.direction {
             Direction::Up => (WallTime(source.at), s.at),
             Direction::Down => (s.at, WallTime(source.at)),
@@ -267,13 +271,14 @@ impl Matches {
         out.arrived(seq, record, true);
     }
 
-    /// Tracks a drifting clock, so that the two streams stay merged in step.
+    /// Tracks a drifting clock, so that the two streams stay merged in order.
     fn retune(&mut self) {
         self.since_tuned = 0;
         let [out, back] = [0, 1].map(|w| self.directions[w].least.take());
         match (out, back) {
             (Some(a), Some(b)) => self.offset = a / 2 - b / 2,
-            // Only one way: the clocks may have drifted by as much as its smallest delay did.
+            // Only one direction has packets: the clocks may have drifted by as much as its smallest delay
+            // changed.
             (Some(a), None) => {
                 let offset = self.offset;
                 let usual = *self.directions[0].usual.get_or_insert(a.saturating_sub(offset));
@@ -288,7 +293,7 @@ impl Matches {
         }
     }
 
-    /// The whole sequence number of a recent sighting.
+    /// Restores the whole sequence number of a recent sighting from its lower half.
     #[inline]
     pub(super) fn seq(&self, direction: Direction, low: u32) -> u64 {
         let next = self.directions[direction as usize].next_seq;
@@ -297,7 +302,7 @@ impl Matches {
 
     #[inline]
     pub(super) fn resolve(&mut self, slot: u32, state: OutputSlot, out: &mut impl MatchObserver) {
-        // For one that was given up the difference is larger than any queue.
+        // For a slot that was given up, the difference is larger than any queue.
         let i = slot.wrapping_sub(self.first_slot as u32);
         match (self.slots.get_mut(i as usize), state) {
             (Some(s), _) => *s = state,
@@ -312,7 +317,7 @@ impl Matches {
         }
     }
 
-    /// The monitor sighting at the head of the queue is no longer waited for: it makes no pair.
+    /// Stops waiting for the monitor sighting at the head of the queue: it will not be in a pair.
     pub(super) fn pass_over_first(&mut self, out: &mut impl MatchObserver) {
         if self.slots.pop_front().is_some() {
             self.first_slot += 1;
@@ -320,7 +325,7 @@ impl Matches {
         }
     }
 
-    /// Releases everything at the head of the queue whose fate is known.
+    /// Releases all sightings at the head of the queue whose fate is known.
     pub(super) fn release(&mut self, out: &mut impl MatchObserver) {
         while let Some(s) = self.slots.front() {
             match s {
@@ -374,10 +379,10 @@ impl Matches {
         }
     }
 
-    /// Whether the far capture ran when a packet sent at `sent` should have arrived: between two packets that did, or
-    /// after the same delay as the nearest of them, within the capture's span.
+    /// True if the far capture ran when a packet sent at `sent` should have arrived: between two packets that
+    /// arrived, or after the same delay as the nearest of them, within the capture's span.
     fn would_have_been_seen(&self, direction: Direction, sent: i64) -> bool {
-        let of_way = &self.directions[direction as usize];
+        let state = &self.directions[direction as usize];
         let (near, far) = match direction {
             Direction::Up => (CapturePoint::Reference, CapturePoint::Monitor),
             Direction::Down => (CapturePoint::Monitor, CapturePoint::Reference),
@@ -385,18 +390,18 @@ impl Matches {
         let Some((first, last)) = self.span[far as usize] else { return false };
         let (first, last) = (self.common(far, first), self.common(far, last));
         let sent_common = self.common(near, sent);
-        let (begun, ended) = match of_way.matched_span {
+        let (begun, ended) = match state.matched_span {
             Some((from, to)) => (sent > from, sent < to),
             None => (false, false),
         };
-        let due = sent_common.saturating_add(of_way.recent_delay);
+        let due = sent_common.saturating_add(state.recent_delay);
         let dropped = self.holes[far as usize].iter().any(|(from, to)| {
             let around = self.common(far, from.saturating_sub(ARRIVAL_TOLERANCE))
                 ..=self.common(far, to.saturating_add(ARRIVAL_TOLERANCE));
             around.contains(&due)
         });
         !dropped
-            && (begun || sent_common.saturating_add(of_way.first_delay) >= first)
+            && (begun || sent_common.saturating_add(state.first_delay) >= first)
             && (ended || due <= last)
     }
 }

@@ -1,4 +1,4 @@
-//! Two-point captures with known truth.
+//! Tests with captures at two points whose packets are known.
 
 use super::*;
 use crate::{Pairer, SyntheticPair};
@@ -18,7 +18,7 @@ struct World {
     twice_percent: u64,
     offset: i64,
     skew_ppm: i64,
-    /// Names repeat after this many packets of a way; 0 = never.
+    /// Names repeat after this many packets in a direction; 0: never.
     repeat: u64,
 }
 
@@ -38,7 +38,7 @@ const CALM: World = World {
 
 #[derive(Default)]
 struct Truth {
-    /// True reference and monitor times of each packet that arrived (first copy), by flow number.
+    /// Reference and monitor times of each packet that arrived (first copy), by flow number.
     times: HashMap<u32, (i64, i64)>,
     lost: [u64; 2],
     copies: [u64; 2],
@@ -58,7 +58,7 @@ fn simulate(w: &World) -> Truth {
             let flow = (i * 2 + direction as usize) as u32;
             let number = if w.repeat == 0 { i as u64 } else { i as u64 % w.repeat };
             let id = (number * 2 + direction as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-            // The first and the last always arrive, so that both captures cover the time between.
+            // The first and last packets always arrive, so that both captures cover the time between.
             let inner = i > 20 && i + 20 < w.packets;
             let lost = inner && (below(100) as u64) < w.loss_percent;
             let arrival = t + w.delay[direction as usize] + below(w.jitter);
@@ -145,7 +145,7 @@ fn everything_that_arrives_is_matched_in_monitor_order() {
 
 #[test]
 fn a_name_seen_k_times_at_both_points_is_matched_in_order() {
-    // Twice the same name, both under way at once, nothing lost.
+    // The same name twice, both in transit at once, nothing lost.
     let s = |at: i64, direction| Sighting { at: WallTime(at), id: 77, length: 60, direction, flow: 0 };
     let mut m = Matcher::new(Span(0), Span::seconds(2));
     let mut h = Observed::default();
@@ -241,7 +241,8 @@ fn a_capture_in_which_time_stands_still_stays_bounded() {
     }
     assert!(m.table.len() <= 101 && m.held() <= 101);
     m.finish(&mut h);
-    // Only one point ever captured anything: nothing is lost, and what there was no room for is not known.
+    // Only one point captured packets: none counts as lost, and the fate of those for which there was no room
+    // is unknown.
     let c = m.counts(Direction::Up);
     assert_eq!((c.given_up, c.lost, c.outside), (9_900, 0, 100));
 }
@@ -257,7 +258,8 @@ fn what_there_is_no_room_for_is_unknown_and_not_lost() {
     };
     let mut m = Matcher::new(Span(0), Span::seconds(100)).with_capacity(1000);
     let mut h = Observed::default();
-    // The ends arrive, so that both captures cover the time between; the others do not, twice as many as fit.
+    // The first and last packets arrive, so that both captures cover the time between; the others do not,
+    // twice as many as fit.
     for i in 0..=2000 {
         m.push(CapturePoint::Reference, packet(i), &mut h);
         if i % 2000 == 0 {
@@ -288,7 +290,7 @@ fn one_sighting_that_waits_does_not_hold_back_all_others() {
         m.push(CapturePoint::Reference, packet(i, i * 100 + 50), &mut h);
     }
     assert!(m.matches.slots.len() <= 1000 && h.records.len() >= 9_000, "{}", m.matches.slots.len());
-    // It comes after all: matched, but its turn is over.
+    // It arrives after all: it is matched, but its turn is over.
     m.push(CapturePoint::Reference, packet(0, 1_000_000), &mut h);
     m.finish(&mut h);
     let c = m.counts(Direction::Down);
@@ -312,7 +314,7 @@ fn a_drifting_clock_is_followed() {
     }
     m.finish(&mut h);
     assert_eq!(m.counts(Direction::Up).matched, 4000);
-    // Looked at every 1024 matches, some 50 s.
+    // The offset is updated every 1024 matches, here about every 50 s.
     assert!((150_000_000..200_000_000).contains(&m.offset().0), "{:?}", m.offset());
 }
 
@@ -322,7 +324,7 @@ fn an_identity_is_its_own_hash() {
     assert_eq!(BuildHasherDefault::<IdentityHasher>::default().hash_one(7_u64), 7);
 }
 
-/// Packets by hand, OUT: name and time in µs.
+/// Hand-made OUT packets: name and time in µs.
 struct Hand {
     m: Matcher,
     h: Observed,
@@ -378,7 +380,7 @@ fn every_sighting_is_counted_once() {
     hand.reference(&[(1, 0), (1, 300), (2, 5_000)]);
     hand.monitor(&[(1, 10_000), (1, 10_300)]);
     hand.reference(&[(1, 900)]);
-    // A copy, and what has only one sighting.
+    // A copy, and two packets with only one sighting.
     hand.monitor(&[(1, 14_000), (3, 15_000)]);
     let (c, h) = hand.finish();
     assert_eq!((c.seen_at_reference, c.seen_at_monitor, c.captured_twice), (2, 3, 3));
@@ -413,7 +415,7 @@ fn a_repeated_name_without_a_partner_is_lost_when_its_window_is_over() {
     let over = |us: i64| WallTime((Hand::WINDOW + us) * 1000);
     hand.m.advance(over(5_000), &mut hand.h);
     assert_eq!(hand.counts().lost, 0);
-    // The window is that of the last sighting.
+    // The window begins at the last sighting.
     hand.m.advance(over(2 * Hand::WINDOW), &mut hand.h);
     assert_eq!((hand.counts().lost, hand.counts().ambiguous, hand.h.lost.len()), (2, 0, 2));
 }
@@ -463,7 +465,7 @@ fn a_loss_needs_a_capture_that_ran() {
     let fate = |lost: i64, covered: &[i64]| {
         let mut hand = Hand::new(100);
         covered.iter().for_each(|us| hand.m.covers(CapturePoint::Monitor, WallTime(us * 1000)));
-        // The one sent first arrives last: 5 ms after 25 ms, 10 ms after 10 ms.
+        // The packet sent first arrives last: sent at 5 ms with a delay of 25 ms, and at 10 ms with 10 ms.
         hand.reference(&[(1, 5_000), (2, 10_000), (3, lost)]);
         hand.monitor(&[(2, 20_000), (1, 30_000)]);
         let (c, h) = hand.finish();
@@ -498,7 +500,7 @@ proptest! {
             prop_assert_eq!(counts[direction].matched, 400 - truth.lost[direction]);
             prop_assert_eq!((counts[direction].ambiguous, counts[direction].outside, counts[direction].unseen), (0, 0, 0));
         }
-        // RTT of every pair: the sum of its two true delays, within the skew over the turnaround.
+        // The RTT of every pair is the sum of its two true delays, within the skew over the turnaround.
         for p in &observed.pairs {
             let (r, m) = truth.times[&p.out.flow];
             let (r2, m2) = truth.times[&p.back.flow];
@@ -525,19 +527,19 @@ proptest! {
         let (truth, observed, counts) = run(&w, 0);
         assert_no_false_match(&truth, &observed);
         for direction in Direction::BOTH {
-            let (far, mut seen, mut newest, mut overtaken) =
+            let (far, mut seen, mut newest, mut reordered) =
                 (if direction == Direction::Up { CapturePoint::Monitor } else { CapturePoint::Reference }, HashMap::new(), i64::MIN, 0);
             for (_, p, s) in truth.events.iter().filter(|(_, p, s)| s.direction == direction && *p == far) {
                 let (r, m) = truth.times[&s.flow];
                 let sent = if direction == Direction::Up { r } else { m };
                 if seen.insert(s.flow, *p).is_none() {
-                    overtaken += u64::from(sent < newest);
+                    reordered += u64::from(sent < newest);
                     newest = newest.max(sent);
                 }
             }
             let c = counts[direction as usize];
             prop_assert_eq!((c.lost, c.duplicates), (truth.lost[direction as usize], truth.copies[direction as usize]));
-            prop_assert_eq!((c.reordered, c.ambiguous, c.unseen), (overtaken, 0, 0), "{:?}", c);
+            prop_assert_eq!((c.reordered, c.ambiguous, c.unseen), (reordered, 0, 0), "{:?}", c);
         }
     }
 

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 
 const MS: i64 = 1_000_000;
 
-/// What became of traffic: per period and way, packets sent and the numbers that arrived.
+/// Results by period and direction: packets sent, and the numbers of those that arrived.
 #[derive(Debug, Default, PartialEq)]
 struct Kept {
     ended: Vec<(i64, [u64; 2])>,
@@ -26,7 +26,7 @@ impl Kept {
         self.ended.push((ended.period, ended.sessions.map(|session| session.packets())));
     }
 
-    /// Packets sent, arrived and lost over all periods of a way.
+    /// Totals over all periods in a direction: packets sent, arrived and lost.
     fn totals(&self, direction: Direction) -> [u64; 3] {
         let mut all = [0; 3];
         for (period, sent) in &self.ended {
@@ -46,7 +46,8 @@ impl Kept {
     }
 }
 
-/// A packet each way every `gap` ms for `seconds`, of which those are lost that `lost` says; the monitor's clock is `ahead`.
+/// Simulates a packet in each direction every `gap` ms for `seconds`; `lost` selects the lost packets. The
+/// monitor's clock is `ahead`.
 fn follow(gap: i64, seconds: i64, ahead: Span, every: Span, lost: impl Fn(i64, Direction) -> bool) -> Kept {
     let window = Span::seconds(2);
     let mut events = Vec::new();
@@ -108,7 +109,7 @@ fn a_period_without_packets_ends_like_any_other_and_a_leap_of_the_clock_ends_non
     assert!(periods.is_over(WallTime(32 * SECOND)));
     let ended = periods.end();
     assert!(ended.is_idle() && ended.period == 2 && ended.sessions[0].created == Some(WallTime(20 * SECOND)));
-    // A year later.
+    // One year later.
     let year = WallTime(365 * 86_400 * SECOND);
     assert!(!periods.is_over(year) && periods.next_to_end() > 3_000_000);
     assert!(periods.is_over(year + Span::seconds(2)) && !periods.is_open());
@@ -116,7 +117,7 @@ fn a_period_without_packets_ends_like_any_other_and_a_leap_of_the_clock_ends_non
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 1 } else { 24 }))]
-    /// Whatever is lost and however long periods are: every packet is counted once, and is lost or has arrived as it was.
+    /// For any losses and period lengths: every packet is counted once, and is lost or has arrived unchanged.
     #[test]
     fn nothing_is_missing_and_nothing_is_there_twice(
         gap in 3..40i64, every in 300..4000i64, ahead in -5000..5000i64, share in 0..60u64, seed: u64,
@@ -130,7 +131,7 @@ proptest! {
         for direction in Direction::BOTH {
             let gone = (0..sent as i64).filter(|k| lost(*k, direction)).count() as u64;
             let [counted, arrived, missing] = kept.totals(direction);
-            // At the ends, whether a packet was lost is not known.
+            // At both ends of the capture it is unknown whether a packet was lost.
             prop_assert!(arrived == sent - gone && missing <= gone && gone - missing < 4, "{:?} of {sent}, {gone}", [counted, arrived, missing]);
         }
     }

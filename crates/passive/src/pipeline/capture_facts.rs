@@ -1,19 +1,19 @@
-//! [`CaptureFacts`]: facts about a point's capture.
+//! [`CaptureFacts`]: facts about the capture at one point.
 
 use crate::LinkType;
 use jitlat_core::time::{Span, WallTime};
 use serde::{Deserialize, Serialize};
 
-/// How many packets have each IP length.
+/// Number of packets of each IP length.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LengthCounts {
-    /// By length in bytes.
+    /// Counts, indexed by length in bytes.
     counts: Vec<u64>,
     total: u64,
 }
 
 impl LengthCounts {
-    /// Longer packets are counted with this length.
+    /// Longer packets are counted with this length, in bytes.
     const LONGEST: usize = (1 << 16) - 1;
 
     #[inline]
@@ -36,12 +36,12 @@ impl LengthCounts {
         self.total = self.total.saturating_add(other.total);
     }
 
-    /// All packets.
+    /// Total number of packets.
     pub fn total(&self) -> u64 {
         self.total
     }
 
-    /// The lengths that occur, in bytes, each with the share of packets that are no longer.
+    /// Returns the lengths that occur, in bytes, each with the share of packets that are not longer.
     pub fn cumulative(&self) -> Vec<(u32, f64)> {
         let mut sum = 0;
         let occurring = self.counts.iter().zip(0u32..).filter(|(n, _)| **n > 0);
@@ -58,39 +58,39 @@ impl LengthCounts {
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct CaptureFacts {
-    /// Frames read.
+    /// Number of frames read.
     pub frames: u64,
-    /// IP packets.
+    /// Number of IP packets.
     pub packets: u64,
-    /// IP packets that are not between the two sides.
+    /// Number of IP packets that are not between the two sides.
     pub elsewhere: u64,
-    /// Packets between the two sides that the filter accepts.
+    /// Number of packets between the two sides that the filter accepts.
     pub ours: u64,
-    /// Of these, packets of which too little was captured to name them.
+    /// Number of packets in `ours` of which too little was captured to name them.
     pub too_short: u64,
-    /// Of these, packets longer than 1500 bytes.
+    /// Number of packets in `ours` longer than 1500 bytes.
     pub long: u64,
-    /// Of ours, how many have each length.
+    /// Lengths of the packets in `ours`.
     pub lengths: LengthCounts,
-    /// Length of the longest of these, in bytes.
+    /// Length of the longest packet in `ours`, in bytes.
     pub longest: u32,
-    /// Of these, IPv4 packets without identification.
+    /// Number of IPv4 packets in `ours` without identification.
     pub unidentified: u64,
-    /// Frames cut before the end of their headers.
+    /// Number of frames cut before the end of their headers.
     pub truncated: u64,
-    /// Frames with contradictory fields.
+    /// Number of frames with contradictory fields.
     pub malformed: u64,
     /// An unsupported link type, and the number of its frames.
     pub unknown_link: Option<(LinkType, u64)>,
-    /// First and last time stamp.
+    /// First and last timestamp.
     pub span: Option<(WallTime, WallTime)>,
-    /// Packets found out of order.
+    /// Number of packets found out of order.
     pub disordered: u64,
-    /// Times the clock was set back.
+    /// Number of times the clock was set back.
     pub steps_back: u64,
-    /// Packets that the capture reports as dropped.
+    /// Number of packets that the capture reported as dropped.
     pub drops: u64,
-    /// Round trips of ping at this point: request time and round trip.
+    /// Round trips of ping at this point: time of the request, and round trip.
     pub pings: Vec<(WallTime, Span)>,
     /// Messages about errors in the files or at the interface.
     pub notes: Vec<String>,
@@ -105,7 +105,7 @@ impl CaptureFacts {
         self.long += u64::from(length > 1500);
     }
 
-    /// Adds those of the part of the capture that follows.
+    /// Adds the facts of the following part of the capture.
     pub fn append(&mut self, next: CaptureFacts) {
         let add = |a: &mut u64, b: u64| *a = a.saturating_add(b);
         add(&mut self.frames, next.frames);
@@ -134,7 +134,7 @@ impl CaptureFacts {
             .extend(next.notes.into_iter().filter(|note| !self.notes.contains(note)).collect::<Vec<_>>());
     }
 
-    /// Records that the capture covers this time, too.
+    /// Records that the capture also covers this time.
     pub fn extend_span(&mut self, from: WallTime, to: WallTime) {
         self.span = Some(self.span.map_or((from, to), |(a, b)| (a.min(from), b.max(to))));
     }

@@ -1,13 +1,13 @@
-//! [`PointDelivery`]: a delivery of a live point.
+//! [`PointDelivery`]: data delivered by a live capture point.
 
 use crate::{CapturePoint, Frame, LinkType, PacketPreview, Sighting};
 use jitlat_core::time::WallTime;
 
-/// Frames in one allocation.
+/// Frames in a single allocation.
 #[derive(Clone, Debug, Default)]
 pub struct FrameBatch {
     bytes: Vec<u8>,
-    /// For each frame: time, link type, length on the wire, and where its bytes end.
+    /// For each frame: time, link type, length on the wire, and end of its bytes.
     heads: Vec<(WallTime, LinkType, u32, usize)>,
 }
 
@@ -23,17 +23,17 @@ impl FrameBatch {
         self.heads.len()
     }
 
-    /// Whether there are no frames.
+    /// True if there are no frames.
     pub fn is_empty(&self) -> bool {
         self.heads.is_empty()
     }
 
-    /// The latest time among them; `None` without frames.
+    /// Latest time among the frames; `None` without frames.
     pub fn latest(&self) -> Option<WallTime> {
         self.heads.iter().map(|head| head.0).max()
     }
 
-    /// The frames, as they came.
+    /// Iterates over the frames, in the order they arrived.
     pub fn frames(&self) -> impl Iterator<Item = Frame<'_>> {
         let mut from = 0;
         self.heads.iter().map(move |&(at, link, wire_length, end)| {
@@ -44,30 +44,30 @@ impl FrameBatch {
     }
 }
 
-/// What a point has captured.
+/// Data captured at a point.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum CapturedBatch {
     /// Packets, with their first bytes.
     Frames(FrameBatch),
-    /// Previews that another host sends before there is a plan.
+    /// Previews that another host sends while there is no plan.
     Previews(Vec<PacketPreview>),
     /// Packets named by another host, once there is a plan.
     Sightings(Vec<Sighting>),
-    /// So many packets were dropped in this time, on the point's clock.
+    /// Number of packets dropped in this time, on the point's clock.
     Dropped(u64, WallTime, WallTime),
-    /// Nothing, but time has passed.
+    /// No data, but time has passed.
     Nothing,
 }
 
-/// A delivery of a live point.
+/// Data delivered by a live point.
 #[derive(Clone, Debug)]
 pub struct PointDelivery {
-    /// Which point.
+    /// Capture point.
     pub point: CapturePoint,
-    /// What it has captured.
+    /// Captured data.
     pub what: CapturedBatch,
-    /// The time range that is completely delivered, on the point's clock.
+    /// Time range that is completely delivered, on the point's clock.
     pub covered: Option<(WallTime, WallTime)>,
 }
 

@@ -1,30 +1,30 @@
-//! [`PacketFilter`]: the packets of one application.
+//! [`PacketFilter`]: selects the packets of one application.
 
 use crate::IpPacket;
 use crate::packet::{ICMP, ICMPV6, TCP, UDP};
 use crate::tcp::ConnectionShare;
 use core::str::FromStr;
 
-/// Accepts packets by protocol and port: `tcp`, `udp`, `icmp`, a port, or `tcp:PORT`, `udp:PORT`.
+/// Filter by protocol and port, written `tcp`, `udp`, `icmp`, a port, `tcp:PORT` or `udp:PORT`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PacketFilter {
     /// Protocol numbers; `None` accepts any.
     pub protocols: Option<&'static [u8]>,
-    /// A port at either end; `None` accepts any.
+    /// Port at either end; `None` accepts any.
     pub port: Option<u16>,
-    /// A part of the connections; `None` accepts all.
+    /// Part of the connections; `None` accepts all.
     pub share: Option<ConnectionShare>,
 }
 
-/// Why a text is not a filter.
+/// Reason why a text is not a filter.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NotAFilter {
-    /// It has another form.
-    #[error("give tcp, udp, icmp, a port, or tcp:PORT, udp:PORT")]
+    /// The text has another form.
+    #[error("use tcp, udp, icmp, a port, tcp:PORT or udp:PORT")]
     Form,
-    /// Its port is invalid.
-    #[error("'{0}' is no port")]
+    /// The port is invalid.
+    #[error("'{0}' is not a port")]
     Port(String),
 }
 
@@ -50,12 +50,12 @@ impl FromStr for PacketFilter {
 }
 
 impl PacketFilter {
-    /// TCP segments from or to `port`; `None`: all.
+    /// Returns a filter for TCP segments from or to `port`; `None`: all.
     pub fn tcp(port: Option<u16>) -> PacketFilter {
         PacketFilter { protocols: Some(&[TCP]), port, share: None }
     }
 
-    /// Whether a packet passes.
+    /// True if the filter accepts a packet.
     pub fn accepts(&self, p: &IpPacket<'_>) -> bool {
         self.protocols.is_none_or(|list| list.contains(&p.protocol))
             && self.port.is_none_or(|port| p.ports().is_some_and(|(a, b)| a == port || b == port))

@@ -1,4 +1,4 @@
-//! [`join`]: matches two points' sightings, read one by one.
+//! [`join`]: matches the sightings of two points, read one by one.
 
 use super::MatchObservers;
 use crate::matcher::MatchObserver;
@@ -7,23 +7,23 @@ use core::ops::ControlFlow;
 use jitlat_core::spec::Direction;
 use jitlat_core::time::WallTime;
 
-/// Sightings joined in a round.
+/// Number of sightings joined in a round.
 const SIGHTINGS_PER_ROUND: usize = 1024;
 
-/// The sightings of one point, in the order of its clock.
+/// Sightings of one point, in the order of its clock.
 pub trait SightingSource {
-    /// The next sighting, without consuming it; `None` after the last. May block.
+    /// Returns the next sighting without consuming it; `None` after the last. May block.
     fn peek(&mut self) -> Option<Sighting>;
 
     /// Consumes the sighting last peeked at.
     fn advance(&mut self);
 
-    /// First and last time stamp of anything captured so far.
+    /// First and last timestamp of anything captured so far.
     fn span(&self) -> Option<(WallTime, WallTime)>;
 }
 
-/// Matches the sightings of the reference and the monitor point, to their ends. `after_round` is called regularly with
-/// what has been observed, and at the end; it may stop the join.
+/// Matches the sightings of the reference and the monitor point, to their ends. `after_round` is called
+/// regularly and at the end, with the observer; it may stop the join.
 pub fn join<O: MatchObserver>(
     mut matcher: Matcher,
     [reference, monitor]: &mut [impl SightingSource; 2],
@@ -41,7 +41,7 @@ pub fn join<O: MatchObserver>(
             }
         }
         let mut ended = false;
-        // As long as neither needs a new batch.
+        // Continue as long as neither source needs a new batch.
         for _ in 0..SIGHTINGS_PER_ROUND {
             let first = match (r, m) {
                 (Some(r), Some(m)) => r.at <= m.at - matcher.offset(),
@@ -74,12 +74,12 @@ pub fn join<O: MatchObserver>(
         }
     }
     matcher.finish(observer);
-    // Nothing follows that could be stopped.
+    // The join is over: a request to stop has no effect.
     let _ = after_round(observer);
     Direction::BOTH.map(|w| matcher.counts(w))
 }
 
-/// The same as the CAIA tool matches.
+/// Matches the sightings as the CAIA tool does.
 pub fn join_like_caia<S: StreamSink>(
     mut matcher: CaiaMatcher,
     [reference, monitor]: &mut [impl SightingSource; 2],
@@ -105,7 +105,7 @@ pub fn join_like_caia<S: StreamSink>(
             break;
         }
     }
-    // Nothing follows that could be stopped.
+    // The join is over: a request to stop has no effect.
     let _ = after_round(observers);
     while let Some(r) = reference.peek() {
         matcher.reference(r);

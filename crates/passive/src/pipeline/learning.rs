@@ -1,5 +1,5 @@
-//! [`Learner`]: makes the plan of two live points – addresses, direction, translation, clock offset – from their first
-//! packets.
+//! [`Learner`]: makes the plan for two live points – addresses, direction, translation, clock offset – from
+//! their first packets.
 
 use super::{CapturedBatch, FrameBatch, PointDelivery};
 use crate::echo::is_echo;
@@ -8,57 +8,59 @@ use crate::{MatchPlan, NoPlan, PacketPreview, Sides, survey};
 use jitlat_core::time::{Span, SteadyTime, WallTime};
 use std::collections::VecDeque;
 
-/// Previews kept of each point.
+/// Maximum number of previews stored for each point.
 const MAX_PREVIEWS: usize = 1 << 14;
-/// Most frames kept of both points until there is a plan; then the oldest are dropped. Of a busy path a first attempt may come too
-/// early, because its points deliver blocks of packets at different times, and the next one comes after [`RETRY_INTERVAL`] and has
-/// taken its own time: this many are more than 200 ms of 300 000 packets a second at both points, in some 40 MB.
+/// Maximum number of frames stored for both points until there is a plan; beyond that the oldest are dropped.
+/// On a busy path the first attempt may come too early, because the points deliver blocks of packets at
+/// different times. The next attempt comes after [`RETRY_INTERVAL`], and each takes some time itself. This
+/// number covers more than 200 ms of 300 000 packets per second at both points, in about 40 MB.
 const MAX_FRAMES: usize = 1 << 17;
 /// Number of common packets with which a plan is accepted at once.
 const SUFFICIENT_PACKETS: usize = 50;
-/// With fewer, how long to wait for more.
+/// Time to wait for more packets if there are fewer.
 const MORE_PACKETS_WAIT: Span = Span::millis(500);
-/// If the direction is unknown, how long to wait for packets that show it.
+/// Time to wait for packets that show the direction if it is unknown.
 const DIRECTION_WAIT: Span = Span::seconds(3);
 /// Time between two attempts.
 const RETRY_INTERVAL: Span = Span::millis(50);
 
-/// Why there is no plan yet.
+/// Reason why there is no plan yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NotLearnt {
-    /// What the last attempt lacked.
+    /// Reason of the last attempt.
     pub why: NoPlan,
-    /// Packets seen at each point.
+    /// Number of packets seen at each point.
     pub seen: [u64; 2],
 }
 
-/// Makes the plan, and keeps what is delivered meanwhile.
+/// Makes the plan, and stores deliveries until there is one.
 pub struct Learner {
     asked: Option<Sides>,
     available: usize,
     salt: Option<u64>,
     previews: [VecDeque<PacketPreview>; 2],
-    /// Whether `available` is found from the frames.
+    /// True if `available` is determined from the frames.
     finds_available: bool,
-    /// Deliveries of frames, in the order they came.
+    /// Deliveries of frames, in the order they arrived.
     held: VecDeque<PointDelivery>,
     frames: usize,
-    /// The latest frame of each point that was dropped, and how many were.
+    /// Time of the latest dropped frame of each point.
     given_up: [Option<WallTime>; 2],
+    /// Number of dropped frames of each point.
     left_out: [u64; 2],
     seen: [u64; 2],
     more_than_echoes: bool,
-    /// Whether anything was delivered since the last attempt.
-    news: bool,
+    /// True if anything was delivered since the last attempt.
+    has_news: bool,
     tried: Option<SteadyTime>,
-    /// When there was a plan for the first time.
+    /// Time of the first successful attempt.
     first: Option<SteadyTime>,
     why: NoPlan,
 }
 
 impl Learner {
-    /// `asked` are the addresses given by the user. Both points have at least `available` bytes of each packet; names
-    /// use `salt` if another host computes some of them.
+    /// Creates a learner. `asked` are the addresses given by the user. Both points have at least `available`
+    /// bytes of each packet; names use `salt` if another host computes some of them.
     pub fn new(asked: Option<Sides>, available: usize, salt: Option<u64>) -> Learner {
         Learner {
             asked,
@@ -72,24 +74,25 @@ impl Learner {
             left_out: [0; 2],
             seen: [0; 2],
             more_than_echoes: false,
-            news: false,
+            has_news: false,
             tried: None,
             first: None,
             why: NoPlan::Empty,
         }
     }
 
-    /// The same, of captures that may have less of their packets: [`Self::available`] is found from the first of them.
+    /// Determines [`Self::available`] from the first packets, for captures that may have less of their
+    /// packets.
     pub fn finding_available(self) -> Learner {
         Learner { finds_available: true, ..self }
     }
 
-    /// Bytes that both points have of each packet.
+    /// Number of bytes that both points have of each packet.
     pub fn available(&self) -> usize {
         self.available
     }
 
-    /// Adds a delivery and keeps its frames.
+    /// Adds a delivery and stores its frames.
     pub fn take(&mut self, delivery: PointDelivery) {
         let point = delivery.point as usize;
         match &delivery.what {
@@ -98,7 +101,7 @@ impl Learner {
                 previews.extend(far);
                 previews.drain(..previews.len().saturating_sub(MAX_PREVIEWS));
                 self.seen[point] += far.len() as u64;
-                self.news = true;
+                self.has_news = true;
             }
             CapturedBatch::Frames(frames) => {
                 if self.finds_available {
@@ -119,7 +122,7 @@ impl Learner {
                 }
                 self.seen[point] += frames.len() as u64;
                 self.frames += frames.len();
-                self.news = true;
+                self.has_news = true;
                 self.held.push_back(delivery);
             }
             CapturedBatch::Dropped(..) => self.held.push_back(delivery),
@@ -136,7 +139,7 @@ impl Learner {
         }
     }
 
-    /// Takes account of packets of which less was captured: what is known of earlier ones is made again from as few bytes.
+    /// Lowers `available` if less was captured of these packets, and recomputes earlier previews accordingly.
     fn find_available(&mut self, frames: &FrameBatch) {
         let least = frames.frames().filter_map(|f| {
             let p = f.packet().ok()?;
@@ -157,13 +160,13 @@ impl Learner {
         }
     }
 
-    /// The plan, once there are enough packets at `now`.
+    /// Returns the plan once there are enough packets at `now`.
     pub fn plan(&mut self, now: SteadyTime) -> Option<MatchPlan> {
         let due = self.tried.is_none_or(|t| now - t >= RETRY_INTERVAL);
-        if !due || !self.news && self.first.is_none() {
+        if !due || !self.has_news && self.first.is_none() {
             return None;
         }
-        (self.tried, self.news) = (Some(now), false);
+        (self.tried, self.has_news) = (Some(now), false);
         let [r, m] = self.previews.each_mut().map(|g| &*g.make_contiguous());
         match survey(r, m, self.asked.as_ref()) {
             Ok(plan) => {
@@ -179,34 +182,34 @@ impl Learner {
         }
     }
 
-    /// Whether anything but ICMP echoes was seen.
+    /// True if anything but ICMP echoes was seen.
     pub fn holds_more_than_echoes(&self) -> bool {
         self.more_than_echoes
     }
 
-    /// Gives up what was delivered before this time of each point.
+    /// Treats deliveries from before the given time of each point as dropped.
     pub fn forget_before(&mut self, times: [WallTime; 2]) {
         for (given_up, at) in self.given_up.iter_mut().zip(times) {
             *given_up = (*given_up).max(Some(at - Span(1)));
         }
     }
 
-    /// From when on everything that each point delivered is still held.
+    /// Time for each point from which on all its deliveries are still held.
     pub fn begins(&self) -> [WallTime; 2] {
         self.given_up.map(|last| last.map_or(WallTime(i64::MIN), |last| last + Span(1)))
     }
 
-    /// Frames of each point that were dropped before there was a plan.
+    /// Number of frames of each point that were dropped before there was a plan.
     pub fn left_out(&self) -> [u64; 2] {
         self.left_out
     }
 
-    /// The deliveries held, in the order they came.
+    /// Returns the held deliveries, in the order they arrived.
     pub fn into_held(self) -> impl Iterator<Item = PointDelivery> {
         self.held.into_iter()
     }
 
-    /// Why there is no plan.
+    /// Returns the reason why there is no plan.
     pub fn not_learnt(&self) -> NotLearnt {
         NotLearnt { why: self.why, seen: self.seen }
     }

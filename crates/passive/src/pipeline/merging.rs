@@ -1,39 +1,43 @@
-//! [`Merger`]: merges the sightings of two live points in common time, as far as both are complete.
+//! [`Merger`]: merges the sightings of two live points in common time, as far as both points have delivered
+//! completely.
 
 use crate::matcher::MatchObserver;
 use crate::{CapturePoint, MatchCounts, Matcher, Sighting, TimeQueue};
 use jitlat_core::spec::Direction;
 use jitlat_core::time::{Span, WallTime};
 
-/// Most sightings of one point that wait for the other; beyond that they are matched without.
+/// Maximum number of sightings of one point that wait for the other; beyond that they are matched without
+/// waiting.
 const MAX_WAITING: usize = 1 << 20;
-/// Sightings joined between two looks at what they made.
+/// Number of sightings joined between two calls of `after_round`.
 const SIGHTINGS_PER_ROUND: usize = 4096;
 
-/// Holds what one point delivered until the other has delivered up to the same time.
+/// Holds the sightings of one point until the other point has delivered up to the same time.
 pub struct Merger {
     matcher: Matcher,
     waiting: [TimeQueue<Sighting>; 2],
-    /// The time range that each point has completely delivered.
+    /// Time range that each point has completely delivered.
     covered: [Option<(WallTime, WallTime)>; 2],
-    /// Before this time, what each point delivered is no longer completely held.
+    /// Time before which the deliveries of a point are no longer completely held.
     begins: [WallTime; 2],
-    /// Whether what a point delivered from before the other begins is left out.
+    /// True to omit sightings of one point from before the other point begins.
     in_common_alone: bool,
 }
 
 impl Merger {
-    /// Without sightings. Deliveries of a point from before its time in `begins` do not count as covered.
+    /// Creates an empty merger. Deliveries of a point from before its time in `begins` do not count as
+    /// covered.
     pub fn new(matcher: Matcher, begins: [WallTime; 2]) -> Merger {
         Merger { matcher, waiting: Default::default(), covered: [None; 2], begins, in_common_alone: true }
     }
 
-    /// The same of captures that begin with a packet: the other point may have seen it before.
+    /// Sets the merger up for captures that begin with a packet: the other point may have seen that packet
+    /// before.
     pub fn from_the_first_packet(self) -> Merger {
         Merger { in_common_alone: false, ..self }
     }
 
-    /// Adds a sighting; those of one point come nearly in order.
+    /// Adds a sighting; those of one point must be nearly in order.
     pub fn push(&mut self, point: CapturePoint, s: Sighting) {
         self.waiting[point as usize].push(s.at, s);
     }
@@ -55,7 +59,7 @@ impl Merger {
         self.matcher.drops(point, from, to);
     }
 
-    /// Counts of the packets of one way, so far.
+    /// Counts of the packets in one direction so far.
     pub fn counts(&self, direction: Direction) -> MatchCounts {
         self.matcher.counts(direction)
     }
@@ -65,7 +69,7 @@ impl Merger {
         self.matcher.offset()
     }
 
-    /// The common time from which on, and up to which, both points have delivered everything; `None` if there is none yet.
+    /// Range of common time in which both points have delivered everything; `None` if there is none yet.
     pub fn common(&self) -> Option<(WallTime, WallTime)> {
         let offset = self.matcher.offset();
         match self.covered {
@@ -82,7 +86,7 @@ impl Merger {
             if common > horizon && self.waiting.iter().all(|w| w.len() <= MAX_WAITING) {
                 break;
             }
-            // What only one of them can have seen would be waited for in vain.
+            // Only one point was capturing then: a match cannot arrive.
             if common < start && self.in_common_alone {
                 self.waiting[point as usize].pop();
                 continue;
@@ -94,7 +98,7 @@ impl Merger {
         }
     }
 
-    /// The point whose sighting is next, and its common time.
+    /// Returns the point with the next sighting, and its common time.
     fn first(&self) -> Option<(CapturePoint, WallTime)> {
         let [r, m] = self.waiting.each_ref().map(|w| w.first().map(|(at, _)| at));
         match (r, m.map(|m| m - self.matcher.offset())) {
@@ -110,7 +114,7 @@ impl Merger {
         }
     }
 
-    /// Matches everything and settles what is open; `after_round` is called regularly, and at the end.
+    /// Matches everything and settles open names; `after_round` is called regularly and at the end.
     pub fn finish<O: MatchObserver>(
         mut self,
         observer: &mut O,
@@ -169,7 +173,7 @@ mod tests {
         let mut estimator = estimator();
         let mut m = Merger::new(Matcher::new(Span::ZERO, Span::seconds(5)), [EVER; 2]);
         m.covers(CapturePoint::Reference, WallTime(0), WallTime(100_000_000));
-        // The monitor is late with everything, and a little out of order.
+        // The monitor delivers everything late, and slightly out of order.
         for (point, at, id, direction) in [
             (CapturePoint::Reference, 10, 1, Direction::Up),
             (CapturePoint::Reference, 50, 2, Direction::Down),
@@ -204,7 +208,7 @@ mod tests {
         assert!(m.waiting[0].len() <= MAX_WAITING);
     }
 
-    /// Counts what becomes of packets.
+    /// Counts the fates of packets.
     #[derive(Default)]
     struct Fates {
         arrived: usize,
@@ -261,7 +265,8 @@ mod tests {
 
     #[test]
     fn both_points_have_come_as_far_as_the_later_one_on_the_common_clock() {
-        // The monitor's clock is 100 ms ahead; it has delivered 50 to 200 ms of common time, the reference 0 to 300 ms.
+        // The monitor's clock is 100 ms ahead; it has delivered 50 to 200 ms of common time, the reference 0
+        // to 300 ms.
         let (mut m, mut fates) =
             (Merger::new(Matcher::new(Span::millis(100), Span::millis(20)), [EVER; 2]), Fates::default());
         for (at, id) in [(10, 1), (60, 2), (65, 3), (200, 4), (201, 5), (250, 6)] {
@@ -271,7 +276,8 @@ mod tests {
         m.covers(CapturePoint::Reference, ms(0), ms(300));
         m.covers(CapturePoint::Monitor, ms(150), ms(300));
         m.release(&mut fates);
-        // What was sent before the monitor listened is left out, what was sent later than it knows of waits.
+        // Packets sent before the monitor's capture began are omitted; packets sent after its last delivery
+        // wait.
         assert_eq!((m.waiting[0].len(), m.waiting[1].len()), (2, 0));
         assert_eq!((fates.arrived, m.finish(&mut fates, |_| ())[0].seen_at_reference), (1, 5));
     }
@@ -289,8 +295,9 @@ mod tests {
         }
     }
 
-    /// Blocks of 4 ms of 300 packets a millisecond each way, those of the monitor 10 ms, or half a second, after those of the
-    /// reference, and what each point covers said as early as a block of 20 ms before may still come.
+    /// Blocks of 4 ms with 300 packets per millisecond in each direction. The monitor's blocks arrive 10 ms,
+    /// or half a second, after those of the reference, and each point reports coverage up to 20 ms after the
+    /// beginning of its latest block, before the packets of that time arrive.
     #[test]
     fn blocks_that_come_at_different_times_lose_no_packet() {
         const PER_MS: i64 = 300;
@@ -335,7 +342,8 @@ mod tests {
     fn what_was_sent_while_a_point_dropped_packets_is_not_lost() {
         let (mut m, mut fates) =
             (Merger::new(Matcher::new(Span::millis(100), Span::millis(20)), [EVER; 2]), Fates::default());
-        // A packet a second, each 1 ms under way; the monitor sees every second one, and drops some from 5 to 7 s on its clock.
+        // One packet per second with a delay of 1 ms. The monitor sees every second one, and drops packets
+        // from 5 to 7 s on its clock.
         for at in (0..20).map(|k| k * 1000) {
             m.push(CapturePoint::Reference, sighting(at, at as u64 + 1, Direction::Up));
             if at / 1000 % 2 == 0 {
@@ -350,7 +358,7 @@ mod tests {
         }
         m.release(&mut fates);
         let counts = m.finish(&mut fates, |_| ())[0];
-        // Of the ten that did not come, those of 5 and 7 s; a second beside them counts for it, too.
+        // Of the ten that did not arrive, those of 5 and 7 s are outside: a tolerance of one second applies.
         assert_eq!((counts.matched, counts.lost, counts.outside), (10, 8, 2), "{counts:?}");
         assert_eq!((fates.lost, fates.void), (8, 2));
     }
@@ -358,7 +366,7 @@ mod tests {
     #[test]
     fn in_the_end_all_is_joined_in_the_order_of_common_time() {
         for offset in [Span::ZERO, Span::seconds(1800), Span::seconds(-1800)] {
-            // Room for 20: what is not joined in order is not found.
+            // Room for 20 sightings: those that are not joined in order are not matched.
             let matcher = Matcher::new(offset, Span::seconds(2)).with_capacity(20);
             let (mut m, mut fates) = (Merger::new(matcher, [EVER; 2]), Fates::default());
             for id in 0..3000i64 {
@@ -368,7 +376,7 @@ mod tests {
             }
             let mut rounds = 0;
             let counts = m.finish(&mut fates, |_| rounds += 1);
-            // 6000 sightings, 4096 in a round, and once at the end.
+            // 6000 sightings, 4096 per round, and one call at the end.
             assert_eq!((counts[0].matched, counts[0].lost, rounds), (3000, 0, 2), "{offset:?}");
             assert_eq!((fates.arrived, fates.lost + fates.void), (3000, 0));
         }

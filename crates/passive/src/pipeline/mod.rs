@@ -1,11 +1,12 @@
-//! From the frames of two capture points to matched packets: the steps between reading and the figures, for files and
-//! live interfaces. Frames and times are arguments; nothing is read here.
+//! From the frames of two capture points to matched packets: the steps between reading and results, for files
+//! and live interfaces. Frames and times are arguments; nothing is read here.
 //!
-//! Files, read from the beginning: [`CaptureHead`]s (or, if they have nothing in common, [`PreviewSample`]s) are
-//! surveyed to make a [`MatchPlan`](super::MatchPlan); a [`PacketNamer`] per point makes sightings; [`join`] matches them.
+//! Files, read from the beginning: [`CaptureHead`]s (or, if they have nothing in common, [`PreviewSample`]s)
+//! are surveyed to make a [`MatchPlan`](super::MatchPlan); a [`PacketNamer`] per point makes sightings;
+//! [`join`] matches them.
 //!
-//! Live points deliver what they captured, with the time it covers ([`PointDelivery`]): a [`Learner`] makes the plan, a
-//! [`Merger`] matches everything up to the time that both points have reached.
+//! Live points deliver captured packets with the time range they cover ([`PointDelivery`]): a [`Learner`]
+//! makes the plan, a [`Merger`] matches everything up to the time that both points have reached.
 //!
 //! [`MatchObservers`] receive the fate of the packets.
 

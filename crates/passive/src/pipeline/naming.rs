@@ -6,34 +6,34 @@ use crate::flows::{FlowKey, FlowNumbers, Grouping, OTHER_FLOWS};
 use crate::{CapturePart, CapturePoint, Frame, IdentityRule, InOrder, Sides, Sighting, Skip};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Most round trips of ping kept.
+/// Maximum number of ping round trips stored.
 const MAX_PINGS: usize = 1 << 20;
 
-/// How to name packets of one point.
+/// Rule by which the packets of one point are named.
 #[derive(Clone, Debug)]
 pub struct NamingRule {
-    /// The addresses of both sides.
+    /// Addresses of both sides.
     pub sides: Sides,
-    /// The fields of the names.
+    /// Fields of the names.
     pub identity: IdentityRule,
-    /// Whether slightly disordered packets are sorted.
+    /// True to sort slightly disordered packets.
     pub sorted: bool,
-    /// Only packets that match; `None`: all.
+    /// Filter of packets; `None`: all.
     pub only: Option<PacketFilter>,
-    /// Whether ICMP echoes are excluded from the pairs, because they are ping's and not the application's.
+    /// True to exclude ICMP echoes from the pairs, because they are sent by ping and not by the application.
     pub echoes_apart: bool,
-    /// The part of the capture that is read; `None`: all.
+    /// Part of the capture that is read; `None`: all.
     pub part: Option<(CapturePart, CapturePoint)>,
-    /// How packets are grouped into flows, with the numbers that both points share; `None`: no flows.
+    /// Grouping of packets into flows, with the numbers that both points share; `None`: no flows.
     pub flows: Option<(Grouping, SharedFlowNumbers)>,
 }
 
-/// Flow numbers that both points share. Clones share them, too.
+/// Flow numbers shared by both points. Clones share them, too.
 #[derive(Clone, Debug, Default)]
 pub struct SharedFlowNumbers(Arc<Mutex<FlowNumbers>>);
 
 impl SharedFlowNumbers {
-    /// All flows by their numbers, so far.
+    /// All flows so far, by number.
     pub fn keys(&self) -> Vec<FlowKey> {
         self.with(|numbers| numbers.keys().to_vec())
     }
@@ -48,8 +48,8 @@ impl SharedFlowNumbers {
 pub struct PacketNamer {
     rule: NamingRule,
     facts: CaptureFacts,
-    /// Of what is read and does not count.
-    beside: CaptureFacts,
+    /// Facts about packets that are read but do not count.
+    ignored: CaptureFacts,
     order: InOrder,
     echoes: Echoes,
     /// Flows whose number this namer knows.
@@ -57,31 +57,31 @@ pub struct PacketNamer {
 }
 
 impl PacketNamer {
-    /// One that names packets by `rule`.
+    /// Creates a namer that applies `rule`.
     pub fn new(rule: NamingRule) -> PacketNamer {
         let order = if rule.sorted { InOrder::default() } else { InOrder::as_they_come() };
         PacketNamer {
             rule,
             facts: CaptureFacts::default(),
-            beside: CaptureFacts::default(),
+            ignored: CaptureFacts::default(),
             order,
             echoes: Echoes::default(),
             known: FlowNumbers::default(),
         }
     }
 
-    /// Adds a frame; its sighting, if it has one, is held until it can be taken in order.
+    /// Adds a frame. Its sighting, if it has one, is held until it can be taken in order.
     #[inline]
     pub fn push(&mut self, frame: &Frame<'_>) {
         let at = frame.at;
         let (reads, counts) = self
             .rule
             .part
-            .map_or((true, true), |(part, point)| (part.reads(point, at), part.keeps(point, at)));
+            .map_or((true, true), |(part, point)| (part.reads(point, at), part.contains(point, at)));
         if !reads {
             return;
         }
-        let facts = if counts { &mut self.facts } else { &mut self.beside };
+        let facts = if counts { &mut self.facts } else { &mut self.ignored };
         facts.frames += 1;
         facts.extend_span(at, at);
         let p = match frame.packet() {
@@ -127,27 +127,28 @@ impl PacketNamer {
         self.order.push(Sighting { at, id, length: p.length, direction, flow });
     }
 
-    /// Sightings held, including those that could be taken.
+    /// Number of sightings held, including those that could be taken.
     pub fn held(&self) -> usize {
         self.order.held()
     }
 
-    /// Sightings that nothing can overtake any longer, in order; `room` is kept for later ones, and must be empty.
+    /// Returns, in order, the sightings that no later one can precede; `room` is reused for later ones and
+    /// must be empty.
     pub fn take(&mut self, room: Vec<Sighting>) -> Vec<Sighting> {
         self.order.take(room)
     }
 
-    /// The facts about the capture so far.
+    /// Facts about the capture so far.
     pub fn facts(&self) -> &CaptureFacts {
         &self.facts
     }
 
-    /// The same, to add facts from elsewhere.
+    /// Facts about the capture so far, to be extended by the caller.
     pub fn facts_mut(&mut self) -> &mut CaptureFacts {
         &mut self.facts
     }
 
-    /// The last sightings, and the facts about the capture.
+    /// Returns the last sightings, and the facts about the capture.
     pub fn finish(mut self) -> (Vec<Sighting>, CaptureFacts) {
         let sightings = self.order.finish();
         self.facts.disordered = self.order.disordered();
@@ -156,7 +157,7 @@ impl PacketNamer {
     }
 }
 
-/// The number of a flow: from this namer's own table, otherwise from the shared one.
+/// Returns the number of a flow: from this namer's own table, otherwise from the shared one.
 fn flow_number(known: &mut FlowNumbers, shared: &SharedFlowNumbers, key: FlowKey) -> u32 {
     if let Some(n) = known.known(&key) {
         return n;

@@ -1,4 +1,4 @@
-//! [`MatchObservers`]: everything that observes the matcher, as far as requested.
+//! [`MatchObservers`]: all observers of the matcher that were requested.
 
 use crate::matcher::MatchObserver;
 use crate::{
@@ -7,33 +7,33 @@ use crate::{
 use jitlat_core::spec::Direction;
 use jitlat_core::time::WallTime;
 
-/// The figures always, the rest if requested.
+/// Observers of the matcher: statistics always, the others if requested.
 #[derive(Debug)]
 pub struct MatchObservers<S> {
-    /// Pairs and figures.
+    /// Pairs and statistics.
     pub estimator: PairEstimator,
-    /// The records of both ways.
+    /// Records in both directions.
     pub streams: Option<StreamBuilder<S>>,
-    /// The figures of each flow.
+    /// Results of each flow.
     pub flows: Option<FlowAnalyzer>,
     /// Matched packets since the caller last took them, in arrival order.
     pub matched: Option<Vec<Record>>,
-    /// Packets of a part in the order of the monitor's clock, if they are to be joined with others.
+    /// Packets of a part, in the order of the monitor's clock, if they are to be joined with others.
     pub part: Option<(CapturePart, Vec<Record>)>,
 }
 
 impl<S: StreamSink> MatchObservers<S> {
-    /// Only the figures.
+    /// Creates observers for statistics only.
     pub fn new(estimator: PairEstimator) -> MatchObservers<S> {
         MatchObservers { estimator, streams: None, flows: None, matched: None, part: None }
     }
 
-    /// The pairs made since the last call.
+    /// Removes and returns the pairs made since the last call.
     pub fn take_pairs(&mut self) -> impl Iterator<Item = RatedPair> + '_ {
         self.estimator.take_pairs()
     }
 
-    /// Adds a matched packet without a number, as the CAIA tool's matching has them.
+    /// Adds a matched packet without a number, as produced by the CAIA tool's matching.
     pub fn packet(&mut self, r: &Record) {
         self.estimator.packet(r);
         if let Some(m) = &mut self.matched {
@@ -50,7 +50,7 @@ impl<S: StreamSink> MatchObserver for MatchObservers<S> {
             f.record(r);
         }
         if let Some((part, kept)) = &mut self.part
-            && part.keeps(CapturePoint::Monitor, r.monitor)
+            && part.contains(CapturePoint::Monitor, r.monitor)
         {
             kept.push(r);
         }

@@ -1,4 +1,5 @@
-//! The input of a survey: [`CaptureHead`], the beginning of a capture, and [`PreviewSample`], a sample of all of it.
+//! Input of a survey: [`CaptureHead`], the beginning of a capture, and [`PreviewSample`], a sample of a whole
+//! capture.
 
 use crate::echo::is_echo;
 use crate::{
@@ -6,14 +7,14 @@ use crate::{
 };
 use jitlat_core::time::WallTime;
 
-/// Most frames kept of the beginning.
+/// Maximum number of frames stored of the beginning.
 const MAX_FRAMES: usize = 1 << 14;
-/// Bytes kept of each: more than any name needs.
+/// Maximum number of bytes stored of each frame: more than any name needs.
 const BYTES_PER_FRAME: usize = 256;
-/// Previews kept of a whole capture.
+/// Maximum number of previews stored of a whole capture.
 const MAX_SAMPLE: usize = 1 << 15;
 
-/// The beginning of a frame, kept.
+/// Stored beginning of a frame.
 #[derive(Clone, Debug)]
 struct FrameStart {
     at: WallTime,
@@ -28,25 +29,25 @@ impl FrameStart {
     }
 }
 
-/// The first frames of a capture.
+/// First frames of a capture.
 #[derive(Clone, Debug, Default)]
 pub struct CaptureHead {
     frames: Vec<FrameStart>,
 }
 
 impl CaptureHead {
-    /// Whether it holds as many frames as it can.
+    /// True if it holds the maximum number of frames.
     pub fn is_full(&self) -> bool {
         self.frames.len() >= MAX_FRAMES
     }
 
-    /// Keeps the beginning of the next frame.
+    /// Stores the beginning of the next frame.
     pub fn push(&mut self, f: &Frame<'_>) {
         let data = f.data[..f.data.len().min(BYTES_PER_FRAME)].to_vec();
         self.frames.push(FrameStart { at: f.at, link: f.link, wire_length: f.wire_length, data });
     }
 
-    /// The frames again, in order.
+    /// Iterates over the stored frames, in order.
     pub fn frames(&self) -> impl Iterator<Item = Frame<'_>> {
         self.frames.iter().map(|k| Frame {
             at: k.at,
@@ -56,7 +57,7 @@ impl CaptureHead {
         })
     }
 
-    /// Bytes that this capture is sure to have of every IP packet.
+    /// Number of bytes that this capture is sure to have of every IP packet.
     pub fn available(&self) -> usize {
         let cut = |k: &FrameStart| {
             let p = k.packet().ok()?;
@@ -65,21 +66,21 @@ impl CaptureHead {
         self.frames.iter().filter_map(cut).min().unwrap_or(BYTES_PER_FRAME)
     }
 
-    /// Whether there is any packet but ICMP echoes between the sides.
+    /// True if there is any packet other than ICMP echoes between the sides.
     pub fn holds_more_than_echoes(&self, sides: &Sides) -> bool {
         let other = |p: &IpPacket<'_>| sides.direction(p).is_some() && !is_echo(p);
         self.frames.iter().any(|k| k.packet().is_ok_and(|p| other(&p)))
     }
 
-    /// What a survey needs of each packet, if both captures have `available` bytes of it.
+    /// Returns the data that a survey needs of each packet, if both captures have `available` bytes of it.
     pub fn previews(&self, available: usize) -> Vec<PacketPreview> {
         let preview = |k: &FrameStart| PacketPreview::of(&k.packet().ok()?, k.at, available);
         self.frames.iter().filter_map(preview).collect()
     }
 }
 
-/// A sample of a whole capture, selected by the contents of the packets, so that both points select the same ones: for
-/// captures that begin at different times.
+/// A sample of a whole capture for captures that begin at different times. Packets are selected by their
+/// contents, so that both points select the same ones.
 #[derive(Clone, Debug)]
 pub struct PreviewSample {
     rule: IdentityRule,
@@ -89,7 +90,7 @@ pub struct PreviewSample {
 }
 
 impl PreviewSample {
-    /// An empty sample of packets of which both captures have `available` bytes.
+    /// Creates an empty sample of packets of which both captures have `available` bytes.
     pub fn new(available: usize) -> PreviewSample {
         let fields = IdentityFields::Full { addresses: false, ports: false, ident: false };
         PreviewSample { rule: IdentityRule { fields, available }, mask: 0, kept: Vec::new() }
@@ -108,7 +109,7 @@ impl PreviewSample {
         self.kept.truncate(2 * MAX_SAMPLE);
     }
 
-    /// The selected previews, in order.
+    /// Returns the selected previews, in order.
     pub fn into_previews(self) -> Vec<PacketPreview> {
         self.kept.into_iter().map(|(_, preview)| preview).collect()
     }

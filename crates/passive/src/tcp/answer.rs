@@ -1,8 +1,9 @@
-//! What is wrong with captured TCP connections: the ways worth looking at, and the [`Answer`] of all.
+//! Problems of captured TCP connections: the directions worth looking at, and the [`Answer`] for all of them.
 
 use super::verdict::{MIN_SEGMENTS, is_queued, round_trip};
 use super::{BetweenPoints, DirectionFigures, ObservedConnection, TcpResult};
 use crate::SpreadFigures;
+use crate::numbers::count;
 use core::net::SocketAddr;
 use jitlat_core::answer::{Answer, Cause, CauseId, Severity};
 use jitlat_core::spec::Direction;
@@ -11,35 +12,35 @@ use jitlat_verdict::severity::{of_host, of_missing, of_wait};
 use jitlat_verdict::time;
 use std::collections::BTreeMap;
 
-/// A share of the time for which a closed window matters.
+/// Minimum share of the time for which a closed window is reported.
 const MIN_CLOSED_SHARE: f64 = 0.01;
-/// Shares of segments from which overtaking and doubles are named, five segments at least.
+/// Minimum share of segments at which reordering and duplicates are reported; at least five segments.
 const MIN_SEGMENT_SHARE: f64 = 0.003;
 const MIN_AFFECTED_SEGMENTS: u64 = 5;
-/// Causes of an answer.
+/// Maximum number of causes in an answer.
 const MAX_CAUSES: usize = 16;
 
-/// The data of one connection in one direction.
+/// Data of one connection in one direction.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TcpDirection<'a> {
-    /// Who sends the data.
+    /// Sender of the data.
     pub from: SocketAddr,
-    /// Who receives them.
+    /// Receiver of the data.
     pub to: SocketAddr,
-    /// What happened to them.
+    /// Statistics of the data.
     pub data: &'a DirectionFigures,
-    /// From the capture point to the receiver and back.
+    /// Round trip from the capture point to the receiver and back.
     pub rtt: Option<SpreadFigures>,
-    /// How long the receiver had closed its window, or had it filled, in ns.
+    /// Total time for which the receiver's window was closed or full, in ns.
     pub held_ns: i64,
-    /// How often the receiver closed its window.
+    /// Number of times the receiver closed its window.
     pub zero_windows: u64,
-    /// What is wrong with them, the worst first.
+    /// Problems, the worst first.
     pub causes: Vec<Cause>,
 }
 
 impl TcpDirection<'_> {
-    /// How bad it is; unknown of too few segments.
+    /// Severity of the worst problem; unknown if there are too few segments.
     pub fn severity(&self) -> Severity {
         if self.data.data_segments < MIN_SEGMENTS {
             return Severity::Unknown;
@@ -48,7 +49,7 @@ impl TcpDirection<'_> {
     }
 }
 
-/// The directions with data, those worth looking at first: the worst, and of equally bad ones those with most bytes.
+/// Returns the directions with data, the worst first, and of equally bad ones those with most bytes first.
 pub fn directions(r: &TcpResult) -> Vec<TcpDirection<'_>> {
     let begin = r.first.connections.iter().map(|c| c.first).min().unwrap_or(WallTime(0));
     let both = |(c, between): (_, Option<&BetweenPoints>)| {
@@ -90,18 +91,18 @@ fn direction_of(
             queue(&result),
             loss(&result, lost_between),
             window(&result, c),
-            overtaken(&result),
-            doubled(&result),
+            reordered(&result),
+            duplicated(&result),
             missed(&result),
         ];
-        let place = |mut cause: Cause| {
+        let complete = |mut cause: Cause| {
             cause.direction = Some(direction);
             [cause.from_s, cause.to_s] = span;
             cause.because = format!("{from} to {to}: {}", cause.because);
             cause
         };
-        result.causes = found.into_iter().flatten().map(place).collect();
-        // Stable: of equally severe causes that which explains the others comes first.
+        result.causes = found.into_iter().flatten().map(complete).collect();
+        // The sort is stable: of equally severe causes, the one that explains the others stays first.
         result.causes.sort_by_key(|cause| std::cmp::Reverse(cause.severity));
     }
     result
@@ -128,7 +129,7 @@ fn queue(direction: &TcpDirection<'_>) -> Option<Cause> {
     let (usual, most) = (r.median.saturating_sub(r.min), r.p95.saturating_sub(r.min));
     let sure = is_queued(&r)?;
     let because = format!(
-        "{} there and back at least, {} in the middle, {} for the slowest twentieth: a queue{}",
+        "round trip {} at least, median {}, 95th percentile {}: a queue{}",
         time(r.min as f64),
         time(r.median as f64),
         time(r.p95 as f64),
@@ -139,29 +140,29 @@ fn queue(direction: &TcpDirection<'_>) -> Option<Cause> {
     Some(Cause { magnitude_ns: Some(most), ..found })
 }
 
-/// Lost segments, of which so many packets were lost between two points.
+/// Describes lost segments; `between` packets were lost between two points.
 fn loss(direction: &TcpDirection<'_>, between: u64) -> Option<Cause> {
     let (data, lost) = (direction.data, lost(direction.data));
     if lost == 0 {
         return None;
     }
     let share = share(lost, data);
-    // A loss that three duplicate acknowledgements did not mend was not alone.
+    // More timeouts than fast retransmissions mean that losses were not isolated.
     let (id, how) = match data.timeouts > data.fast {
-        true => (CauseId::BurstyLoss, "most were mended by timeouts alone"),
-        false => (CauseId::RandomLoss, "most were mended by fast retransmissions"),
+        true => (CauseId::BurstyLoss, "most were repaired only by timeouts"),
+        false => (CauseId::RandomLoss, "most were repaired by fast retransmissions"),
     };
     let waited = match data.longest_wait_ns.0 {
         0 => String::new(),
         longest => format!("; data waited up to {} for them", time(longest as f64)),
     };
-    let place = match (data.lost_before, data.lost_after) {
+    let location = match (data.lost_before, data.lost_after) {
         _ if between >= lost => " between the two points",
         (_, 0) => " before this point",
         (0, _) => " after this point",
         _ => "",
     };
-    let because = format!("{lost} segments ({}) lost{place}: {how}{waited}", percent(share));
+    let because = format!("{} ({}) lost{location}: {how}{waited}", count(lost, "segment"), percent(share));
     let severity = of_missing(share, lost, data.data_segments).max(of_host(of_wait(data.longest_wait_ns.0)));
     Some(Cause { magnitude: Some(share), count: lost, ..cause(id, severity, 0.8, because) })
 }
@@ -172,8 +173,8 @@ fn window(direction: &TcpDirection<'_>, c: &ObservedConnection) -> Option<Cause>
         return None;
     }
     let because = format!(
-        "the receiver closed its window {} times and held the data up for {} ({} of the time)",
-        direction.zero_windows,
+        "the receiver closed its window {}, which stopped the data for {} ({} of the time)",
+        count(direction.zero_windows, "time"),
         time(direction.held_ns as f64),
         percent(share)
     );
@@ -181,9 +182,9 @@ fn window(direction: &TcpDirection<'_>, c: &ObservedConnection) -> Option<Cause>
     Some(Cause { magnitude_ns: Some(direction.held_ns), count: direction.zero_windows, ..found })
 }
 
-fn overtaken(direction: &TcpDirection<'_>) -> Option<Cause> {
+fn reordered(direction: &TcpDirection<'_>) -> Option<Cause> {
     let (n, share) = (direction.data.out_of_order, share(direction.data.out_of_order, direction.data));
-    let because = format!("{n} segments ({}) were overtaken before this point", percent(share));
+    let because = format!("{n} segments ({}) were reordered before this point", percent(share));
     let found = cause(CauseId::Reordering, Severity::Good, 0.9, because);
     (n >= MIN_AFFECTED_SEGMENTS && share >= MIN_SEGMENT_SHARE).then_some(Cause {
         magnitude: Some(share),
@@ -192,9 +193,9 @@ fn overtaken(direction: &TcpDirection<'_>) -> Option<Cause> {
     })
 }
 
-fn doubled(direction: &TcpDirection<'_>) -> Option<Cause> {
+fn duplicated(direction: &TcpDirection<'_>) -> Option<Cause> {
     let (n, share) = (direction.data.duplicates, share(direction.data.duplicates, direction.data));
-    let because = format!("{n} packets ({}) came twice", percent(share));
+    let because = format!("{n} packets ({}) arrived twice", percent(share));
     let found = cause(CauseId::Duplication, Severity::Good, 0.9, because);
     (n >= MIN_AFFECTED_SEGMENTS && share >= MIN_SEGMENT_SHARE).then_some(Cause {
         magnitude: Some(share),
@@ -205,19 +206,20 @@ fn doubled(direction: &TcpDirection<'_>) -> Option<Cause> {
 
 fn missed(direction: &TcpDirection<'_>) -> Option<Cause> {
     let (n, share) = (direction.data.unfilled_gaps, share(direction.data.unfilled_gaps, direction.data));
-    let because = format!("{n} gaps were never filled: the capture missed packets, which are not lost");
+    let because = format!("{} never filled: the capture missed packets, which are not lost", count(n, "gap"));
     let found = cause(CauseId::IncompleteLog, Severity::Unknown, 0.8, because);
     (n > 0).then_some(Cause { magnitude: Some(share), count: n, ..found })
 }
 
-/// The answer of all connections: as bad as the worst way. TCP has neither play-out buffers nor uses to be judged.
+/// Returns the answer for all connections: as bad as the worst direction. TCP has neither play-out buffers
+/// nor profiles to be judged.
 pub fn answer(r: &TcpResult) -> Answer {
     let directions = directions(r);
     let judged: Vec<&TcpDirection<'_>> =
         directions.iter().filter(|w| w.severity() != Severity::Unknown).collect();
     let mut causes: Vec<Cause> = judged.iter().flat_map(|w| w.causes.iter().cloned()).collect();
     let incomplete = r.first.drops > 0 || causes.iter().any(|c| c.id == CauseId::IncompleteLog);
-    // Stable: the worst way comes first.
+    // The sort is stable: the worst direction stays first.
     causes.sort_by_key(|cause| std::cmp::Reverse(cause.severity));
     causes.truncate(MAX_CAUSES);
     Answer {
@@ -244,28 +246,30 @@ fn headline(judged: &[&TcpDirection<'_>], all: usize) -> String {
     };
     let severity = worst.severity();
     let name = ["Unknown", "Good", "Fair", "Poor", "Bad"][severity as usize];
-    let ill = judged.iter().filter(|w| w.severity() > Severity::Good).count();
-    let Some(first) = worst.causes.first().filter(|_| ill > 0) else {
+    let affected = judged.iter().filter(|w| w.severity() > Severity::Good).count();
+    let Some(first) = worst.causes.first().filter(|_| affected > 0) else {
         let slowest = judged.iter().filter_map(|w| w.rtt.map(|r| r.median)).max();
-        let slowest =
-            slowest.map_or(String::new(), |ns| format!("; round trips of {} at most", time(ns as f64)));
-        let data =
-            if judged.len() == 1 { "the data".to_owned() } else { format!("data of {} ways", judged.len()) };
-        return format!("{name}: nothing held {data} up{slowest}.");
+        let slowest = slowest.map_or(String::new(), |ns| format!("; round trips up to {}", time(ns as f64)));
+        let data = if judged.len() == 1 {
+            "the data".to_owned()
+        } else {
+            format!("data in {} directions", judged.len())
+        };
+        return format!("{name}: nothing delayed {data}{slowest}.");
     };
     let share = percent(first.magnitude.unwrap_or(0.0));
     let size = time(first.magnitude_ns.unwrap_or(0) as f64);
     let what = match first.id {
-        CauseId::Queue => format!("data wait up to {size} in a queue"),
+        CauseId::Queue => format!("data waits up to {size} in a queue"),
         CauseId::ReceiverStall => format!("the receiver did not read for {size}"),
         _ => format!("{share} of the segments are lost"),
     };
     let also = worst.causes.iter().skip(1).find(|c| c.severity > Severity::Good && c.magnitude.is_some());
     let also = also.map_or(String::new(), |c| format!(", {} are lost", percent(c.magnitude.unwrap_or(0.0))));
-    let others = match (ill, judged.len()) {
+    let others = match (affected, judged.len()) {
         (_, 1) => String::new(),
-        (1, n) => format!("; nothing is wrong with the other {}", n - 1),
-        (ill, n) => format!("; {ill} of {n} ways suffer"),
+        (1, n) => format!("; no problems with the other {}", n - 1),
+        (affected, n) => format!("; {affected} of {n} directions are affected"),
     };
     format!("{name}: {what}{also}, {} to {}{others}.", worst.from, worst.to)
 }
@@ -320,7 +324,7 @@ mod tests {
     fn nothing_wrong_is_said_with_the_round_trip() {
         let fine = one(|_, _| ());
         assert_eq!((fine.severity, fine.causes.len(), fine.complete), (Severity::Good, 0, true));
-        assert_eq!(fine.headline, "Good: nothing held the data up; round trips of 21 ms at most.");
+        assert_eq!(fine.headline, "Good: nothing delayed the data; round trips up to 21 ms.");
         let few = one(|up, _| up.data_segments = 9);
         assert_eq!(
             (few.severity, &*few.headline),
@@ -338,7 +342,7 @@ mod tests {
         assert_eq!(queued.severity, Severity::Bad);
         assert_eq!(
             queued.headline,
-            "Bad: data wait up to 4.0 s in a queue, 4.1 % are lost, 192.0.2.0:5000 to 198.51.100.7:443."
+            "Bad: data waits up to 4.0 s in a queue, 4.1 % are lost, 192.0.2.0:5000 to 198.51.100.7:443."
         );
         let ids: Vec<&str> = queued.causes.iter().map(|c| c.id.name()).collect();
         assert_eq!(ids, ["queue", "random-loss"]);
@@ -347,7 +351,7 @@ mod tests {
         assert!(
             queued.causes[1]
                 .because
-                .ends_with("lost after this point: most were mended by fast retransmissions")
+                .ends_with("lost after this point: most were repaired by fast retransmissions")
         );
     }
 
@@ -366,7 +370,7 @@ mod tests {
         let stalled = closed(4000 * MS);
         assert_eq!((stalled.causes[0].id, stalled.severity), (CauseId::ReceiverStall, Severity::Fair));
         assert!(stalled.headline.starts_with("Fair: the receiver did not read for 4.0 s, 192.0.2.0:5000"));
-        // A window that is full is how TCP works, without a receiver that stops.
+        // A full window is normal: it does not mean that the receiver stopped reading.
         assert!(one(|up, _| up.window_full_ns = Span(9000 * MS)).causes.is_empty());
     }
 
@@ -374,7 +378,7 @@ mod tests {
     fn what_a_capture_missed_is_not_lost() {
         let gaps = one(|up, _| up.unfilled_gaps = 7);
         assert_eq!((gaps.complete, gaps.severity), (false, Severity::Good));
-        assert!(gaps.headline.starts_with("The capture is incomplete. Good: nothing held the data up"));
+        assert!(gaps.headline.starts_with("The capture is incomplete. Good: nothing delayed the data"));
         assert_eq!(gaps.causes[0].id, CauseId::IncompleteLog);
         let odd = one(|up, _| (up.out_of_order, up.duplicates) = (5, 4));
         assert_eq!(odd.causes.iter().map(|c| c.id).collect::<Vec<_>>(), [CauseId::Reordering]);
@@ -393,7 +397,7 @@ mod tests {
         let answer = answer(&r);
         assert_eq!(
             answer.headline,
-            "Bad: 20.0 % of the segments are lost, 192.0.2.2:5000 to 198.51.100.7:443; nothing is wrong with the other 2."
+            "Bad: 20.0 % of the segments are lost, 192.0.2.2:5000 to 198.51.100.7:443; no problems with the other 2."
         );
         assert_eq!((answer.causes[0].id, answer.causes[0].from_s), (CauseId::BurstyLoss, 1.0));
         assert!(answer.causes[0].because.contains("data waited up to 800 ms for them"));

@@ -1,4 +1,4 @@
-//! [`BetweenPoints`]: what two capture points show of a connection that each alone cannot.
+//! [`BetweenPoints`]: facts about a connection that only two capture points together show.
 
 use super::{DirectionFigures, ObservedConnection};
 use crate::flows::FlowKey;
@@ -8,32 +8,32 @@ use jitlat_core::prefix::Prefix;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 
-/// The fate of one direction's segments at and between two points.
+/// Fate of one direction's segments at two points and between them.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct DirectionBetween {
-    /// Lost before the first point that the data passes, from the gaps seen there.
+    /// Number of segments lost before the first point that the data passes, from the gaps seen there.
     pub lost_before: Option<u64>,
-    /// Lost between the points: seen at one, not at the other.
+    /// Number of segments lost between the points: seen at one, not at the other.
     pub lost_between: u64,
-    /// Lost after the last point, from retransmissions of data that had passed.
+    /// Number of segments lost after the last point, from retransmissions of data that had passed it.
     pub lost_after: Option<u64>,
-    /// Duplicates made by the path between them.
+    /// Number of duplicates made by the path between the points.
     pub duplicates: u64,
-    /// Segments seen at both.
+    /// Number of segments seen at both points.
     pub at_both: u64,
-    /// One-way delay between the points above its smallest, of each segment.
+    /// Median one-way delay of the segments between the points, above the smallest, in ns.
     pub delay_variation_median_ns: Option<i64>,
-    /// See above.
+    /// 95th percentile of that delay, in ns.
     pub delay_variation_p95_ns: Option<i64>,
-    /// See above.
+    /// Largest value of that delay, in ns.
     pub delay_variation_max_ns: Option<i64>,
-    /// Smallest one-way delay, clock offset included.
+    /// Smallest one-way delay, including the clock offset, in ns.
     pub delay_raw_min_ns: Option<i64>,
 }
 
 impl DirectionBetween {
-    /// From the figures at the point that the data passes first and at the other, as far as known.
+    /// Combines the statistics at the point that the data passes first and at the other, as far as known.
     fn new(
         direction: &FlowDirection,
         first: Option<&DirectionFigures>,
@@ -53,7 +53,7 @@ impl DirectionBetween {
     }
 }
 
-/// What two points show of a connection.
+/// Results for a connection at two points.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct BetweenPoints {
@@ -61,9 +61,9 @@ pub struct BetweenPoints {
     pub up: DirectionBetween,
     /// Data from the server.
     pub down: DirectionBetween,
-    /// Smallest round trip from the first point to the second and back.
+    /// Smallest round trip from the first point to the second and back, in ns.
     pub rtt_min_ns: Option<i64>,
-    /// Its median.
+    /// Median round trip from the first point to the second and back, in ns.
     pub rtt_median_ns: Option<i64>,
 }
 
@@ -72,8 +72,8 @@ fn ends(key: &FlowKey) -> Option<[SocketAddr; 2]> {
     Some([end(key.reference)?, end(key.monitor)?])
 }
 
-/// Combines what both points saw of `connections` (those of the first point, in order). `second` are the other point's
-/// connections, `flows` the fate of the segments between them.
+/// Combines the results of both points for `connections` (those of the first point, in order). `second` are
+/// the other point's connections, `flows` the fates of the segments between the points.
 pub fn put_together(
     connections: &[ObservedConnection],
     second: &[ObservedConnection],
@@ -86,12 +86,12 @@ pub fn put_together(
     let of_connection = |c: &ObservedConnection| {
         let near = flows.get(&[c.client, c.server]);
         let flow = near.or_else(|| flows.get(&[c.server, c.client]))?;
-        // Directions of the other point by sender, whichever end it considers the client.
+        // Directions of the other point by sender, regardless of which end it considers the client.
         let other = there.get(&(c.client, c.server)).map(|o| match o.client == c.client {
             true => [&o.up, &o.down],
             false => [&o.down, &o.up],
         });
-        // Data from the client pass the first point first where the client is on its side.
+        // Data from the client passes the first point first if the client is on its side.
         let [up, down] = match near.is_some() {
             true => [
                 DirectionBetween::new(&flow.out, Some(&c.up), other.map(|o| o[0])),
@@ -129,7 +129,8 @@ mod tests {
         }
     }
 
-    /// From 10.0.0.1:5000 behind the first point to 10.0.0.2:5001; 7 were lost from there, 8 towards it.
+    /// A flow between 10.0.0.1:5000 behind the first point and 10.0.0.2:5001, with 7 packets lost from 10.0.0.1 and
+    /// 8 towards it.
     fn flow(grouping: Grouping) -> FlowFigures {
         let ip = [
             0x45, 0, 0, 28, 0, 7, 0x40, 0, 64, 6, 1, 2, 10, 0, 0, 1, 10, 0, 0, 2, 0x13, 0x88, 0x13, 0x89, 0,
@@ -169,7 +170,7 @@ mod tests {
 
     #[test]
     fn losses_lie_before_between_and_behind_the_points() {
-        // A client behind the first point: its data pass the first point first.
+        // A client behind the first point: its data passes the first point first.
         let b = between(connection(A, B, 10, 20), &[connection(A, B, 30, 40)]).unwrap();
         assert_eq!(losses(&b.up), (Some(10), 7, Some(31), 8, 70));
         assert_eq!(losses(&b.down), (Some(40), 8, Some(21), 9, 80));

@@ -1,4 +1,4 @@
-//! [`ObservedConnection`]: both directions of a connection and its handshake.
+//! [`ObservedConnection`]: both directions of a connection, and its handshake.
 
 use super::delay_causes::DeliveryHistory;
 use super::direction::DirectionState;
@@ -9,25 +9,25 @@ use core::net::{IpAddr, Ipv6Addr, SocketAddr};
 use jitlat_core::time::{Span, WallTime};
 use serde::{Deserialize, Serialize};
 
-/// After this much silence a SYN with another number opens a new connection, even if the end of the previous one was
-/// not seen.
+/// Silence after which a SYN with another number opens a new connection, even if the end of the previous one
+/// was not seen.
 const REOPEN_SILENCE: Span = Span::seconds(1);
 
 /// One connection.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ObservedConnection {
-    /// The end that opened it, or sent the first segment seen.
+    /// End that opened the connection, or sent the first segment seen.
     pub client: SocketAddr,
-    /// The other end.
+    /// Other end.
     pub server: SocketAddr,
-    /// First and last segment.
+    /// Time of the first segment.
     pub first: WallTime,
-    /// See [`Self::first`].
+    /// Time of the last segment.
     pub last: WallTime,
-    /// From SYN to SYN-ACK, seen here: the round trip to the server.
+    /// Time from SYN to SYN-ACK at the capture point: the round trip to the server.
     pub handshake_server_ns: Option<Span>,
-    /// From SYN-ACK to the client's ACK: the round trip to the client.
+    /// Time from SYN-ACK to the client's ACK at the capture point: the round trip to the client.
     pub handshake_client_ns: Option<Span>,
     /// Data from the client.
     pub up: DirectionFigures,
@@ -36,12 +36,12 @@ pub struct ObservedConnection {
 }
 
 impl ObservedConnection {
-    /// From its first to its last segment; at least a nanosecond.
+    /// Time from the first to the last segment; at least one nanosecond.
     pub fn duration(&self) -> Span {
         (self.last - self.first).max(Span(1))
     }
 
-    /// Whether these are its two ends.
+    /// True if these are its two ends.
     pub fn is_between(&self, a: SocketAddr, b: SocketAddr) -> bool {
         [(a, b), (b, a)].contains(&(self.client, self.server))
     }
@@ -50,19 +50,19 @@ impl ObservedConnection {
 /// Address, as IPv6, and port.
 pub(super) type TcpEndpoint = (u128, u16);
 
-/// An end as a socket address.
+/// Converts an end to a socket address.
 pub(super) fn socket((address, port): TcpEndpoint) -> SocketAddr {
     let a = Ipv6Addr::from_bits(address);
     SocketAddr::new(a.to_ipv4_mapped().map_or(IpAddr::V6(a), IpAddr::V4), port)
 }
 
-/// When a segment of the handshake was sent.
+/// Time at which a segment of the handshake was sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Shake {
     #[default]
     Never,
     Once(WallTime),
-    /// Karn: what was sent twice gives no measurement.
+    /// Sent twice: gives no measurement (Karn's rule).
     Again,
 }
 
@@ -79,7 +79,7 @@ impl Shake {
     }
 }
 
-/// A connection that is followed.
+/// State of a connection that is followed.
 #[derive(Debug)]
 pub(super) struct ConnectionState {
     pub(super) client: TcpEndpoint,
@@ -92,12 +92,12 @@ pub(super) struct ConnectionState {
     handshake: [Option<Span>; 2],
     /// Data from the client, data from the server.
     directions: [DirectionState; 2],
-    /// Both sides have finished, or one has reset it.
+    /// True if both sides have finished, or one has reset the connection.
     over: bool,
 }
 
 impl ConnectionState {
-    /// The connection of which this is the first segment seen.
+    /// Creates the state of a connection from its first segment seen.
     pub(super) fn new(
         at: WallTime,
         from: TcpEndpoint,
@@ -124,7 +124,7 @@ impl ConnectionState {
         }
     }
 
-    /// Whether a segment opens another connection between the same ends.
+    /// True if a segment opens another connection between the same ends.
     pub(super) fn is_succeeded_by(&self, at: WallTime, from: TcpEndpoint, s: &TcpSegment) -> bool {
         let isn = self.directions[usize::from(from != self.client)].isn();
         let silent = at - self.last >= REOPEN_SILENCE && isn != Some(s.seq);
@@ -143,7 +143,7 @@ impl ConnectionState {
         self.note_handshake(at, from, s);
         let [up, down] = &mut self.directions;
         let (own, peer) = if from == self.client { (up, down) } else { (down, up) };
-        // The acknowledgement first: it may open the window that the data then fills.
+        // The acknowledgement is handled first: it may open the window that the data then fills.
         if peer.take_acknowledgement(at, s, own.window().is_kept_by(s)) {
             own.count_duplicate_ack();
         }
@@ -170,19 +170,19 @@ impl ConnectionState {
         }
     }
 
-    /// The state of both directions at `at`.
+    /// Returns the state of both directions at `at`.
     pub(super) fn status(&self, at: WallTime) -> [DirectionStatus; 2] {
         let [up, down] = &self.directions;
         [up.status(at, down.window().bytes()), down.status(at, up.window().bytes())]
     }
 
-    /// What was delivered from the client (`up`) or from the server; `None` if not recorded.
+    /// Returns the delivery history of the client's data (`up`) or the server's; `None` if not recorded.
     pub(super) fn delivery_history(&self, up: bool) -> Option<DeliveryHistory> {
         let [from_client, from_server] = &self.directions;
         if up { from_client.delivery_history(from_server) } else { from_server.delivery_history(from_client) }
     }
 
-    /// Its figures so far.
+    /// Returns the statistics so far.
     pub(super) fn finish(&self) -> ObservedConnection {
         ObservedConnection {
             client: socket(self.client),
@@ -196,7 +196,7 @@ impl ConnectionState {
         }
     }
 
-    /// Segments in flight and gaps held, of data from the client.
+    /// Number of segments in flight and of gaps held, for data from the client.
     #[cfg(test)]
     pub(super) fn remembered(&self) -> [(usize, usize); 2] {
         self.directions.each_ref().map(DirectionState::remembered)

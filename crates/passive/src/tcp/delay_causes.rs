@@ -1,49 +1,50 @@
-//! What delayed each record of a stream of equal records, from the segments that transported it.
+//! Causes of the delay of each record in a stream of equal records, from the segments that transported it.
 //!
-//! A record's latency above the smallest is divided: the time before its bytes left the sender, the time until they, or
-//! bytes before them, were sent for the last time, the time until the program read them, and the rest, which is the
-//! path's. At the sending end the first part is visible, at the receiving end the third.
+//! A record's delay above the smallest is divided into the time before its bytes left the sender, the time
+//! until they, or bytes before them, were sent for the last time, the time until the program read them, and
+//! the rest, which is attributed to the path. At the sending end the first part is visible, at the receiving
+//! end the third.
 
 use super::event::EventKind;
 use jitlat_core::time::{Span, WallTime};
 use serde::Serialize;
 
-/// Times of two hosts' clocks agree to this, and to a tenth of the compared time.
+/// Tolerance when times of two hosts' clocks are compared, in ns; in addition a tenth of the compared time.
 const CLOCK_TOLERANCE_NS: i64 = 1_000_000;
 
-/// The transmission of a stretch of one direction's data, up to `end`.
+/// Transmission of a range of one direction's data, up to `end`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SegmentTimes {
-    /// Bytes of the stream up to the end of the stretch.
+    /// Number of bytes of the stream up to the end of the range.
     pub end: u64,
-    /// When it was first seen, or its gap.
+    /// Time at which it, or the gap before it was filled, was first seen.
     pub first: WallTime,
-    /// When it was last sent before it was acknowledged.
+    /// Time at which it was last sent before it was acknowledged.
     pub last: WallTime,
-    /// Why it was retransmitted; `None` if it was not.
+    /// Reason for its retransmission; `None` if it was not retransmitted.
     pub why: Option<EventKind>,
 }
 
-/// How one direction's data passed the capture point and were delivered, from the beginning of the connection.
+/// Passage and delivery of one direction's data at the capture point, from the beginning of the connection.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DeliveryHistory {
-    /// In the order of the stream.
+    /// Segments, in the order of the stream.
     pub segments: Vec<SegmentTimes>,
-    /// The times during which the receiver's window was full or closed.
+    /// Time ranges in which the receiver's window was full or closed.
     pub held_up: Vec<(WallTime, WallTime)>,
 }
 
-/// Which end of the connection the capture point is at.
+/// End of the connection at which the capture point is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CaptureSide {
-    /// The sender's: waiting there is visible.
+    /// The sender's end: waiting there is visible.
     Sender,
-    /// The receiver's.
+    /// The receiver's end: waiting there is visible.
     Receiver,
 }
 
 impl CaptureSide {
-    /// Whether a cause is visible here; otherwise it is part of the path's share.
+    /// True if a cause is visible at this end; otherwise it is part of the path's share.
     pub fn sees(self, cause: DelayCause) -> bool {
         match cause {
             DelayCause::WindowFull | DelayCause::Sender => self == CaptureSide::Sender,
@@ -53,27 +54,27 @@ impl CaptureSide {
     }
 }
 
-/// The positions of records in the stream.
+/// Positions of the records in the stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RecordFraming {
-    /// Bytes before the first record.
+    /// Number of bytes before the first record.
     pub lead: u64,
-    /// Bytes of a record.
+    /// Length of a record, in bytes.
     pub length: u64,
 }
 
-/// One record as the test observed it.
+/// A record as the test observed it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ObservedRecord {
-    /// Its number, which is its position in the stream.
+    /// Sequence number, which determines its position in the stream.
     pub seq: u32,
-    /// When it was handed to TCP, on the sender's clock.
+    /// Time at which it was passed to TCP, on the sender's clock.
     pub sent: WallTime,
-    /// Time until it was read, clock offset included.
+    /// Time until it was read, including the clock offset.
     pub delay: Span,
 }
 
-/// What delays a record.
+/// Cause of a record's delay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
@@ -90,12 +91,12 @@ pub enum DelayCause {
     Behind,
     /// It waited at the receiver until the program read it.
     Receiver,
-    /// The path, and everything invisible.
+    /// The path, and all invisible causes.
     Path,
 }
 
 impl DelayCause {
-    /// All of them, in the order in which they affect a record.
+    /// All causes, in the order in which they affect a record.
     pub const ALL: [DelayCause; 7] = [
         DelayCause::WindowFull,
         DelayCause::Sender,
@@ -107,35 +108,35 @@ impl DelayCause {
     ];
 }
 
-/// The share of one cause.
+/// Share of one cause.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CauseShare {
-    /// Which.
+    /// The cause.
     pub cause: DelayCause,
-    /// Records for which it is the largest part of the latency above the smallest.
+    /// Number of records for which it is the largest part of the delay above the smallest.
     pub packets: u64,
-    /// What it added to all records together, in ns.
+    /// Delay that it added to all records together, in ns.
     pub total_ns: i64,
-    /// Its share of the latency above the smallest of all records, 0…1.
+    /// Share of the total delay above the smallest, 0…1; `None` if that total is zero.
     pub share: Option<f64>,
-    /// The most it added to one record, in ns.
+    /// Largest delay that it added to one record, in ns.
     pub longest_ns: i64,
 }
 
-/// What delayed a stream's records.
+/// Causes of the delay of a stream's records.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct DelayCauses {
-    /// Records for which it is known.
+    /// Number of records for which causes are known.
     pub packets: u64,
-    /// Their total latency above the smallest, in ns.
+    /// Their total delay above the smallest, in ns.
     pub above_minimum_ns: i64,
-    /// By cause, as far as visible at the capture point; they add up to the whole.
+    /// Shares of the causes that are visible at the capture point; they add up to the whole.
     pub causes: Vec<CauseShare>,
 }
 
-/// One record's times at the capture point.
+/// Times of one record at the capture point.
 struct PassageTimes {
     left: i64,
     own: i64,
@@ -144,10 +145,10 @@ struct PassageTimes {
 }
 
 impl DeliveryHistory {
-    /// Divides the latency above the smallest of `records`; `None` if none of them is in this history.
+    /// Divides the delay above the smallest of `records`; `None` if none of them is in this history.
     pub fn explain(
         &self,
-        place: CaptureSide,
+        side: CaptureSide,
         framing: RecordFraming,
         records: &[ObservedRecord],
     ) -> Option<DelayCauses> {
@@ -163,7 +164,7 @@ impl DeliveryHistory {
         let passages: Vec<_> =
             records.iter().filter_map(|r| Some((r, self.passage_times(&ready, framing, r.seq)?))).collect();
         let least = passages.iter().map(|(r, _)| r.delay.0).min()?;
-        let edge = |r: &ObservedRecord, p: &PassageTimes| match place {
+        let edge = |r: &ObservedRecord, p: &PassageTimes| match side {
             CaptureSide::Sender => p.left.saturating_sub(r.sent.0),
             CaptureSide::Receiver => (r.sent + r.delay).0.saturating_sub(p.ready),
         };
@@ -181,12 +182,12 @@ impl DeliveryHistory {
             };
             let waited = edge(r, p).saturating_sub(usual);
             let mut left = i64::MAX;
-            if place == CaptureSide::Sender {
+            if side == CaptureSide::Sender {
                 let full = self.held_between(r.sent.0, p.left).min(waited.max(0));
                 take(DelayCause::WindowFull, full);
                 left = take(DelayCause::Sender, waited - full);
             }
-            // What arrived before it was retransmitted was not delayed by that.
+            // A retransmission did not delay data that had arrived before it.
             let credible = |time: i64| (time - time / 10).saturating_sub(CLOCK_TOLERANCE_NS) <= left;
             let (own, behind) = (p.own.saturating_sub(p.left), p.ready.saturating_sub(p.own));
             let (own, behind) = match () {
@@ -200,7 +201,7 @@ impl DeliveryHistory {
                 _ => {}
             }
             take(DelayCause::Behind, behind);
-            if place == CaptureSide::Receiver {
+            if side == CaptureSide::Receiver {
                 take(DelayCause::Receiver, waited);
             }
             take(DelayCause::Path, i64::MAX);
@@ -214,7 +215,7 @@ impl DeliveryHistory {
                 most[k] += 1;
             }
         }
-        let causes = DelayCause::ALL.into_iter().filter(|c| place.sees(*c)).map(|cause| {
+        let causes = DelayCause::ALL.into_iter().filter(|c| side.sees(*c)).map(|cause| {
             let k = cause as usize;
             CauseShare {
                 cause,
@@ -246,7 +247,7 @@ impl DeliveryHistory {
         })
     }
 
-    /// How long between two times the receiver's window was full or closed.
+    /// Total time between `from` and `to` in which the receiver's window was full or closed, in ns.
     fn held_between(&self, from: i64, to: i64) -> i64 {
         let first = self.held_up.partition_point(|h| h.1.0 <= from);
         let times = self.held_up[first..].iter().take_while(|h| h.0.0 < to);
@@ -261,7 +262,7 @@ mod tests {
     const MS: i64 = 1_000_000;
     const FRAMING: RecordFraming = RecordFraming { lead: 12, length: 100 };
 
-    /// A segment for each record, sent at once unless said otherwise.
+    /// One segment for each record, sent at once unless `change` delays it.
     fn delivery_history(n: u64, change: impl Fn(u64, &mut SegmentTimes)) -> DeliveryHistory {
         let one = |k: u64| {
             let at = WallTime(k as i64 * 10 * MS);
@@ -329,7 +330,7 @@ mod tests {
     #[test]
     fn at_the_receiving_end_reading_late_is_seen() {
         let c = delivery_history(3, |_, _| ());
-        // The capture point is 20 ms further on; the last record was read 7 ms after it had come.
+        // The capture point is 20 ms further on; the last record was read 7 ms after it had arrived.
         let shifted = c.segments.iter().map(|s| SegmentTimes {
             first: s.first + Span::millis(20),
             last: s.last + Span::millis(20),
@@ -349,11 +350,11 @@ mod tests {
 
     #[test]
     fn each_end_sees_what_waits_there() {
-        let seen = |place| {
-            let e = delivery_history(2, |_, _| ()).explain(place, FRAMING, &[record(0, 20), record(1, 20)]);
+        let seen = |side| {
+            let e = delivery_history(2, |_, _| ()).explain(side, FRAMING, &[record(0, 20), record(1, 20)]);
             e.unwrap().causes.iter().map(|c| (c.cause, c.share)).collect::<Vec<_>>()
         };
-        // Nothing took longer than anything else, so that there is nothing to have a share of.
+        // Every record took equally long, so there is no delay to be divided.
         let [full, sender, fast, timeout, behind, receiver, path] = DelayCause::ALL.map(|c| (c, None));
         assert_eq!(seen(CaptureSide::Sender), [full, sender, fast, timeout, behind, path]);
         assert_eq!(seen(CaptureSide::Receiver), [fast, timeout, behind, receiver, path]);
@@ -366,7 +367,7 @@ mod tests {
                 (c.first, c.last) = (WallTime(70 * MS), WallTime(70 * MS));
             }
         };
-        // The third was to leave at 20 ms; there was room at 50 ms.
+        // The third record was to leave at 20 ms; there was room at 50 ms.
         let mut c = delivery_history(3, late);
         c.held_up.push((WallTime(0), WallTime(50 * MS)));
         let e =
@@ -375,8 +376,9 @@ mod tests {
         assert_eq!(parts, [(1, 30), (0, 20), (0, 29)]);
     }
 
-    /// The third of three records takes `above` ms longer; it was sent again after `own` ms, and what is before it in the
-    /// stream after `before` ms more. Times of the retransmission, behind it, and of the path.
+    /// The third of three records takes `above` ms longer; it was retransmitted after `own` ms, and the data
+    /// before it after another `before` ms. Returns the delays attributed to the retransmission, to waiting
+    /// behind others, and to the path.
     fn repaired(above: i64, own: i64, before: i64, why: EventKind) -> [i64; 3] {
         let again = |k, c: &mut SegmentTimes| {
             if k == 1 {
@@ -396,17 +398,17 @@ mod tests {
     fn a_retransmission_is_believed_as_far_as_the_record_was_late() {
         assert_eq!(repaired(25, 25, 0, EventKind::Timeout), [25, 0, 0]);
         assert_eq!(repaired(25, 25, 0, EventKind::Probe), [25, 0, 0]);
-        // Clocks agree to a tenth and a millisecond: of 100 ms 89 are enough.
+        // Clocks agree to a tenth and a millisecond: of 100 ms, 89 ms are enough.
         assert_eq!(repaired(89, 100, 0, EventKind::Fast), [89, 0, 0]);
         assert_eq!(repaired(88, 100, 0, EventKind::Fast), [0, 0, 88]);
-        // Itself and what is before it, itself alone, neither.
+        // Caused by itself and the data before it, by itself alone, by neither.
         assert_eq!(repaired(60, 20, 30, EventKind::Fast), [20, 30, 10]);
         assert_eq!(repaired(25, 20, 300, EventKind::Fast), [20, 0, 5]);
         assert_eq!(repaired(25, 300, 0, EventKind::Fast), [0, 0, 25]);
     }
 
     proptest::proptest! {
-        /// Whatever the times: the parts add up, and none is negative.
+        /// For any times the parts add up, and none is negative.
         #[test]
         fn parts_add_up(times in proptest::collection::vec((-50i64..50, 0i64..80, 0i64..400, 0u8..4), 1..40)) {
             let why = [None, Some(EventKind::Fast), Some(EventKind::Timeout), Some(EventKind::OutOfOrder)];
@@ -418,8 +420,8 @@ mod tests {
             });
             let c = DeliveryHistory { segments: segments.collect(), held_up: vec![(WallTime(30 * MS), WallTime(90 * MS))] };
             let records: Vec<_> = times.iter().enumerate().map(|(k, t)| record(k as u32, t.2)).collect();
-            for place in [CaptureSide::Sender, CaptureSide::Receiver] {
-                let e = c.explain(place, FRAMING, &records).unwrap();
+            for side in [CaptureSide::Sender, CaptureSide::Receiver] {
+                let e = c.explain(side, FRAMING, &records).unwrap();
                 proptest::prop_assert_eq!(e.causes.iter().map(|c| c.total_ns).sum::<i64>(), e.above_minimum_ns);
                 proptest::prop_assert!(e.causes.iter().all(|c| c.total_ns >= 0));
             }

@@ -12,16 +12,17 @@ use super::window::{TcpWindow, WindowChange, lasted};
 use jitlat_core::time::{Span, WallTime};
 use std::collections::VecDeque;
 
-/// What fills a gap this soon was overtaken, if no round trip is known.
+/// A gap filled within this time is reordering if no round trip is known.
 const MAX_REORDERING_DELAY: Span = Span::millis(3);
-/// Duplicate acknowledgements that trigger a fast retransmission (RFC 5681).
+/// Number of duplicate acknowledgements that trigger a fast retransmission (RFC 5681).
 const DUPLICATE_ACKS: u32 = 3;
-/// An acknowledgement so far beyond the data seen belongs to another connection, or is damaged.
+/// Distance beyond the data seen from which an acknowledgement belongs to another connection, or is damaged,
+/// in bytes.
 const MAX_ACK_LEAD: u64 = 1 << 30;
-/// Most retransmissions of which a report of a duplicate is awaited.
+/// Maximum number of retransmissions for which a report of a duplicate is awaited.
 const MAX_UNPROVEN: usize = 64;
 
-/// Data of one side, their acknowledgements, and the window that this side advertises for the other's.
+/// Data of one side, its acknowledgements, and the window that this side advertises for the other's data.
 #[derive(Debug, Default)]
 pub(super) struct DirectionState {
     figures: DirectionFigures,
@@ -29,33 +30,33 @@ pub(super) struct DirectionState {
     next: Option<u64>,
     /// Highest acknowledgement of this direction's data, unwrapped.
     acked: Option<u64>,
-    /// Whether the byte at `next` was sent as a probe of a closed window. The receiver need not take it, so it does not count
-    /// as sent until it is acknowledged or followed by the byte after it.
+    /// True if the byte at `next` was sent as a probe of a closed window. The receiver need not accept it, so
+    /// it counts as sent only once it is acknowledged or followed by the next byte.
     probed: bool,
-    /// Consecutive duplicates so far.
+    /// Number of consecutive duplicates so far.
     duplicate_acks: u32,
     /// Highest sequence number selectively acknowledged, unwrapped.
     sacked: u64,
-    /// The last retransmissions taken for the repair of a loss, until the receiver reports both copies (RFC 2883).
+    /// Latest retransmissions that seem to repair a loss, until the receiver reports both copies (RFC 2883).
     unproven: VecDeque<(u64, u64)>,
     flight: Flight,
     gaps: OpenGaps,
     round_trips: RoundTrips,
     window: TcpWindow,
-    /// Since when the peer's window has been full; `None` if it is not.
+    /// Time since which the peer's window has been full; `None` if it is not.
     full: Option<WallTime>,
-    /// First sequence number as it stands in the SYN.
+    /// Initial sequence number, as in the SYN.
     isn: Option<u32>,
     /// Sequence number after the FIN, unwrapped.
     end: Option<u64>,
-    /// Whether the connection is over: nothing more is measured, only counted.
+    /// True if the connection is over: segments are only counted.
     over: bool,
-    /// What was delivered; `None` if not recorded.
+    /// Delivered data; `None` if not recorded.
     history: Option<DeliveredSegments>,
 }
 
-/// Whether a host that numbers its packets sent the one with this IP identification before the other: a little less, modulo
-/// 2¹⁶. What it sends again has a number of its own, which is greater.
+/// True if a host that numbers its packets sent the one with the IP identification `ident` before the one
+/// with `than`: the number is slightly smaller, modulo 2¹⁶. A retransmission gets a new, larger number.
 fn is_older(ident: u32, than: u32) -> bool {
     const WINDOW: u16 = 256;
     let behind = (than as u16).wrapping_sub(ident as u16);
@@ -68,12 +69,12 @@ fn unwrap(near: u64, seq: u32) -> u64 {
 }
 
 impl DirectionState {
-    /// One that records what it delivers.
+    /// Creates a state that records deliveries.
     pub(super) fn with_history() -> DirectionState {
         DirectionState { history: Some(DeliveredSegments::default()), ..DirectionState::default() }
     }
 
-    /// Handles a segment sent by this side; `peer_window` is the window the other side last advertised.
+    /// Handles a segment sent by this side; `peer_window` is the window that the other side last advertised.
     pub(super) fn take_segment(
         &mut self,
         at: WallTime,
@@ -130,8 +131,8 @@ impl DirectionState {
         self.measure_flight(at, s, peer_window.bytes(), events);
     }
 
-    /// Counts the byte of a probe as sent if the receiver is known to have everything before `end`, and so took it. Returns
-    /// whether it did.
+    /// Counts the byte of a probe as sent if the receiver is known to have everything before `end`, and so
+    /// accepted it. Returns true if it did.
     fn take_probed_byte(&mut self, end: u64) -> bool {
         let Some(next) = self.next.filter(|next| self.probed && end > *next) else { return false };
         self.probed = false;
@@ -140,15 +141,15 @@ impl DirectionState {
         true
     }
 
-    /// Counts a segment without data that numbers the last byte again, all being acknowledged: a probe of an idle connection,
-    /// or of a closed window, as Linux and others send it.
+    /// Counts a segment without data whose sequence number is that of the last byte, all data being
+    /// acknowledged: a probe of an idle connection or of a closed window, as sent by Linux and others.
     fn note_empty_probe(&mut self, s: &TcpSegment) {
         let Some(next) = self.next else { return };
         let probes = unwrap(next, s.seq) + 1 == next && self.acked.is_some_and(|a| a >= next);
         self.figures.keep_alives += u64::from(probes && s.flags & (SYN | FIN | RST) == 0);
     }
 
-    /// Handles a segment that begins before `next`: parts of it, or all, may have been seen before.
+    /// Handles a segment that begins before `next`: some or all of it may have been seen before.
     fn take_overlapping(
         &mut self,
         at: WallTime,
@@ -158,7 +159,7 @@ impl DirectionState {
         events: &mut Vec<TcpEvent>,
     ) {
         let filled = self.gaps.fill(start, end);
-        // SYN and FIN use a number, and are no payload.
+        // SYN and FIN use a sequence number but are not payload.
         let first = start + u64::from(s.has(SYN));
         let last = first + u64::from(s.payload);
         let payload = |from: u64, to: u64| to.min(last).saturating_sub(from.max(first));
@@ -185,8 +186,8 @@ impl DirectionState {
         }
     }
 
-    /// Handles a segment that fills gaps; the range `passed` was seen before. It was overtaken before the capture
-    /// point, or is a retransmission because it was lost there.
+    /// Handles a segment that fills gaps; the range `passed` was seen before. Either it was reordered before
+    /// the capture point, or it is a retransmission because the original was lost there.
     fn note_filled(
         &mut self,
         at: WallTime,
@@ -199,7 +200,7 @@ impl DirectionState {
         let waited = at - opened;
         let soon = self.round_trips.least().map_or(MAX_REORDERING_DELAY, |r| r.min(MIN_TIMEOUT));
         let signalled = self.duplicate_acks >= DUPLICATE_ACKS;
-        // A segment with bytes that were already seen was not overtaken.
+        // A segment with bytes that were already seen is a retransmission, not reordered.
         let wholly_new = filled.iter().map(|g| g.end - g.start).sum::<u64>() == passed.1 - passed.0;
         let older = filled.iter().all(|g| is_older(s.ident, g.opener)) && waited < MIN_TIMEOUT;
         let kind = if wholly_new && (older || waited < soon && !signalled) {
@@ -275,8 +276,8 @@ impl DirectionState {
         }
     }
 
-    /// Handles an acknowledgement by the other side of this side's data; `same_window` if it advertises the same window
-    /// as the previous one. Returns whether it is a duplicate.
+    /// Handles the other side's acknowledgement of this side's data; `same_window` is true if it advertises
+    /// the same window as the previous one. Returns true if it is a duplicate.
     pub(super) fn take_acknowledgement(&mut self, at: WallTime, s: &TcpSegment, same_window: bool) -> bool {
         if let Some((_, echo)) = s.timestamps {
             self.round_trips.note_echo(at, echo);
@@ -290,7 +291,7 @@ impl DirectionState {
         if let Some((left, right)) = s.sack {
             let (left, right) = (unwrap(next, left), unwrap(next, right));
             if right <= ack {
-                // RFC 2883, section 4: these bytes came twice.
+                // RFC 2883, section 4: these bytes arrived twice.
                 self.find_spurious((left, right));
             } else if right <= next {
                 self.sacked = self.sacked.max(right);
@@ -314,7 +315,7 @@ impl DirectionState {
         }
     }
 
-    /// Handles that bytes of this range arrived although they were sent again: nothing was lost.
+    /// Reclassifies retransmissions in this range as spurious: the originals arrived, so nothing was lost.
     fn find_spurious(&mut self, (start, end): (u64, u64)) {
         if let Some(i) = self.unproven.iter().rposition(|r| r.0 < end && start < r.1) {
             self.unproven.remove(i);
@@ -331,13 +332,14 @@ impl DirectionState {
             self.figures.window_full_ns = self.figures.window_full_ns + lasted(since, at);
             self.history.iter_mut().for_each(|h| h.keep_full(since, at));
         }
-        // Karn: data sent twice gives no measurement, and neither does what is acknowledged together with it.
+        // Karn's rule: data sent twice gives no measurement, and neither does data acknowledged together with
+        // it.
         let (mut newest, mut clean) = (None, true);
         while let Some(x) = self.flight.take_acknowledged(ack) {
             self.history.iter_mut().for_each(|h| h.keep(&x));
             clean &= x.again.is_none();
             newest = Some(x.first);
-            // Eifel: the echo belongs to the original, not to the retransmission.
+            // Eifel detection: the echo belongs to the original, not to the retransmission.
             if let (Some(_), Some((_, echo)), Some(own)) = (x.again, s.timestamps, x.timestamp)
                 && echo == own
             {
@@ -367,44 +369,45 @@ impl DirectionState {
         }
     }
 
-    /// Counts a duplicate acknowledgement that this side sent.
+    /// Counts a duplicate acknowledgement sent by this side.
     pub(super) fn count_duplicate_ack(&mut self) {
         self.figures.duplicate_acks += 1;
     }
 
-    /// The window this side advertises.
+    /// Window that this side advertises.
     pub(super) fn window(&self) -> &TcpWindow {
         &self.window
     }
 
-    /// The state at `at`, given the window the other side advertised last.
+    /// Returns the state at `at`, given the window that the other side advertised last.
     pub(super) fn status(&self, at: WallTime, window: Option<u64>) -> DirectionStatus {
         let [rtt_ack, rtt_timestamp] = self.round_trips.learnt_at(at);
         let in_flight = self.next.zip(self.acked).map(|(n, a)| n.saturating_sub(a));
         DirectionStatus { in_flight, window, rtt_ack, rtt_timestamp }
     }
 
-    /// What was delivered, given the other direction; `None` if it was not recorded, or if the beginning was not seen.
+    /// Returns the delivery history, given the other direction; `None` if it was not recorded, or if the
+    /// beginning was not seen.
     pub(super) fn delivery_history(&self, peer: &DirectionState) -> Option<DeliveryHistory> {
         self.history.as_ref()?.delivered(self.flight.iter(), peer.history.as_ref())
     }
 
-    /// Whether everything up to the FIN has been acknowledged.
+    /// True if everything up to the FIN has been acknowledged.
     pub(super) fn is_finished(&self) -> bool {
         self.end.zip(self.acked).is_some_and(|(end, acked)| acked >= end)
     }
 
-    /// Whether a reset with this sequence number belongs to this side, as far as its numbers are known.
+    /// True if a reset with this sequence number belongs to this side, as far as its numbers are known.
     pub(super) fn may_reset(&self, seq: u32) -> bool {
         self.next.is_none_or(|next| (self.acked.unwrap_or(next)..=next).contains(&unwrap(next, seq)))
     }
 
-    /// The sequence number of the SYN; `None` if none was seen.
+    /// Sequence number of the SYN; `None` if none was seen.
     pub(super) fn isn(&self) -> Option<u32> {
         self.isn
     }
 
-    /// Ends the direction: keeps the figures and frees everything else.
+    /// Ends the direction: retains the statistics and frees everything else.
     pub(super) fn close(&mut self) {
         self.figures = self.finish();
         self.round_trips = RoundTrips::default();
@@ -413,7 +416,7 @@ impl DirectionState {
         self.over = true;
     }
 
-    /// The figures so far.
+    /// Returns the statistics so far.
     pub(super) fn finish(&self) -> DirectionFigures {
         let [by_ack, by_timestamp] = self.round_trips.figures();
         DirectionFigures {
@@ -424,7 +427,7 @@ impl DirectionState {
         }
     }
 
-    /// Segments in flight and gaps held.
+    /// Number of segments in flight and of gaps held.
     #[cfg(test)]
     pub(super) fn remembered(&self) -> (usize, usize) {
         (self.flight.iter().count(), self.gaps.list().len())

@@ -1,4 +1,4 @@
-//! [`TcpEvent`]: what delayed, or was said to delay, the data of one direction.
+//! [`TcpEvent`]: an event that delayed, or seems to have delayed, the data of one direction.
 
 use core::net::SocketAddr;
 use jitlat_core::time::{Span, WallTime};
@@ -17,9 +17,9 @@ pub enum EventKind {
     Probe,
     /// Retransmitted although it had been acknowledged.
     Spurious,
-    /// Overtaken by a later segment.
+    /// Arrived after a later segment.
     OutOfOrder,
-    /// The same packet again.
+    /// The same packet was seen again.
     Duplicate,
     /// The receiver's window closed.
     ZeroWindow,
@@ -29,17 +29,17 @@ pub enum EventKind {
     WindowFull,
 }
 
-/// Something that delayed, or indicates a delay of, the data of one direction.
+/// An event that delayed, or indicates a delay of, the data of one direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TcpEvent {
-    /// When it was seen.
+    /// Time at which it was seen.
     pub at: WallTime,
-    /// What.
+    /// Kind of event.
     pub kind: EventKind,
     /// Payload bytes concerned.
     pub bytes: u32,
-    /// How long the data, or the window, had been waiting; `None` if unknown.
+    /// Time for which the data, or the window, had been waiting; `None` if unknown.
     pub waited: Option<Span>,
 }
 
@@ -47,11 +47,11 @@ pub struct TcpEvent {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct DirectedEvent {
-    /// The sender of the segment.
+    /// Sender of the segment.
     pub from: SocketAddr,
-    /// Its receiver.
+    /// Receiver of the segment.
     pub to: SocketAddr,
-    /// What happened.
+    /// The event.
     #[serde(flatten)]
     pub event: TcpEvent,
 }

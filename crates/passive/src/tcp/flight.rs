@@ -1,25 +1,26 @@
-//! [`Flight`]: the segments of one direction that were sent and not acknowledged yet.
+//! [`Flight`]: segments of one direction that were sent and not acknowledged yet.
 
 use super::event::EventKind;
 use super::segment::TcpSegment;
 use jitlat_core::time::{Span, WallTime};
 use std::collections::VecDeque;
 
-/// Most segments held.
+/// Maximum number of segments held.
 const MAX_IN_FLIGHT: usize = 1 << 16;
-/// The same without visible acknowledgements, so that it is unknown when they have arrived.
+/// Maximum number of segments held if acknowledgements are not visible, so that the arrival of segments is
+/// unknown.
 const MAX_UNACKNOWLEDGED: usize = 1 << 12;
 
-/// A stretch of the stream in transit: sequence numbers from `start` to `end` (exclusive), unwrapped.
+/// A range of the stream in transit: sequence numbers from `start` to `end` (exclusive), unwrapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct InFlight {
     pub(super) start: u64,
     pub(super) end: u64,
-    /// When it was first seen, or when the gap it filled was.
+    /// Time at which it was first seen, or at which the gap that it filled was first seen.
     pub(super) first: WallTime,
-    /// When it was last sent.
+    /// Time at which it was last sent.
     pub(super) last: WallTime,
-    /// Why it was retransmitted last; `None` if it was not.
+    /// Reason for its last retransmission; `None` if there was none.
     pub(super) again: Option<EventKind>,
     ident: u32,
     /// TSval of the segment; `None` if it had none, or if its first transmission was not seen.
@@ -27,13 +28,13 @@ pub(super) struct InFlight {
 }
 
 impl InFlight {
-    /// New bytes of a segment.
+    /// Creates a range of new bytes of a segment.
     pub(super) fn new(at: WallTime, s: &TcpSegment, (start, end): (u64, u64)) -> InFlight {
         let timestamp = s.timestamps.map(|t| t.0);
         InFlight { start, end, first: at, last: at, again: None, ident: s.ident, timestamp }
     }
 
-    /// Bytes of a segment that fill a gap which opened at `opened`. They were sent before, unseen here.
+    /// Creates a range of bytes that fill a gap which opened at `opened`. They were sent before, unseen here.
     pub(super) fn late(
         at: WallTime,
         s: &TcpSegment,
@@ -45,14 +46,14 @@ impl InFlight {
     }
 }
 
-/// In the order of the stream; no stretch overlaps another.
+/// Ranges in transit, in the order of the stream and without overlaps.
 #[derive(Debug, Default)]
 pub(super) struct Flight {
     list: VecDeque<InFlight>,
 }
 
 impl Flight {
-    /// Adds a stretch that is not in flight yet. If acknowledgements are not visible, few are held.
+    /// Adds a range that is not in flight yet. If acknowledgements are not visible, few ranges are held.
     pub(super) fn add(&mut self, new: InFlight, acknowledged: bool) {
         let room = if acknowledged { MAX_IN_FLIGHT } else { MAX_UNACKNOWLEDGED };
         if self.list.len() >= room {
@@ -67,19 +68,19 @@ impl Flight {
         }
     }
 
-    /// Removes and returns the first stretch if everything before `ack` has arrived.
+    /// Removes and returns the first range if everything before `ack` has arrived.
     pub(super) fn take_acknowledged(&mut self, ack: u64) -> Option<InFlight> {
         self.list.front().filter(|x| x.end <= ack)?;
         self.list.pop_front()
     }
 
-    /// The stretches with bytes in this range.
+    /// Iterates over the ranges with bytes between these sequence numbers.
     fn touched(&mut self, (start, end): (u64, u64)) -> impl Iterator<Item = &mut InFlight> {
         let from = self.list.partition_point(|x| x.end <= start);
         self.list.iter_mut().skip(from).take_while(move |x| x.start < end)
     }
 
-    /// How long bytes of this range have been in transit at most; `None` if none are.
+    /// Returns the longest time for which bytes of this range have been in transit; `None` if none are.
     pub(super) fn waited(&mut self, at: WallTime, range: (u64, u64)) -> Option<Span> {
         self.touched(range).map(|x| at - x.last).max()
     }
@@ -89,7 +90,7 @@ impl Flight {
         self.touched(range).for_each(|x| (x.last, x.again) = (at, Some(why)));
     }
 
-    /// Whether a segment is the same packet as one sent less than `soon` ago, by its IP identification.
+    /// True if a segment is the same packet as one sent less than `soon` ago, by its IP identification.
     pub(super) fn holds_packet(&self, at: WallTime, s: &TcpSegment, start: u64, soon: Span) -> bool {
         let i = self.list.partition_point(|x| x.start < start);
         self.list.get(i).is_some_and(|x| {
@@ -101,12 +102,12 @@ impl Flight {
         })
     }
 
-    /// In the order of the stream.
+    /// Iterates over the ranges in the order of the stream.
     pub(super) fn iter(&self) -> impl Iterator<Item = &InFlight> {
         self.list.iter()
     }
 
-    /// Whether nothing is in flight.
+    /// True if nothing is in flight.
     pub(super) fn is_empty(&self) -> bool {
         self.list.is_empty()
     }

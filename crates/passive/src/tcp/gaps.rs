@@ -1,26 +1,26 @@
-//! [`OpenGaps`]: stretches of a stream that later segments skipped, until something fills them.
+//! [`OpenGaps`]: ranges of a stream that later segments skipped, until a segment fills them.
 
 use jitlat_core::time::WallTime;
 
-/// Most gaps held of a direction; beyond that the earliest in the stream are given up.
+/// Maximum number of gaps held in a direction; beyond that the earliest in the stream are given up.
 const MAX_GAPS: usize = 256;
 
-/// A stretch of the stream that was skipped: sequence numbers from `start` to `end` (exclusive), unwrapped.
+/// A skipped range of the stream: sequence numbers from `start` to `end` (exclusive), unwrapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct SequenceGap {
     pub(super) start: u64,
     pub(super) end: u64,
-    /// When a later segment was seen before it.
+    /// Time at which a later segment was seen first.
     pub(super) opened: WallTime,
-    /// The IP identification of that segment; 0 = none.
+    /// IP identification of that segment; 0: none.
     pub(super) opener: u32,
 }
 
-/// The open gaps of one direction, in the order of the stream; no two are adjacent.
+/// Open gaps of one direction, in the order of the stream; no two are adjacent.
 #[derive(Debug, Default)]
 pub(super) struct OpenGaps {
     open: Vec<SequenceGap>,
-    /// Gaps that were acknowledged without having been filled here, or given up for lack of room.
+    /// Number of gaps that were acknowledged without having been filled here, or given up for lack of room.
     unfilled: u64,
 }
 
@@ -31,7 +31,7 @@ impl OpenGaps {
         self.limit();
     }
 
-    /// Removes what a segment with these sequence numbers fills from the gaps; returns the filled parts, in the order
+    /// Removes the sequence numbers of a segment from the gaps; returns the parts that it fills, in the order
     /// of the stream.
     pub(super) fn fill(&mut self, start: u64, end: u64) -> Vec<SequenceGap> {
         let from = self.open.partition_point(|g| g.end <= start);
@@ -49,13 +49,13 @@ impl OpenGaps {
             .collect()
     }
 
-    /// Everything before `ack` has arrived: the capture missed the gaps there.
+    /// Handles that everything before `ack` has arrived: the capture missed the gaps there.
     pub(super) fn acknowledge(&mut self, ack: u64) {
         let arrived = self.open.partition_point(|g| g.end <= ack);
         self.unfilled += self.open.drain(..arrived).count() as u64;
     }
 
-    /// Gaps that were not filled so far.
+    /// Number of gaps that were not filled so far.
     pub(super) fn unfilled(&self) -> u64 {
         self.unfilled + self.open.len() as u64
     }

@@ -1,30 +1,31 @@
-//! [`DeliveredSegments`]: the delivery of one direction's data over time, if it is recorded.
+//! [`DeliveredSegments`]: delivery of one direction's data over time, if it is recorded.
 
 use super::delay_causes::{DeliveryHistory, SegmentTimes};
 use super::flight::InFlight;
 use jitlat_core::time::WallTime;
 
-/// Most segments recorded of a direction, and most times at which a window delayed it.
+/// Maximum number of segments recorded in a direction, and of time ranges in which a window delayed it.
 const MAX_SEGMENTS: usize = 1 << 20;
 
-/// What a direction has delivered so far.
+/// Deliveries of a direction so far.
 #[derive(Clone, Debug, Default)]
 pub(super) struct DeliveredSegments {
     /// Sequence number of the stream's first byte, unwrapped; `None` if the SYN was not seen.
     begin: Option<u64>,
     segments: Vec<SegmentTimes>,
-    /// When the peer's window was full, and when this side's own was closed.
+    /// Time ranges in which the peer's window was full.
     full: Vec<(WallTime, WallTime)>,
+    /// Time ranges in which this side's own window was closed.
     closed: Vec<(WallTime, WallTime)>,
 }
 
 impl DeliveredSegments {
-    /// Sets where the stream begins.
+    /// Sets the beginning of the stream.
     pub(super) fn begin(&mut self, start: u64) {
         self.begin.get_or_insert(start);
     }
 
-    /// Records a stretch that has arrived.
+    /// Records a range that has arrived.
     pub(super) fn keep(&mut self, x: &InFlight) {
         if let Some(begin) = self.begin
             && x.end > begin
@@ -49,8 +50,8 @@ impl DeliveredSegments {
         remember(&mut self.closed, (since, until));
     }
 
-    /// Everything so far, including what is still `open`, given the history of the other direction; `None` if the
-    /// beginning was not seen.
+    /// Returns everything so far, including ranges that are still `open`, given the history of the other
+    /// direction; `None` if the beginning was not seen.
     pub(super) fn delivered<'a>(
         &self,
         open: impl Iterator<Item = &'a InFlight>,
@@ -62,7 +63,7 @@ impl DeliveredSegments {
         let mut held_up = whole.full;
         held_up.extend(peer.iter().flat_map(|p| &p.closed));
         held_up.sort_unstable();
-        // A window that is full may also close: no time counts twice.
+        // A full window may also close: overlapping times are merged.
         held_up.dedup_by(|later, earlier| {
             let overlap = later.0 <= earlier.1;
             if overlap {

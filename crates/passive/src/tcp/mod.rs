@@ -43,24 +43,24 @@ use jitlat_core::prefix::bits;
 use jitlat_core::time::WallTime;
 use std::collections::HashMap;
 
-/// Most connections followed; further ones are only counted. Unit tests are run with few.
+/// Maximum number of connections followed; segments of further ones are only counted. Low in unit tests.
 const MAX_CONNECTIONS: usize = if cfg!(test) { 1 << 10 } else { 1 << 17 };
 
-/// Observes one connection segment by segment, for figures.
+/// Observes one connection segment by segment.
 pub trait ConnectionObserver {
-    /// An event of the data from the client (`up`) or from the server.
+    /// Receives an event of the data from the client (`up`) or from the server.
     fn event(&mut self, up: bool, event: &TcpEvent);
 
-    /// The state of the data from the client (`up`) or from the server at `at`.
+    /// Receives the state of the data from the client (`up`) or from the server at `at`.
     fn status(&mut self, up: bool, at: WallTime, status: &DirectionStatus);
 }
 
 /// Analyses the TCP connections of one capture point.
 #[derive(Debug, Default)]
 pub struct TcpAnalyzer {
-    /// In the order of their first segment.
+    /// Connections, in the order of their first segment.
     connections: Vec<ConnectionState>,
-    /// Which connection is between two ends, the lesser first; the latest, if there were several.
+    /// Index of the connection between two ends, the lesser end first; the latest if there were several.
     known: HashMap<(TcpEndpoint, TcpEndpoint), usize, RandomState>,
     segments: u64,
     not_followed: u64,
@@ -69,14 +69,14 @@ pub struct TcpAnalyzer {
 }
 
 impl TcpAnalyzer {
-    /// One that records how data were delivered, for [`Self::delivery_history`]: 32 bytes per segment, at most 2²⁰
-    /// segments each way of a connection.
+    /// Creates an analyser that records deliveries for [`Self::delivery_history`]: 32 bytes per segment, at
+    /// most 2²⁰ segments in each direction of a connection.
     pub fn with_history() -> TcpAnalyzer {
         TcpAnalyzer { keeps_history: true, ..TcpAnalyzer::default() }
     }
 
-    /// How the data from the client (`up`) or from the server of a connection were delivered; `None` if it was not
-    /// followed from its beginning.
+    /// Returns the delivery history of the client's data (`up`) or the server's; `None` if the connection was
+    /// not followed from its beginning.
     pub fn delivery_history(&self, of: &ObservedConnection, up: bool) -> Option<DeliveryHistory> {
         let end = |a: SocketAddr| (bits(a.ip()), a.port());
         let (client, server) = (end(of.client), end(of.server));
@@ -118,7 +118,8 @@ impl TcpAnalyzer {
         }
     }
 
-    /// The state of both directions of a packet's connection after it: data from the client, data from the server.
+    /// State of both directions of a packet's connection after it: data from the client, data from the
+    /// server.
     pub fn status(&self, at: WallTime, p: &IpPacket<'_>) -> Option<[DirectionStatus; 2]> {
         let ((src, dst), (a, b)) = (p.ends(), p.ports()?);
         let (from, to) = ((src, a), (dst, b));
@@ -126,17 +127,17 @@ impl TcpAnalyzer {
         Some(self.connections.get(*n)?.status(at))
     }
 
-    /// Connections that have begun so far.
+    /// Number of connections that have begun so far.
     pub fn begun(&self) -> usize {
         self.connections.len()
     }
 
-    /// TCP segments seen.
+    /// Number of TCP segments seen.
     pub fn segments(&self) -> u64 {
         self.segments
     }
 
-    /// Segments of connections beyond the limit.
+    /// Number of segments of connections beyond the limit.
     pub fn not_followed(&self) -> u64 {
         self.not_followed
     }

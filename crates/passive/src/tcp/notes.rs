@@ -1,9 +1,10 @@
-//! Notes about the reliability of one capture point or two.
+//! Notes about the reliability of the captures at one or two points.
 
 use super::part::{ConnectionsPart, PointPair, PointRead};
+use crate::numbers::count;
 use crate::verdict::list_prefixes;
 
-/// All notes.
+/// Returns all notes.
 pub(super) fn describe(found: &ConnectionsPart) -> Vec<String> {
     let points = found.points.iter().zip(found.not_followed);
     let mut notes: Vec<String> = points.flat_map(|(point, left)| describe_point(point, left)).collect();
@@ -16,10 +17,10 @@ pub(super) fn describe(found: &ConnectionsPart) -> Vec<String> {
 fn describe_point(p: &PointRead, not_followed: u64) -> Vec<String> {
     let mut notes = p.notes.clone();
     if not_followed > 0 {
-        notes.push(format!("{not_followed} segments of connections beyond 131072 were left alone"));
+        notes.push(format!("{} of connections beyond 131072 not analysed", count(not_followed, "segment")));
     }
     if p.drops > 0 {
-        notes.push(format!("the capture lost {} packets itself; they look like gaps", p.drops));
+        notes.push(format!("the capture dropped {}, which look like gaps", count(p.drops, "packet")));
     }
     notes
 }
@@ -38,7 +39,7 @@ fn describe_points(names: [&str; 2], pair: &PointPair) -> Vec<String> {
     }
     if pair.is_translated() {
         notes.push(
-            "addresses are translated between the points: of the second only what passed both is known"
+            "addresses are translated between the points: the results of the second cover only packets that passed both"
                 .to_owned(),
         );
     }
@@ -49,8 +50,9 @@ fn describe_points(names: [&str; 2], pair: &PointPair) -> Vec<String> {
     for ((long, longest), name) in pair.long.iter().zip(names) {
         if *long > 0 && pair.long.iter().any(|other| other.0 == 0) {
             notes.push(format!(
-                "{name}: {long} segments of up to {longest} bytes never travelled like that and match nothing: capture with \
-                 `ethtool -K IFACE tso off gso off gro off lro off`"
+                "{name}: {} of up to {longest} bytes, captured before the adapter segmented them, match nothing: capture with \
+                 `ethtool -K IFACE tso off gso off gro off lro off`",
+                count(*long, "segment")
             ));
         }
     }

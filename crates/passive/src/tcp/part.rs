@@ -1,8 +1,8 @@
-//! Connections of a capture in parts, analysed apart and joined again: [`ConnectionShare`] says which of them a part has,
-//! [`ConnectionsPart`] is what it found.
+//! Parts of a capture by connections, analysed separately and joined later: [`ConnectionShare`] selects the
+//! connections of a part, [`ConnectionsPart`] contains its results.
 //!
-//! A connection belongs to one part by its addresses and ports. Its figures do not depend on other connections, so those of all parts
-//! together are those of the whole.
+//! A connection belongs to one part by its addresses and ports. Its statistics do not depend on other
+//! connections, so those of all parts together are those of the whole.
 
 use super::{
     BetweenPoints, DirectedEvent, DirectionFigures, ObservedConnection, TcpEvent, TcpPoint, TcpResult, notes,
@@ -15,21 +15,21 @@ use core::str::FromStr;
 use serde::{Deserialize, Serialize};
 use std::cmp::Reverse;
 
-/// What a state begins with.
+/// First line of a state.
 const FIRST_LINE: &[u8] = b"jitlat tcp part 1\n";
-/// The same, of any version.
+/// Beginning of the first line, in all versions.
 const ANY_VERSION: &[u8] = b"jitlat tcp part ";
-/// Most parts.
+/// Maximum number of parts.
 const MAX_PARTS: u32 = 4096;
-/// No count and no time of a capture is larger.
+/// Upper limit of all counts and times of a capture.
 const MAX_COUNT: u64 = 1 << 62;
 
-/// Which connections: part `number` of `of`.
+/// Selects connections: part `number` of `of`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ConnectionShare {
-    /// Which part, from 1 on.
+    /// 1-based number of the part.
     number: u32,
-    /// How many there are.
+    /// Number of parts.
     of: u32,
 }
 
@@ -37,7 +37,7 @@ impl ConnectionShare {
     /// All connections.
     pub const ALL: ConnectionShare = ConnectionShare { number: 1, of: 1 };
 
-    /// Whether a packet's connection belongs to it. Both directions of a connection do, or neither.
+    /// True if a packet's connection belongs to this part. Both directions of a connection do, or neither.
     #[inline]
     pub fn has(&self, p: &IpPacket<'_>) -> bool {
         if self.of == 1 {
@@ -73,43 +73,44 @@ impl FromStr for ConnectionShare {
             Some(ConnectionShare { number: number.parse().ok()?, of: of.parse().ok()? })
         });
         parsed.filter(ConnectionShare::is_possible).ok_or_else(|| {
-            format!("'{text}' is no part: write 1/4 for the first of four ({MAX_PARTS} at most)")
+            format!("'{text}' is not a part: write 1/4 for the first of four ({MAX_PARTS} at most)")
         })
     }
 }
 
-/// What was read of one point, whatever the part.
+/// Facts about the packets read at one point, which are the same for all parts.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PointRead {
-    /// Its captures.
+    /// Name of its captures.
     pub name: String,
-    /// IP packets.
+    /// Number of IP packets.
     pub packets: u64,
-    /// Frames that are not IP packets, or are unsupported.
+    /// Number of frames that are not IP packets, or are unsupported.
     pub skipped: u64,
-    /// Packets that the capture reports as dropped.
+    /// Number of packets that the capture reported as dropped.
     pub drops: u64,
     /// Messages about errors in the files.
     pub notes: Vec<String>,
-    /// A checksum of the times and lengths of its packets, in order.
+    /// Checksum of the times and lengths of its packets, in order.
     pub checksum: u64,
 }
 
-/// Two points, as far as it is no matter of single connections.
+/// Facts about two points that do not concern single connections.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PointPair {
-    /// Addresses at the two ends, as both points see them.
+    /// Addresses at the two ends, as seen by both points.
     pub sides: [Sides; 2],
-    /// Whether the direction is a guess from the clocks.
+    /// True if the direction is a guess from the clocks.
     pub direction_assumed: bool,
-    /// Whether every segment has the same time at both.
+    /// True if every segment has the same time at both points.
     pub same_times: bool,
-    /// Segments that never travelled as they were captured, and the longest of them, at each point.
+    /// Number of segments at each point that never travelled as they were captured, and the length of the
+    /// longest.
     pub long: [(u64, u32); 2],
 }
 
 impl PointPair {
-    /// Whether a connection has other addresses at the second point.
+    /// True if a connection has other addresses at the second point.
     pub fn is_translated(&self) -> bool {
         self.sides[0] != self.sides[1]
     }
@@ -118,67 +119,67 @@ impl PointPair {
 /// A connection that was found.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FoundConnection {
-    /// At which packet of the capture it begins.
+    /// Number of the packet in the capture with which it begins.
     pub begins: u64,
-    /// Its figures.
+    /// Statistics of the connection.
     pub connection: ObservedConnection,
-    /// What two points show of it.
+    /// Results of two points for it.
     pub between: Option<BetweenPoints>,
 }
 
-/// An event, and at which packet of the capture it happened.
+/// An event, with the number of its packet in the capture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FoundEvent {
-    /// The packet's number.
+    /// Number of the packet.
     pub packet: u64,
-    /// The sender of the segment.
+    /// Sender of the segment.
     from: SocketAddr,
-    /// Its receiver.
+    /// Receiver of the segment.
     to: SocketAddr,
-    /// What happened.
+    /// The event.
     event: TcpEvent,
 }
 
 impl FoundEvent {
-    /// An event at this packet.
+    /// Creates an event at this packet.
     pub fn new(packet: u64, event: &DirectedEvent) -> FoundEvent {
         FoundEvent { packet, from: event.from, to: event.to, event: event.event }
     }
 
-    /// The event.
+    /// Returns the event.
     pub fn directed(&self) -> DirectedEvent {
         DirectedEvent { from: self.from, to: self.to, event: self.event }
     }
 }
 
-/// What was found of the connections that belong to a part.
+/// Results for the connections that belong to a part.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ConnectionsPart {
-    /// Which parts it consists of.
+    /// Parts that were joined.
     shares: Vec<ConnectionShare>,
-    /// Which hosts and ports were looked at.
+    /// Filter by hosts and ports.
     pub filter: String,
-    /// What was read: one point, or two.
+    /// Facts about the packets read at each of the one or two points.
     pub points: Vec<PointRead>,
-    /// Of two points.
+    /// Facts about two points; `None` for one point.
     pub pair: Option<PointPair>,
-    /// TCP segments at the first point.
+    /// Number of TCP segments at the first point.
     pub segments: u64,
-    /// Segments of connections beyond the limit, at each point.
+    /// Number of segments of connections beyond the limit, at each point.
     pub not_followed: [u64; 2],
-    /// Its connections.
+    /// Connections of the part.
     pub connections: Vec<FoundConnection>,
-    /// Events of the first point, if they are kept.
+    /// Events of the first point, if they are stored.
     pub events: Vec<FoundEvent>,
 }
 
 impl ConnectionsPart {
-    /// Without connections.
+    /// Creates results without connections.
     pub fn new(share: ConnectionShare, filter: String) -> ConnectionsPart {
         ConnectionsPart { shares: vec![share], filter, ..ConnectionsPart::default() }
     }
 
-    /// As bytes for [`ConnectionsPart::load`].
+    /// Serialises the results for [`ConnectionsPart::load`].
     ///
     /// # Errors
     /// [`PartError::Impossible`].
@@ -187,7 +188,7 @@ impl ConnectionsPart {
         Ok(seal(FIRST_LINE, &body))
     }
 
-    /// What [`ConnectionsPart::save`] wrote. The bytes need not be trusted.
+    /// Parses the output of [`ConnectionsPart::save`]. The bytes need not be trusted.
     ///
     /// # Errors
     /// [`PartError`].
@@ -196,7 +197,7 @@ impl ConnectionsPart {
         let part: ConnectionsPart =
             jitlat_core::msgpack::from_slice(body).map_err(|e| PartError::Impossible(e.to_string()))?;
         if !part.is_possible() {
-            return Err(PartError::Impossible("it has figures that no capture gives".to_owned()));
+            return Err(PartError::Impossible("it contains impossible values".to_owned()));
         }
         Ok(part)
     }
@@ -217,12 +218,12 @@ impl ConnectionsPart {
             && self.connections.iter().all(connection)
     }
 
-    /// Whether there is no TCP segment in it.
+    /// True if it contains no TCP segment.
     pub fn is_empty(&self) -> bool {
         self.segments == 0
     }
 
-    /// The whole from its parts, in any order.
+    /// Joins all parts, in any order.
     ///
     /// # Errors
     /// [`PartError`] if they are not all the parts of one whole, each once.
@@ -273,7 +274,7 @@ impl ConnectionsPart {
         Ok(())
     }
 
-    /// The result: connections with most bytes first, of as many the one that begins first.
+    /// Returns the result: connections with most bytes first, and of equal ones the one that begins first.
     pub fn result(mut self) -> TcpResult {
         self.connections.sort_by_key(|f| {
             (Reverse(f.connection.up.bytes.saturating_add(f.connection.down.bytes)), f.begins)
@@ -299,7 +300,7 @@ impl ConnectionsPart {
     }
 }
 
-/// Whether sums and differences of these figures are numbers.
+/// True if sums and differences of these statistics cannot overflow.
 fn is_possible(d: &DirectionFigures) -> bool {
     let counts = [
         d.segments,

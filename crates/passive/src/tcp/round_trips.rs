@@ -4,22 +4,22 @@ use crate::{SpanSpread, SpreadFigures};
 use jitlat_core::time::{Span, WallTime};
 use std::collections::VecDeque;
 
-/// Most timestamps that wait for their echo.
+/// Maximum number of timestamps that wait for their echo.
 const MAX_PENDING_ECHOES: usize = 1 << 12;
-/// The smallest retransmission timeout in use (Linux).
+/// Smallest retransmission timeout in use (Linux).
 pub(super) const MIN_TIMEOUT: Span = Span::millis(200);
 
-/// The round trips of one direction's data.
+/// Round trips of one direction's data.
 #[derive(Debug)]
 pub(super) struct RoundTrips {
     by_ack: SpanSpread,
     by_timestamp: SpanSpread,
-    /// Time stamps of segments, and when each was first sent.
+    /// Timestamps of segments, and the time at which each was first sent.
     echoes: VecDeque<(u32, WallTime)>,
     least: Option<Span>,
     /// Smoothed round trip and its variation, in ns (RFC 6298).
     smoothed: Option<(f64, f64)>,
-    /// The newest by acknowledgement and by timestamp, with the time of measurement.
+    /// Latest round trips by acknowledgement and by timestamp, with the time of measurement.
     newest: [Option<(WallTime, Span)>; 2],
 }
 
@@ -72,24 +72,24 @@ impl RoundTrips {
         });
     }
 
-    /// The smallest, by either measure.
+    /// Smallest round trip by either measure.
     pub(super) fn least(&self) -> Option<Span> {
         self.least
     }
 
-    /// The shortest silence that may be a timeout: nine tenths of RFC 6298's, because the sender's round trips differ a
-    /// little from ours.
+    /// Shortest silence that may be a timeout: nine tenths of the timeout of RFC 6298, because the sender's
+    /// round trips differ slightly from those measured here.
     pub(super) fn timeout(&self) -> Span {
         let computed = self.smoothed.map_or(MIN_TIMEOUT.0, |(s, v)| (0.9 * (s + 4.0 * v)) as i64);
         Span(computed.max(MIN_TIMEOUT.0 * 9 / 10))
     }
 
-    /// What was measured at `at`: by acknowledgement and by timestamp.
+    /// Returns the round trips measured at `at`: by acknowledgement and by timestamp.
     pub(super) fn learnt_at(&self, at: WallTime) -> [Option<Span>; 2] {
         self.newest.map(|n| n.filter(|n| n.0 == at).map(|n| n.1))
     }
 
-    /// By acknowledgement and by timestamp.
+    /// Statistics by acknowledgement and by timestamp.
     pub(super) fn figures(&self) -> [Option<SpreadFigures>; 2] {
         [self.by_ack.figures(0), self.by_timestamp.figures(0)]
     }

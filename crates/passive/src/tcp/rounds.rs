@@ -1,5 +1,5 @@
-//! [`SegmentRounds`]: what became of each data segment that left towards the far side: acknowledged, and when, or lost beyond the capture
-//! point. For captures without an end, in bounded memory.
+//! [`SegmentRounds`]: fate of each data segment that left towards the far side: acknowledged, with the time,
+//! or lost beyond the capture point. For captures without an end, in bounded memory.
 
 use super::connection::TcpEndpoint;
 use super::segment::{FIN, RST, SYN, TcpSegment};
@@ -9,27 +9,30 @@ use jitlat_core::spec::Direction;
 use jitlat_core::time::{Span, WallTime};
 use std::collections::{HashMap, VecDeque};
 
-/// Most connections followed at a time; segments of further ones are only counted. Unit tests have few.
+/// Maximum number of connections followed at a time; segments of further ones are only counted. Low in unit
+/// tests.
 const MAX_CONNECTIONS: usize = if cfg!(test) { 1 << 4 } else { 1 << 16 };
-/// Most segments of a connection that wait for their acknowledgement.
+/// Maximum number of segments of a connection that wait for their acknowledgement.
 const MAX_IN_FLIGHT: usize = 1 << 12;
-/// A connection of which nothing was seen for so long is over.
+/// Silence after which a connection is considered over.
 const IDLE_TIMEOUT: Span = Span::seconds(120);
-/// An acknowledgement so far beyond the data seen belongs to another connection, or is damaged.
+/// Distance beyond the data seen from which an acknowledgement belongs to another connection, or is damaged,
+/// in bytes.
 const MAX_ACK_LEAD: u64 = 1 << 30;
 
-/// What became of a data segment.
+/// Fate of a data segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SegmentRound {
-    /// When it passed the capture point, first.
+    /// Time at which it first passed the capture point.
     pub sent: WallTime,
-    /// When its acknowledgement did; `None`: it was lost beyond the point, and sent again.
+    /// Time at which its acknowledgement passed; `None`: the segment was lost beyond the point and sent
+    /// again.
     pub acknowledged: Option<WallTime>,
     /// Length of the IP packet, in bytes.
     pub length: u32,
 }
 
-/// Follows the segments from the reference to the monitor side of one capture point.
+/// Follows the segments from the reference side to the monitor side of one capture point.
 #[derive(Debug)]
 pub struct SegmentRounds {
     sides: Sides,
@@ -40,7 +43,7 @@ pub struct SegmentRounds {
     swept: Option<WallTime>,
 }
 
-/// The data of one connection towards the far side.
+/// Data of one connection towards the far side.
 #[derive(Debug)]
 struct SentData {
     /// Sequence number after the highest byte seen, unwrapped.
@@ -57,14 +60,14 @@ struct UnackedSegment {
     length: u32,
     /// TSval; `None` without the option.
     timestamp: Option<u32>,
-    /// Whether it was sent again.
+    /// True if it was sent again.
     again: bool,
-    /// Whether its fate is known, by a selective acknowledgement.
+    /// True if its fate is known from a selective acknowledgement.
     done: bool,
 }
 
 impl SegmentRounds {
-    /// Of segments from the reference to the monitor side, from or to `port` if there is one.
+    /// Follows segments from the reference to the monitor side; with `port`, only those from or to that port.
     pub fn new(sides: Sides, port: Option<u16>) -> SegmentRounds {
         SegmentRounds {
             sides,
@@ -91,17 +94,18 @@ impl SegmentRounds {
         }
     }
 
-    /// What has become known since the last call.
+    /// Returns the fates that have become known since the last call.
     pub fn fates(&mut self) -> std::vec::Drain<'_, SegmentRound> {
         self.fates.drain(..)
     }
 
-    /// Data segments of connections beyond those followed.
+    /// Number of data segments of connections beyond those followed.
     pub fn not_followed(&self) -> u64 {
         self.not_followed
     }
 
-    /// Packets were not seen: what waits for an acknowledgement may have had it.
+    /// Handles a gap in the capture: segments that wait for an acknowledgement may have been acknowledged
+    /// unseen.
     pub fn lose_sight(&mut self) {
         self.connections.values_mut().for_each(|own| own.flight.clear());
     }
@@ -111,7 +115,7 @@ impl SegmentRounds {
             return;
         }
         if s.has(SYN) || s.has(RST) {
-            // What a connection before it left is unknown.
+            // The fate of the previous connection's data is unknown.
             self.connections.remove(&key);
         }
         if s.has(RST) {
@@ -129,7 +133,8 @@ impl SegmentRounds {
         for waiting in own.flight.iter_mut().filter(|w| w.start < end && start < w.end) {
             waiting.again = true;
         }
-        // Bytes from before a gap were lost, or overtaken, before the point: they tell nothing of what is beyond it.
+        // Bytes from before a gap were lost or reordered before the point, so they show nothing about the
+        // path beyond it.
         if start >= own.next {
             own.next = end;
             let timestamp = s.timestamps.map(|t| t.0);
@@ -166,7 +171,8 @@ impl SegmentRounds {
             |w: &UnackedSegment| SegmentRound { sent: w.first, acknowledged: Some(at), length: w.length };
         if let Some((left, right)) = s.sack {
             let (left, right) = (unwrap(own.next, left), unwrap(own.next, right));
-            // The first block has the segment that made the receiver answer; one below the acknowledgement is of a copy.
+            // The first block contains the segment that made the receiver answer; a block below the
+            // acknowledgement reports a duplicate.
             for w in own.flight.iter_mut().filter(|w| right > ack && left <= w.start && w.end <= right) {
                 if !w.done && !w.again {
                     fates.push(arrived(w));
@@ -176,7 +182,7 @@ impl SegmentRounds {
         }
         let mut clean = true;
         while let Some(w) = own.flight.pop_front_if(|w| w.end <= ack) {
-            // Eifel: the echo is of the original, which therefore arrived.
+            // Eifel detection: the echo belongs to the original, which therefore arrived.
             let original = w.timestamp.is_some() && s.timestamps.map(|t| t.1) == w.timestamp;
             match (w.done, w.again) {
                 (true, _) => {}
@@ -186,7 +192,7 @@ impl SegmentRounds {
                         fates.push(SegmentRound { sent: w.first, acknowledged: None, length: w.length });
                     }
                 }
-                // What is acknowledged together with what was sent again may have waited for that.
+                // Data acknowledged together with retransmitted data may have waited for that.
                 (false, false) if clean => fates.push(arrived(&w)),
                 (false, false) => {}
             }
@@ -196,7 +202,7 @@ impl SegmentRounds {
         }
     }
 
-    /// Forgets connections of which nothing was seen for long.
+    /// Forgets connections that have been silent for [`IDLE_TIMEOUT`].
     fn sweep(&mut self, at: WallTime) {
         if self.swept.is_some_and(|swept| (at - swept).0.abs() < IDLE_TIMEOUT.0 / 8) {
             return;
@@ -294,7 +300,7 @@ mod tests {
         seen.at(2, out(500));
         assert_eq!(seen.at(20, ack(1500)), [(0, Some(20)), (2, Some(20))]);
         assert_eq!(seen.at(21, ack(1500)), []);
-        // Data that comes in and pure acknowledgements that go out are no segments of this side.
+        // Incoming data and outgoing pure acknowledgements are not segments of this side.
         assert_eq!(seen.at(22, Seg { payload: 900, ..ack(1500) }), []);
         assert_eq!(seen.at(23, Seg { payload: 0, ..out(1500) }), []);
         assert_eq!(seen.at(40, ack(1500)), []);
@@ -304,13 +310,13 @@ mod tests {
     fn a_segment_that_was_sent_again_was_lost_and_those_after_it_were_not() {
         let mut seen = Seen::new();
         (0..4).for_each(|k| drop(seen.at(k, out(k as u32 * 1000))));
-        // The first is lost; the others are acknowledged selectively as they come.
+        // The first segment is lost; the others are acknowledged selectively as they arrive.
         assert_eq!(seen.at(20, Seg { sack: Some((1000, 2000)), ..ack(0) }), [(1, Some(20))]);
         assert_eq!(seen.at(21, Seg { sack: Some((1000, 3000)), ..ack(0) }), [(2, Some(21))]);
         assert_eq!(seen.at(22, Seg { sack: Some((1000, 4000)), ..ack(0) }), [(3, Some(22))]);
         assert_eq!(seen.at(23, out(0)), []);
         assert_eq!(seen.at(43, ack(4000)), [(0, None)]);
-        // Without selective acknowledgements nothing is known of what waited behind it.
+        // Without selective acknowledgements the fate of the segments behind it is unknown.
         let mut seen = Seen::new();
         (0..3).for_each(|k| drop(seen.at(k, out(k as u32 * 1000))));
         seen.at(300, out(0));
@@ -323,7 +329,7 @@ mod tests {
         let stamped = |value| Seg { stamps: Some((value, 0)), ..out(0) };
         seen.at(0, stamped(7));
         seen.at(200, stamped(207));
-        // The echo is of the first.
+        // The echo belongs to the first transmission.
         assert_eq!(seen.at(210, Seg { stamps: Some((1, 7)), ..ack(1000) }), []);
         let mut seen = Seen::new();
         seen.at(0, stamped(7));
@@ -335,7 +341,7 @@ mod tests {
     fn what_was_lost_before_the_point_is_no_loss_beyond_it() {
         let mut seen = Seen::new();
         seen.at(0, out(0));
-        // 1000 was lost on its way here, and comes later.
+        // Segment 1000 was lost before the point, and is seen later.
         seen.at(1, out(2000));
         assert_eq!(seen.at(20, ack(1000)), [(0, Some(20))]);
         seen.at(25, out(1000));
@@ -355,7 +361,7 @@ mod tests {
         assert_eq!(seen.0.connections.len(), MAX_CONNECTIONS - 2);
         seen.at(200_000, Seg { port: 9999, ..out(0) });
         assert_eq!(seen.0.connections.len(), 1, "the others are idle");
-        // One that never is acknowledged holds a bounded number.
+        // If none is ever acknowledged, a bounded number is held.
         for k in 0..MAX_IN_FLIGHT as u32 + 9 {
             seen.at(200_000, Seg { port: 9999, ..out(1000 + k * 1000) });
         }

@@ -1,4 +1,4 @@
-//! A TCP segment with the fields that the analysis uses.
+//! [`TcpSegment`]: a TCP segment with the fields that the analysis uses.
 
 use crate::packet::{IpPacket, TCP, tcp};
 
@@ -14,7 +14,7 @@ mod option {
     pub(super) const WINDOW_SCALE: u8 = 3;
     pub(super) const SACK: u8 = 5;
     pub(super) const TIMESTAMPS: u8 = 8;
-    /// The largest window scale (RFC 7323 §2.3).
+    /// Largest window scale (RFC 7323 §2.3).
     pub(super) const MAX_WINDOW_SCALE: u8 = 14;
 }
 
@@ -98,7 +98,7 @@ impl TcpSegment {
         self.flags & flag != 0
     }
 
-    /// Sequence numbers it uses: payload, SYN and FIN.
+    /// Number of sequence numbers it uses: payload, SYN and FIN.
     pub(super) fn length(&self) -> u32 {
         self.payload + u32::from(self.has(SYN)) + u32::from(self.has(FIN))
     }
@@ -109,7 +109,7 @@ mod tests {
     use super::*;
     use crate::{LinkType, decode};
 
-    /// An IPv4 packet with a TCP header, options included, and payload.
+    /// Builds an IPv4 packet with a TCP header, including options, and payload.
     fn packet(flags: u8, header: u8, options: &[u8], payload: &[u8]) -> Vec<u8> {
         let mut v = vec![0x45, 0, 0, 0, 0x12, 0x34, 0, 0, 64, TCP, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2];
         v.extend([0x9c, 0x40, 0, 80, 1, 2, 3, 4, 5, 6, 7, 8, header << 4, flags, 0x20, 0x01, 0, 0, 0, 0]);
@@ -159,7 +159,7 @@ mod tests {
             assert_eq!(with_options(SYN, &[3, 3, offered, 1]).window_scale, Some(means));
         }
         assert_eq!(with_options(ACK, &[3, 3, 7, 1]).window_scale, None, "of a SYN only");
-        // The end of the list, and options of another length than theirs.
+        // The end of the option list, and options with a wrong length.
         let ended = [0, 2, 8, 10, 0, 0, 0, 7, 0, 0, 0, 9];
         assert_eq!(with_options(ACK, &ended).timestamps, None);
         let odd = [8, 6, 0, 0, 0, 7, 3, 4, 7, 7, 5, 2];
@@ -174,7 +174,7 @@ mod tests {
             assert_eq!(s.window_scale, None, "{lie}");
         }
         assert_eq!(with_options(SYN, &[2, 4, 5, 0xb4, 3, 3, 7, 1]).window_scale, Some(7));
-        // A kind without a length, and one that fills the list.
+        // An option without a length, and one that fills the list.
         assert_eq!(with_options(SYN, &[1, 1, 1, 3]).window_scale, None);
         assert_eq!(with_options(SYN, &[1, 3, 3, 7]).window_scale, Some(7));
     }
@@ -188,7 +188,7 @@ mod tests {
             assert_eq!(segment(&v), None, "{at}");
         }
         assert_eq!(segment(&whole[..39]), None);
-        // Only the header was captured, and of its options a part.
+        // Only the header and a part of its options were captured.
         let stamps = packet(ACK, 8, &[1, 1, 8, 10, 0, 0, 0, 7, 0, 0, 0, 9], b"abc");
         assert_eq!(segment(&stamps[..52]).unwrap().timestamps, Some((7, 9)));
         let cut = segment(&stamps[..51]).unwrap();

@@ -150,7 +150,7 @@ fn what_the_receiver_reports_twice_was_not_lost() {
     let mut t = Talk::new();
     (0..2).for_each(|i| t.data(100 + i, i as u32 * 100));
     t.data(180, 100); // a probe for an acknowledgement that is only late
-    t.ack(190, 200); // of both, so that its time stamp would be of the first
+    t.ack(190, 200); // acknowledges both, so its timestamp would belong to the first
     let probed = t.up();
     assert_eq!((probed.retransmissions, probed.lost_after, probed.spurious), (1, 1, 0));
     let twice = TcpSegment {
@@ -180,7 +180,8 @@ fn overtaken_is_not_lost_and_lost_is_not_overtaken() {
     assert_eq!(f.unique_bytes, 500);
 }
 
-/// The numbers of the packets prove it, where acknowledgements seem to ask for it at a point near the receiver.
+/// The IP identifications prove it, although at a point near the receiver acknowledgements seem to request
+/// it.
 #[test]
 fn a_packet_numbered_before_the_one_that_overtook_it_is_not_sent_again() {
     let with = |ident| {
@@ -212,7 +213,7 @@ fn an_empty_segment_with_the_last_number_again_is_a_probe() {
     assert_eq!((f.keep_alives, f.retransmissions), (1, 0));
 }
 
-/// A connection whose server has 100 bytes and closes its window at 150 ms.
+/// A connection whose server has received 100 bytes and closes its window at 150 ms.
 fn closed() -> Talk {
     let mut t = Talk::new();
     t.data(100, 0);
@@ -239,7 +240,7 @@ fn a_byte_beyond_a_closed_window_is_a_probe_whether_it_is_taken_or_not() {
         let f = t.up();
         (f.keep_alives, f.retransmissions, f.lost_before + f.lost_after, f.unfilled_gaps, f.unique_bytes)
     };
-    // Not taken: sent three times, then again as a part of the data.
+    // Not accepted: sent three times, then again as a part of the data.
     let mut t = closed();
     for (k, ms) in [350, 750, 1550].into_iter().enumerate() {
         byte(&mut t, ms, 100);
@@ -250,7 +251,7 @@ fn a_byte_beyond_a_closed_window_is_a_probe_whether_it_is_taken_or_not() {
     t.data(1610, 100);
     t.ack(1660, 200);
     assert_eq!((counts(&t), t.analyzer.finish()[0].down.duplicate_acks), ((3, 0, 0, 0, 200), 0));
-    // Taken: the data go on after it, and the next probe is the byte after it.
+    // Accepted: the data continues after it, and the next probe is the byte after it.
     let mut t = closed();
     byte(&mut t, 350, 100);
     window(&mut t, 400, 101, 0);
@@ -259,7 +260,7 @@ fn a_byte_beyond_a_closed_window_is_a_probe_whether_it_is_taken_or_not() {
     t.data(860, 102);
     t.ack(900, 202);
     assert_eq!(counts(&t), (2, 0, 0, 0, 202));
-    // Taken, and the acknowledgement was not captured.
+    // Accepted, but the acknowledgement was not captured.
     let mut t = closed();
     byte(&mut t, 350, 100);
     t.data(860, 101);
@@ -336,7 +337,7 @@ fn sequence_numbers_wrap() {
     assert_eq!((f.unique_bytes, f.retransmissions, f.unfilled_gaps), (600, 0, 0));
 }
 
-/// `bytes` from `offset` in one segment of the client's.
+/// The client sends `bytes` from `offset` in one segment.
 fn cut(t: &mut Talk, ms: i64, offset: u32, bytes: u32) {
     t.ident += 1;
     let s = t.segment(offset, t.ident);
@@ -345,7 +346,8 @@ fn cut(t: &mut Talk, ms: i64, offset: u32, bytes: u32) {
 
 #[test]
 fn each_byte_counts_once_however_it_is_cut() {
-    // The first thousand was lost before this point, and all three are retransmitted in one segment.
+    // The first thousand bytes were lost before this point, and all three thousand are retransmitted in one
+    // segment.
     let mut t = Talk::new();
     cut(&mut t, 100, 1000, 2000);
     cut(&mut t, 400, 0, 3000);
@@ -364,7 +366,7 @@ fn one_segment_fills_two_gaps() {
     cut(&mut t, 400, 0, 400);
     let f = t.up();
     assert_eq!((f.unique_bytes, f.retransmissions, f.unfilled_gaps), (500, 1, 1), "one gap is left");
-    // Those bytes were seen before: what was in flight gives no round trip any more.
+    // Those bytes were seen before: the data in flight no longer gives a round trip.
     t.ack(450, 400);
     t.ack(460, 600);
     let rtt = t.up().rtt_ack_ns.unwrap();
@@ -379,7 +381,7 @@ fn a_gap_and_what_follows_it_in_one_segment() {
     cut(&mut t, 401, 300, 100);
     let f = t.up();
     assert_eq!((f.unique_bytes, f.unfilled_gaps, f.max_in_flight), (400, 0, 400));
-    // Its end is new, and its round trip is known.
+    // The end of the segment is new and gives a round trip.
     t.ack(450, 300);
     assert_eq!(t.up().rtt_ack_ns.map(|r| r.count), Some(1), "the handshake's: part of it was sent twice");
     t.ack(451, 400);
@@ -425,11 +427,11 @@ fn a_connection_that_is_over_holds_little_and_its_ports_may_be_used_again() {
     let before = t.up();
     assert_eq!(t.analyzer.connections[0].remembered(), [(0, 0); 2]);
     assert_eq!((before.unique_bytes, before.rtt_ack_ns.map(|r| r.count)), (500, Some(3)));
-    // The last acknowledgement was lost: the FIN is repeated, and changes no round trip.
+    // The last acknowledgement was lost: the FIN is repeated and does not change a round trip.
     t.raw(370, false, close(5000, 1501, FIN | ACK));
     t.raw(380, true, close(1501, 5001, ACK));
     assert_eq!(t.up().rtt_ack_ns, before.rtt_ack_ns);
-    // The same ports, an hour later.
+    // The same ports, one hour later.
     t.raw(3_600_000, true, TcpSegment { seq: 77, flags: SYN, window: 1000, ..TcpSegment::default() });
     let c = t.analyzer.finish();
     assert_eq!((c.len(), c[0].up.retransmissions, c[1].first), (2, 0, WallTime(3_600_000 * MS)));
@@ -479,7 +481,8 @@ fn what_opens_another_connection() {
         t.raw(ms, up, s);
         t.analyzer.finish().len()
     };
-    // After a second of silence, unless the number shows that it is the same SYN again.
+    // A SYN after a second of silence opens a new connection, unless its number shows that it is the same SYN
+    // again.
     assert_eq!((connections(1039, true, syn(7, None)), connections(1040, true, syn(7, None))), (1, 2));
     assert_eq!(
         (connections(1500, true, syn(999, None)), connections(1500, false, syn(4999, Some(1000)))),
@@ -591,7 +594,7 @@ fn a_window_is_full_when_all_of_it_is_in_flight() {
     assert_eq!([998, 999, 1000, 1001].map(full), [0, 0, 1, 1]);
 }
 
-/// A TCP packet from the client or from the server.
+/// Builds a TCP packet from the client or from the server.
 fn packet(up: bool, (client_port, seq): (u16, u32), ack: Option<u32>, flags: u8, payload: &[u8]) -> Vec<u8> {
     let mut v = vec![0x45, 0];
     v.extend((40 + payload.len() as u16).to_be_bytes());
@@ -639,8 +642,8 @@ fn the_state_of_a_connection_is_known_after_each_packet() {
 }
 
 proptest::proptest! {
-    /// However data are segmented, lost and retransmitted before the point: unique bytes are those of the stream that
-    /// were seen, and gaps are those that were not.
+    /// For any segmentation, loss and retransmission before the point: unique bytes are the bytes of the
+    /// stream that were seen, and gaps are those that were not.
     #[test]
     fn unique_bytes_are_the_bytes_seen(
         list in proptest::collection::vec((0u32..2000, 1u32..800), 1..40)

@@ -1,19 +1,20 @@
-//! Explains which delays of a connection were retransmissions, which a full window, and which the path.
+//! Explains a connection's delays: retransmissions, a full window, or the path.
 
 use super::{BetweenPoints, DirectionBetween, DirectionFigures, ObservedConnection};
 use crate::SpreadFigures;
-use jitlat_core::units::eng4;
+use crate::numbers::count;
+use jitlat_core::units::eng3;
 
-/// A queue shorter than this is not worth mentioning, in ns.
+/// Shortest queue that is reported, in ns.
 const MIN_QUEUE_NS: i64 = 5_000_000;
 
-/// Fewest segments with payload from which anything is concluded.
+/// Minimum number of segments with payload from which anything is concluded.
 pub(super) const MIN_SEGMENTS: u64 = 10;
 
-/// How long a receiver may delay an acknowledgement, in ns (Linux; RFC 9293 allows 500 ms).
+/// Longest delay of an acknowledgement by a receiver, in ns (Linux; RFC 9293 allows 500 ms).
 const MAX_ACK_DELAY_NS: i64 = 200_000_000;
 
-/// What delayed the data of each direction that has any.
+/// Describes the causes of delay in each direction that has data.
 pub fn explain_delays(c: &ObservedConnection, between: Option<&BetweenPoints>) -> Vec<String> {
     let directions = [
         ("from client", &c.up, &c.down, between.map(|b| &b.up)),
@@ -27,7 +28,7 @@ pub fn explain_delays(c: &ObservedConnection, between: Option<&BetweenPoints>) -
     .collect()
 }
 
-/// The better of the two round trips: timestamps also measure what was sent twice.
+/// Returns the better of the two round trips: timestamps also measure data that was sent twice.
 pub(super) fn round_trip(data: &DirectionFigures) -> Option<SpreadFigures> {
     match (data.rtt_timestamp_ns, data.rtt_ack_ns) {
         (Some(t), Some(a)) => Some(if t.count * 2 >= a.count { t } else { a }),
@@ -35,7 +36,8 @@ pub(super) fn round_trip(data: &DirectionFigures) -> Option<SpreadFigures> {
     }
 }
 
-/// Whether round trips show a queue: `Some(false)` where delayed acknowledgements would look the same; `None` if not.
+/// Returns `Some(true)` if round trips show a queue, `Some(false)` if delayed acknowledgements would look the
+/// same, `None` if there is no queue.
 pub(super) fn is_queued(r: &SpreadFigures) -> Option<bool> {
     let above = r.median.saturating_sub(r.min);
     (above > r.min && above > MIN_QUEUE_NS).then_some(above >= MAX_ACK_DELAY_NS)
@@ -46,22 +48,22 @@ fn path(data: &DirectionFigures, between: Option<&DirectionBetween>) -> Option<S
     let above = r.median.saturating_sub(r.min);
     let mut text = if is_queued(&r) == Some(false) {
         format!(
-            "{} there and back at least, {} in the middle: a queue on the path, or the receiver's delayed acknowledgements",
-            eng4(r.min),
-            eng4(r.median)
+            "round trip {} at least, median {}: a queue on the path, or the receiver's delayed acknowledgements",
+            eng3(r.min as f64),
+            eng3(r.median as f64)
         )
     } else if is_queued(&r) == Some(true) {
         format!(
-            "the path is most of it: {} there and back when idle, {} in the middle, a queue of {}",
-            eng4(r.min),
-            eng4(r.median),
-            eng4(above)
+            "the path contributes most: round trip {} when idle, median {}, a queue of {}",
+            eng3(r.min as f64),
+            eng3(r.median as f64),
+            eng3(above as f64)
         )
     } else {
         format!(
-            "the path adds little: {} there and back at least, {} in the middle",
-            eng4(r.min),
-            eng4(r.median)
+            "the path adds little: round trip {} at least, median {}",
+            eng3(r.min as f64),
+            eng3(r.median as f64)
         )
     };
     if let Some(v) = between.and_then(|l| l.delay_variation_median_ns)
@@ -75,25 +77,25 @@ fn path(data: &DirectionFigures, between: Option<&DirectionBetween>) -> Option<S
 
 fn retransmissions(data: &DirectionFigures, between: Option<&DirectionBetween>) -> Option<String> {
     if data.retransmissions == 0 {
-        return Some("nothing was sent again".to_owned());
+        return Some("no segment was retransmitted".to_owned());
     }
     let share = 100.0 * data.retransmissions as f64 / data.data_segments.max(1) as f64;
     let waited = data.fast_wait_ns.0.saturating_add(data.timeout_wait_ns.0);
-    let mut text = format!("{} segments ({share:.1} %) were sent again", data.retransmissions);
+    let mut text = format!("{} ({share:.1} %) retransmitted", count(data.retransmissions, "segment"));
     if waited > 0 {
         text.push_str(&format!(
             " after {} on average, {} at most",
-            eng4(waited / (data.fast + data.timeouts).max(1) as i64),
-            eng4(data.longest_wait_ns.0)
+            eng3((waited / (data.fast + data.timeouts).max(1) as i64) as f64),
+            eng3(data.longest_wait_ns.0 as f64)
         ));
     }
     if data.spurious > 0 {
-        text.push_str(&format!(", {} of them for nothing", data.spurious));
+        text.push_str(&format!(", {} of them unnecessarily", data.spurious));
     }
     if let Some(l) = between
         && l.lost_between > 0
     {
-        text.push_str(&format!("; {} packets vanished between the two points", l.lost_between));
+        text.push_str(&format!("; {} lost between the two points", count(l.lost_between, "packet")));
     }
     Some(text)
 }
@@ -102,13 +104,15 @@ fn window(data: &DirectionFigures, peer: &DirectionFigures, duration: i64) -> Op
     let waited = data.window_full_ns.0.saturating_add(peer.zero_window_ns.0);
     let share = 100.0 * waited as f64 / duration as f64;
     match (waited, peer.zero_windows) {
-        (0, 0) => Some("the receiver's window never held it up".to_owned()),
-        (_, 0) => {
-            Some(format!("the receiver's window was full for {} ({share:.1} % of the time)", eng4(waited)))
-        }
+        (0, 0) => Some("the receiver's window never limited it".to_owned()),
+        (_, 0) => Some(format!(
+            "the receiver's window was full for {} ({share:.1} % of the time)",
+            eng3(waited as f64)
+        )),
         (_, n) => Some(format!(
-            "the receiver's window was full or closed ({n} times) for {} ({share:.1} % of the time)",
-            eng4(waited)
+            "the receiver's window was full or closed ({}) for {} ({share:.1} % of the time)",
+            count(n, "time"),
+            eng3(waited as f64)
         )),
     }
 }

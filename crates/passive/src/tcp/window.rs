@@ -1,24 +1,24 @@
-//! [`TcpWindow`]: the receive window that one side advertises.
+//! [`TcpWindow`]: receive window that one side advertises.
 
 use super::segment::{RST, SYN, TcpSegment};
 use jitlat_core::time::{Span, WallTime};
 
-/// What an advertisement changed.
+/// Change caused by an advertisement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum WindowChange {
     /// The window closed.
     Closed,
-    /// It opened again, having been closed since.
+    /// The window opened again; it had been closed since this time.
     Opened(WallTime),
 }
 
-/// The window one side has advertised last.
+/// Window that one side has advertised last.
 #[derive(Debug, Default)]
 pub(super) struct TcpWindow {
-    /// By its SYN; `None` if that was not seen.
+    /// Window scale from its SYN; `None` if the SYN was not seen.
     scale: Option<u8>,
     bytes: Option<u64>,
-    /// The field as it was, not scaled.
+    /// Window field of the last segment, not scaled.
     field: Option<u16>,
     closed: Option<WallTime>,
 }
@@ -36,7 +36,7 @@ impl TcpWindow {
         // The window of a SYN is never scaled (RFC 7323 §2.2).
         let scale = if s.has(SYN) { Some(0) } else { self.scale };
         self.bytes = scale.map(|scale| u64::from(s.window) << scale);
-        // A closed window is one whatever the scale.
+        // A window of zero is closed at any scale.
         let bytes = u64::from(s.window);
         match (self.closed, bytes) {
             (None, 0) => {
@@ -51,23 +51,23 @@ impl TcpWindow {
         }
     }
 
-    /// Whether a segment of this side does not change it.
+    /// True if a segment of this side does not change it.
     pub(super) fn is_kept_by(&self, s: &TcpSegment) -> bool {
         self.field == Some(s.window)
     }
 
-    /// Whether it is closed, whatever its scale.
+    /// True if it is closed, which does not depend on its scale.
     pub(super) fn is_closed(&self) -> bool {
         self.closed.is_some()
     }
 
-    /// The window in bytes; `None` if its scale is unknown.
+    /// Window in bytes; `None` if its scale is unknown.
     pub(super) fn bytes(&self) -> Option<u64> {
         self.bytes
     }
 }
 
-/// How long something lasted; never negative.
+/// Duration between two times; never negative.
 pub(super) fn lasted(since: WallTime, until: WallTime) -> Span {
     (until - since).max(Span(0))
 }

@@ -31,7 +31,7 @@ fn plan() -> MatchPlan {
     }
 }
 
-/// 1000 packets each way, all recognised at both points.
+/// 1000 packets in each direction, all recognised at both points.
 fn sound() -> PassiveResult {
     let counts =
         MatchCounts { seen_at_reference: 1000, seen_at_monitor: 1000, matched: 1000, ..Default::default() };
@@ -57,13 +57,13 @@ fn notes(change: impl FnOnce(&mut PassiveResult)) -> Vec<String> {
     result.notes()
 }
 
-/// The only note.
+/// Returns the only note.
 fn note(change: impl FnOnce(&mut PassiveResult)) -> String {
     let [note] = notes(change).try_into().unwrap();
     note
 }
 
-/// The first number for which there is a note with this text.
+/// Returns the first number for which there is a note with this text.
 fn from(text: &str, most: i64, set: impl Fn(&mut PassiveResult, u64)) -> i64 {
     first(0..=most, |x| notes(|r| set(r, x as u64)).iter().any(|n| n.contains(text)))
 }
@@ -116,17 +116,17 @@ fn names_that_repeat_are_mentioned_from_one_percent() {
 
 #[test]
 fn sightings_that_were_given_up_are_mentioned() {
-    assert_eq!(from("had to be given up", 9, |r, x| r.summary.back.counts.given_up = x), 1);
+    assert_eq!(from("were given up", 9, |r, x| r.summary.back.counts.given_up = x), 1);
 }
 
-/// So many sightings without a partner.
+/// Adds `n` sightings without a partner.
 fn alone(r: &mut PassiveResult, n: u64) {
     r.summary.out.counts.seen_at_reference += n;
 }
 
 #[test]
 fn sightings_without_a_partner_are_mentioned_where_they_are_many() {
-    // x of 4000 + x.
+    // A share x of 4000 + x.
     assert_eq!(from("have no partner", 9000, alone), 1715);
     assert!(note(|r| alone(r, 4000)).starts_with("50 % of the sightings have no partner"));
     let repeated = notes(|r| {
@@ -144,9 +144,9 @@ fn packets_longer_than_frames_at_one_point_are_offload() {
             (r.captures[at].long, r.captures[at].longest) = (5, 9000);
         }
     };
-    assert_eq!(from("never travelled", 1000, long(0)), 41);
+    assert_eq!(from("segmented them", 1000, long(0)), 41);
     assert!(
-        note(|r| long(0)(r, 100)).starts_with("reference: 5 packets of up to 9000 bytes never travelled")
+        note(|r| long(0)(r, 100)).starts_with("reference: 5 packets of up to 9000 bytes, captured before")
     );
     assert!(note(|r| long(1)(r, 100)).starts_with("monitor: 5 packets of up to 9000 bytes"));
     let same = |r: &mut PassiveResult| {
@@ -164,15 +164,15 @@ fn a_mask_of_header_fields_rests_on_the_identification() {
             r.captures[0].unidentified = x;
         }
     };
-    assert_eq!(from("no IP identification, on which", 2000, without(63)), 201);
+    assert_eq!(from("no IP identification, which mask", 2000, without(63)), 201);
     let both = |r: &mut PassiveResult, x| {
         without(63)(r, x);
         r.captures[1].unidentified = 100;
     };
-    assert_eq!(from("no IP identification, on which", 2000, both), 101);
+    assert_eq!(from("no IP identification, which mask", 2000, both), 101);
     assert!(
         note(|r| without(63)(r, 500))
-            .starts_with("25 % of the packets have no IP identification, on which mask 63")
+            .starts_with("25 % of the packets have no IP identification, which mask 63 needs")
     );
     assert_eq!(notes(|r| without(64)(r, 500)), [""; 0]);
     assert_eq!(notes(|r| r.captures[0].unidentified = 500), [""; 0]);
@@ -190,10 +190,10 @@ fn what_keeps_packets_or_pairs_from_being_found_is_said() {
     };
     assert_eq!(
         unmatched(0),
-        "no packet was matched within 5 s; the captures have none in common under this rule"
+        "no packet was matched within 5 s; the captures have no packet in common under this rule"
     );
     assert_eq!(unmatched(1), "no packet was matched within 5 s; try a larger -d, or another -o");
-    assert!(note(|r| r.summary.pairs = 0).starts_with("no pair: it takes packets both ways"));
+    assert!(note(|r| r.summary.pairs = 0).starts_with("no pairs: a pair is an OUT packet"));
 }
 
 #[test]
@@ -233,19 +233,19 @@ fn what_a_capture_lacks_is_said_with_its_point() {
     type Set = fn(&mut CaptureFacts, u64);
     let faults: [(&str, i64, Set); 6] = [
         ("captured too short", 1, |f, x| f.too_short = x),
-        ("were cut before the end of their headers", 11, |f, x| f.truncated = x),
-        ("malformed packets", 1, |f, x| f.malformed = x),
-        ("the capture lost", 1, |f, x| f.drops = x),
+        ("cut before the end of the headers", 11, |f, x| f.truncated = x),
+        ("malformed packet", 1, |f, x| f.malformed = x),
+        ("the capture dropped", 1, |f, x| f.drops = x),
         ("out of order in the file", 1, |f, x| f.disordered = x),
         ("the clock was set back", 1, |f, x| f.steps_back = x),
     ];
     for (text, border, set) in faults {
         assert_eq!(from(text, 100, |r, x| set(&mut r.captures[1], x)), border, "{text}");
-        let said = note(|r| set(&mut r.captures[0], 42));
-        assert!(said.starts_with("reference: ") && said.contains("42"), "{said}");
+        let text = note(|r| set(&mut r.captures[0], 42));
+        assert!(text.starts_with("reference: ") && text.contains("42"), "{text}");
     }
     let unknown = |r: &mut PassiveResult| r.captures[1].unknown_link = Some((LinkType(105), 3));
-    assert_eq!(note(unknown), "monitor: 3 frames are of link type 105, which is not understood");
+    assert_eq!(note(unknown), "monitor: 3 frames of link type 105, which is not supported");
     assert_eq!(note(|r| r.captures[0].notes.push("a: cut".into())), "a: cut");
 }
 
@@ -262,7 +262,7 @@ fn the_rule_of_names_is_described_by_its_fields() {
     assert_eq!(of(false, true, true), format!("ports, identification, {rest} (addresses are translated)"));
     assert_eq!(
         of(false, false, false),
-        format!("{rest} (addresses and ports are translated) (the identification is rewritten on the way)")
+        format!("{rest} (addresses and ports are translated) (the identification is rewritten on the path)")
     );
     let mask = IdentityRule { fields: IdentityFields::Mask(63), available: 9 };
     assert_eq!(describe_identity(&mask), "the fields of mask 63");
@@ -286,7 +286,7 @@ fn captures_that_cannot_be_matched_are_compared_in_time() {
     let explained = |a, b| explain_no_match(&[a, b], None);
     let apart = |a, b| explained(a, b).into_iter().find(|n| n.contains("do not overlap"));
     let gap =
-        "the captures do not overlap in time: 10.00 s lie between them, unless a clock is wrong by that much";
+        "the captures do not overlap in time: 10.0 s lie between them, unless a clock is wrong by that much";
     assert_eq!(apart(captured(0, 10), captured(20, 30)).as_deref(), Some(gap));
     assert_eq!(apart(captured(20, 30), captured(0, 10)).as_deref(), Some(gap));
     assert_eq!(apart(captured(0, 10), captured(10, 30)), None);
@@ -297,7 +297,7 @@ fn captures_that_cannot_be_matched_are_compared_in_time() {
         [
             "reference: 7 frames, 5 IP packets, Thu Jan 1 00:00:00 UTC 1970 to Thu Jan 1 00:00:10 UTC 1970",
             "monitor: no packets",
-            "monitor: 3 malformed packets were passed over",
+            "monitor: 3 malformed packets skipped",
         ]
     );
 }
@@ -305,10 +305,10 @@ fn captures_that_cannot_be_matched_are_compared_in_time() {
 #[test]
 fn offload_at_one_point_alone_may_be_why_nothing_matches() {
     let long = |n| CaptureFacts { long: n, longest: 9000, ..captured(0, 10) };
-    let said = |a, b| explain_no_match(&[long(a), long(b)], None).split_off(2);
-    assert_eq!((said(0, 0), said(2, 3)), (vec![], vec![]));
-    assert!(said(2, 0)[0].starts_with("reference: 2 packets of up to 9000"));
-    assert!(said(0, 1)[0].starts_with("monitor: 1 packets of up to 9000"));
+    let text = |a, b| explain_no_match(&[long(a), long(b)], None).split_off(2);
+    assert_eq!((text(0, 0), text(2, 3)), (vec![], vec![]));
+    assert!(text(2, 0)[0].starts_with("reference: 2 packets of up to 9000"));
+    assert!(text(0, 1)[0].starts_with("monitor: 1 packet of up to 9000"));
 }
 
 #[test]

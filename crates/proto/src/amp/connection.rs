@@ -1,4 +1,4 @@
-//! [`AmpConnection`]: one end of a control connection, and its set-up on either side (RFC 4656 §3.1).
+//! [`AmpConnection`]: one end of a control connection, and the set-up of both ends (RFC 4656 §3.1).
 
 use crate::amp::crypto::{IncomingBytes, MAX_ROUNDS, MIN_ROUNDS, OutgoingBytes, SessionKeys, derive};
 use crate::amp::setup::{Greeting, ServerStart, SetUp};
@@ -6,7 +6,7 @@ use crate::amp::{AcceptCode, SecurityMode, SecurityModes, Sid, TestKeys, Users, 
 use core::fmt;
 use jitlat_core::ntp::NtpTime;
 
-/// One end of a control connection: its mode, its keys, and the bytes in both directions.
+/// One end of a control connection: its mode, its keys, and the bytes of both directions.
 #[derive(Debug)]
 pub struct AmpConnection {
     mode: SecurityMode,
@@ -31,27 +31,27 @@ impl Default for AmpConnection {
 }
 
 impl AmpConnection {
-    /// The mode in use; open before it is negotiated.
+    /// Returns the mode in use; [`SecurityMode::Open`] until one is negotiated.
     pub fn mode(&self) -> SecurityMode {
         self.mode
     }
 
-    /// At a server: the authenticated user; `None` in the open mode.
+    /// Returns the authenticated user of a server's connection; `None` in the open mode.
     pub fn user(&self) -> Option<&str> {
         self.user.as_deref()
     }
 
-    /// The keys of the test session `sid`; `None` if the mode does not protect test packets.
+    /// Returns the keys of the test session `sid`; `None` if the mode does not protect test packets.
     pub(crate) fn test_keys(&self, sid: &Sid) -> Option<TestKeys> {
         self.keys.as_ref().and_then(|keys| TestKeys::new(self.mode, keys, sid))
     }
 }
 
-/// How a client wants to connect.
+/// Settings with which a client connects.
 #[derive(Clone, Copy, Debug)]
 pub struct ConnectRequest<'a> {
-    /// The mode to use; `None`: with a user the first of [`keyed`](Self::keyed) that the server offers, otherwise the
-    /// open mode.
+    /// Mode to use. `None` selects the open mode without a user, and with one the first mode of
+    /// [`keyed`](Self::keyed) that the server offers.
     pub mode: Option<SecurityMode>,
     /// The protocol's keyed modes in order of preference.
     pub keyed: &'static [SecurityMode],
@@ -85,25 +85,25 @@ pub enum AmpStep {
 impl fmt::Display for AmpStep {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            AmpStep::Greeting => "waiting for its greeting",
-            AmpStep::SetUp => "agreeing on a mode",
-            AmpStep::Request => "asking for a session",
-            AmpStep::Granted => "the session was granted and not started yet",
+            AmpStep::Greeting => "waiting for the greeting",
+            AmpStep::SetUp => "negotiating the mode",
+            AmpStep::Request => "requesting a session",
+            AmpStep::Granted => "waiting to start the session",
             AmpStep::Start => "starting the session",
-            AmpStep::Running => "the test ran",
+            AmpStep::Running => "running the test",
             AmpStep::Stop => "ending the test",
-            AmpStep::Fetch => "fetching what it recorded",
+            AmpStep::Fetch => "fetching its records",
         })
     }
 }
 
-/// Why a client's conversation failed.
+/// Reason why a client's conversation failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum AmpFailure {
     /// The greeting offers no mode at all.
     #[error(
-        "the server turns every client away (its greeting offers no mode): is this address allowed there?"
+        "the server refuses every client (its greeting offers no mode): does it allow this host's address?"
     )]
     Unwelcome,
     /// Client and server have no mode in common.
@@ -113,31 +113,31 @@ pub enum AmpFailure {
         offered: SecurityModes,
         /// The mode requested by the user; `None`: any.
         wanted: Option<SecurityMode>,
-        /// What to try.
+        /// Advice for the user.
         hint: &'static str,
     },
-    /// Another protocol, or a server that requests too many rounds.
-    #[error("the server asks for {0} rounds of key derivation; between 1024 and 32768 are done")]
+    /// The server requests too many rounds of key derivation, or speaks another protocol.
+    #[error("the server requires {0} rounds of key derivation; only 1024 to 32768 are supported")]
     Rounds(u32),
-    /// The server refuses a step.
-    #[error("refused while {step}: {accept}{}", hint(*.step, *.accept))]
+    /// The server refused a step.
+    #[error("the server refused while {step}: {accept}{}", hint(*.step, *.accept))]
     Refused {
-        /// The step.
+        /// The refused step.
         step: AmpStep,
-        /// Its answer.
+        /// Code in the server's answer.
         accept: AcceptCode,
     },
-    /// A granted session without a port to send to.
-    #[error("the server granted a session on port 0, where nothing can be sent")]
+    /// The server granted a session without a port to send to.
+    #[error("the server granted a session on port 0, to which no packet can be sent")]
     NoPort,
     /// The HMAC of a message is wrong.
-    #[error("a message of the server is not signed with the keys of this connection (while {0})")]
+    #[error("a message from the server is not signed with the keys of this connection (while {0})")]
     Forged(AmpStep),
-    /// A message that was not requested.
-    #[error("the server sends what nobody asked for (while {0}): is it a server of this protocol?")]
-    Unasked(AmpStep),
+    /// The server sent a message that was not requested.
+    #[error("the server sent an unexpected message (while {0}): does it speak this protocol?")]
+    Unexpected(AmpStep),
     /// No answer in time.
-    #[error("no answer in time (while {0}): does a server of this protocol listen there?")]
+    #[error("no answer from the server in time (while {0}): is a server of this protocol running there?")]
     Silent(AmpStep),
     /// The server closed the connection.
     #[error("the server closed the connection (while {0}){hint}", hint = closed_hint(*.0))]
@@ -145,14 +145,14 @@ pub enum AmpFailure {
 }
 
 fn not_possible(wanted: Option<SecurityMode>) -> String {
-    wanted.map_or("none that can be used".to_owned(), |mode| format!("{mode} is not possible"))
+    wanted.map_or("none of them can be used".to_owned(), |mode| format!("{mode} is not among them"))
 }
 
 fn hint(step: AmpStep, accept: AcceptCode) -> &'static str {
     match (step, accept) {
         (AmpStep::SetUp, AcceptCode::Failure) => "; are the user and the passphrase right?",
         (AmpStep::Request, AcceptCode::Unsupported) => {
-            "; does it take this mark (-D) and this size (-l; routers ask for 41 bytes at least)?"
+            "; does it accept this DSCP (-D) and this size (-l; routers require at least 41 bytes)?"
         }
         _ => "",
     }
@@ -160,19 +160,19 @@ fn hint(step: AmpStep, accept: AcceptCode) -> &'static str {
 
 fn closed_hint(step: AmpStep) -> &'static str {
     match step {
-        AmpStep::Greeting => ": is this address allowed there?",
-        AmpStep::SetUp => ": does it take this mode and this user?",
+        AmpStep::Greeting => ": does it allow this host's address?",
+        AmpStep::SetUp => ": does it accept this mode and this user?",
         _ => "",
     }
 }
 
 /// The client's side of the set-up.
 impl AmpConnection {
-    /// Reads the greeting, if it is complete, and selects the mode. The result is to be sent next, unprotected; what
-    /// follows it is protected.
+    /// Reads the greeting once it is complete, and selects the mode. The returned message must be sent next,
+    /// unprotected. Everything after it is protected.
     pub(crate) fn read_greeting(&mut self, wanted: &ConnectRequest<'_>) -> Result<Option<SetUp>, AmpFailure> {
         let Some(bytes) = self.incoming.take(Greeting::LEN) else { return Ok(None) };
-        let greeting = Greeting::parse(&bytes).map_err(|_| AmpFailure::Unasked(AmpStep::Greeting))?;
+        let greeting = Greeting::parse(&bytes).map_err(|_| AmpFailure::Unexpected(AmpStep::Greeting))?;
         if greeting.modes == SecurityModes::default() {
             return Err(AmpFailure::Unwelcome);
         }
@@ -202,14 +202,14 @@ impl AmpConnection {
             return Ok(false);
         }
         let Some(bytes) = self.incoming.take(ServerStart::LEN) else { return Ok(false) };
-        let start = ServerStart::parse(&bytes).map_err(|_| AmpFailure::Unasked(step))?;
+        let start = ServerStart::parse(&bytes).map_err(|_| AmpFailure::Unexpected(step))?;
         if start.accept != AcceptCode::Ok {
             return Err(AmpFailure::Refused { step, accept: start.accept });
         }
         if let Some(keys) = &self.keys {
             self.incoming.protect(keys, &start.server_iv);
         }
-        // The server's start time: the first block covered by its HMAC.
+        // The server's start time, which is the first block that the HMAC covers.
         self.incoming.take(ServerStart::TIME_LEN);
         Ok(true)
     }
@@ -227,7 +227,7 @@ fn choose(offered: SecurityModes, wanted: &ConnectRequest<'_>) -> Result<Securit
         wanted: wanted.mode,
         hint: match (has_user, offered.contains(SecurityMode::Open)) {
             (false, _) => ": give a user and a passphrase",
-            (true, true) => ": leave the passphrase out",
+            (true, true) => ": omit the passphrase",
             (true, false) => "",
         },
     })
@@ -236,18 +236,18 @@ fn choose(offered: SecurityModes, wanted: &ConnectRequest<'_>) -> Result<Securit
 /// Random bytes for one connection of a server.
 #[derive(Clone, Copy)]
 pub struct ServerRandom {
-    /// The challenge, which the client returns in its token.
+    /// Challenge, which the client returns in its token.
     pub challenge: [u8; 16],
     /// Salt of the key derivation.
     pub salt: [u8; 16],
     /// Initialisation vector of the server's stream.
     pub iv: [u8; 16],
-    /// Makes session identifiers differ from those of other connections.
+    /// Part of session identifiers that distinguishes those of different connections.
     pub sid: [u8; 4],
 }
 
 impl ServerRandom {
-    /// From 52 random bytes.
+    /// Splits 52 random bytes into the fields.
     pub fn new(bytes: [u8; 52]) -> ServerRandom {
         let part = |at: usize| {
             let mut block = [0; 16];
@@ -265,20 +265,20 @@ impl fmt::Debug for ServerRandom {
     }
 }
 
-/// Why a server's conversation ended.
+/// Reason why a server's conversation ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum AmpEndReason {
     /// The client closed the connection.
     Closed,
-    /// It has been silent for too long.
+    /// The client was silent for too long.
     Silent,
     /// Wrong user or passphrase.
     Denied,
-    /// It chose no mode that is offered.
+    /// The client chose a mode that is not offered.
     Mode,
     /// A message was not signed with the keys of the connection.
     Forged,
-    /// An unknown command, or one that is not allowed in this state.
+    /// The client sent an unknown command, or one that is not allowed in this state.
     Confused,
 }
 
@@ -290,29 +290,29 @@ impl fmt::Display for AmpEndReason {
             AmpEndReason::Denied => "wrong user or passphrase",
             AmpEndReason::Mode => "no common mode",
             AmpEndReason::Forged => "a forged message",
-            AmpEndReason::Confused => "a message out of place",
+            AmpEndReason::Confused => "an unexpected message",
         })
     }
 }
 
-/// Which clients a server accepts, and how.
+/// Rules by which a server admits clients.
 #[derive(Clone, Copy, Debug)]
 pub struct Admission<'a> {
-    /// The modes offered; none refuses every client.
+    /// Modes offered; an empty set refuses every client.
     pub modes: SecurityModes,
     /// Users of the keyed modes.
     pub users: &'a Users,
-    /// Rounds of key derivation: a power of two, 1024 at least.
+    /// Rounds of key derivation: a power of two, at least 1024.
     pub rounds: u32,
-    /// Random bytes of this connection.
+    /// Random bytes for this connection.
     pub random: &'a ServerRandom,
-    /// When this server was started.
+    /// Time at which this server was started.
     pub started: NtpTime,
 }
 
 /// The server's side of the set-up.
 impl AmpConnection {
-    /// The greeting, which the server sends first.
+    /// Returns the greeting, which the server sends first.
     pub fn greeting(entry: &Admission<'_>) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(Greeting::LEN);
         let ServerRandom { challenge, salt, .. } = *entry.random;
@@ -320,8 +320,8 @@ impl AmpConnection {
         bytes
     }
 
-    /// Reads the client's choice, if it is complete, and appends Server-Start to `answer`, even if the client is
-    /// refused. True once it is complete.
+    /// Reads the client's choice once it is complete, and appends Server-Start to `answer`, even for a
+    /// refused client. Returns true once the choice was read.
     pub(crate) fn read_set_up(
         &mut self,
         entry: &Admission<'_>,
@@ -336,7 +336,7 @@ impl AmpConnection {
         self.mode = mode;
         let mut server_iv = [0; 16];
         if mode.is_keyed() {
-            // The same work for unknown users, so that the time does not reveal which users exist.
+            // Unknown users cause the same work, so that the time does not reveal which users exist.
             let passphrase = entry.users.of_field(&asked.user);
             let key = derive(passphrase.unwrap_or_default(), &entry.random.salt, entry.rounds);
             let keys = SessionKeys::from_token(&asked.token, &key, &entry.random.challenge);
@@ -356,7 +356,7 @@ impl AmpConnection {
     }
 }
 
-/// A refusing Server-Start: unprotected, all zeros except for the code.
+/// Appends a Server-Start that refuses the client: unprotected, all zeros except for the code.
 fn refuse(accept: AcceptCode, answer: &mut Vec<u8>) {
     ServerStart { accept, server_iv: [0; 16] }.write(answer);
     answer.extend(ServerStart::time(NtpTime(0)));

@@ -1,6 +1,6 @@
-//! Keys of the keyed modes, and the control connection as a pair of encrypted streams (RFC 4656 §3.1,
-//! §3.4): AES-128-CBC in each direction, and in every message an HMAC-SHA1, cut to 128 bits, over
-//! everything since the one before.
+//! Keys of the keyed modes, and the control connection as a pair of encrypted streams (RFC 4656 §3.1, §3.4).
+//! Each direction uses AES-128-CBC. Each message ends with an HMAC-SHA1, truncated to 128 bits, of all bytes
+//! since the previous HMAC.
 
 use aes::Aes128;
 use aes::cipher::{BlockCipherEncrypt, BlockModeDecrypt, BlockModeEncrypt, KeyInit, KeyIvInit};
@@ -8,15 +8,15 @@ use core::fmt;
 use hmac::{Hmac, HmacReset, Mac};
 use sha1::Sha1;
 
-/// Bytes of a block of AES.
+/// Length of an AES block in bytes.
 pub const BLOCK: usize = 16;
 
 type AesBlock = aes::Block;
 
-/// Fewest rounds of the key derivation that a server may ask for.
+/// Fewest rounds of key derivation that a server may request.
 pub(crate) const MIN_ROUNDS: u32 = 1024;
-/// Most rounds that a client computes: the default of RFC 4656 §6.1. With more, a server could keep it busy for
-/// minutes.
+/// Most rounds of key derivation that a client computes: the default of RFC 4656 §6.1. A higher number would
+/// let a server keep the client busy for minutes.
 pub(crate) const MAX_ROUNDS: u32 = 32_768;
 
 fn encryptor(key: &[u8; 16], iv: &[u8; 16]) -> cbc::Encryptor<Aes128> {
@@ -27,47 +27,47 @@ fn decryptor(key: &[u8; 16], iv: &[u8; 16]) -> cbc::Decryptor<Aes128> {
     cbc::Decryptor::new(&(*key).into(), &(*iv).into())
 }
 
-/// Encrypts as many whole blocks as `bytes` has.
+/// Encrypts the whole blocks of `bytes`.
 pub(crate) fn encrypt(key: &[u8; 16], bytes: &mut [u8]) {
     let mut cbc = encryptor(key, &[0; 16]);
     let (blocks, _) = AesBlock::slice_as_chunks_mut(bytes);
     cbc.encrypt_blocks(blocks);
 }
 
-/// Undoes [`encrypt`].
+/// Reverses [`encrypt`].
 pub(crate) fn decrypt(key: &[u8; 16], bytes: &mut [u8]) {
     let mut cbc = decryptor(key, &[0; 16]);
     let (blocks, _) = AesBlock::slice_as_chunks_mut(bytes);
     cbc.decrypt_blocks(blocks);
 }
 
-/// A HMAC that is reset for the next message.
+/// Returns an HMAC that can be reset for the next message.
 fn running_mac(key: &[u8; 32]) -> HmacReset<Sha1> {
     <HmacReset<Sha1> as KeyInit>::new_from_slice(key)
         .unwrap_or_else(|_| unreachable!("any key length is legal"))
 }
 
 pub(crate) fn mac(key: &[u8; 32]) -> Hmac<Sha1> {
-    // HMAC takes keys of any length.
+    // HMAC accepts keys of any length.
     <Hmac<Sha1> as KeyInit>::new_from_slice(key).unwrap_or_else(|_| unreachable!("any key length is legal"))
 }
 
-/// The key of a passphrase: PBKDF2 with HMAC-SHA1. The time is proportional to `rounds`, on purpose.
+/// Derives a key from a passphrase: PBKDF2 with HMAC-SHA1. The time is proportional to `rounds` on purpose.
 pub fn derive(passphrase: &[u8], salt: &[u8; 16], rounds: u32) -> [u8; 16] {
     pbkdf2::pbkdf2_hmac_array::<Sha1, 16>(passphrase, salt, rounds)
 }
 
-/// The keys of one control connection, drawn by the client.
+/// Keys of one control connection, chosen by the client.
 #[derive(Clone, PartialEq, Eq)]
 pub struct SessionKeys {
-    /// Of AES.
+    /// AES key.
     pub aes: [u8; 16],
-    /// Of HMAC.
+    /// HMAC key.
     pub hmac: [u8; 32],
 }
 
 impl SessionKeys {
-    /// Wraps the keys and the server's challenge with the passphrase's key.
+    /// Returns the token: the server's challenge and these keys, encrypted with the passphrase's `key`.
     pub fn token(&self, key: &[u8; 16], challenge: &[u8; 16]) -> [u8; 64] {
         let mut token = [0; 64];
         token[..16].copy_from_slice(challenge);
@@ -77,17 +77,17 @@ impl SessionKeys {
         token
     }
 
-    /// The keys in `token`, if it was made with the passphrase's key.
+    /// Returns the keys in `token`; `None` if the token was not made with the passphrase's `key`.
     pub(crate) fn from_token(token: &[u8; 64], key: &[u8; 16], challenge: &[u8; 16]) -> Option<SessionKeys> {
         let mut plain = *token;
         decrypt(key, &mut plain);
-        // Both sides know the challenge; only the comparison has to take constant time.
+        // Both ends know the challenge. Only the comparison must take constant time.
         let differs = plain[..16].iter().zip(challenge).fold(0, |d, (a, b)| d | (a ^ b));
         let (aes, hmac) = (plain[16..32].try_into().ok()?, plain[32..].try_into().ok()?);
         (core::hint::black_box(differs) == 0).then_some(SessionKeys { aes, hmac })
     }
 
-    /// The keys of the test session `sid`.
+    /// Returns the keys of the test session `sid`.
     pub(crate) fn of_session(&self, sid: &[u8; 16]) -> SessionKeys {
         let cipher = Aes128::new(&(*sid).into());
         let mut block: AesBlock = self.aes.into();
@@ -108,12 +108,12 @@ impl fmt::Debug for SessionKeys {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Forged;
 
-/// Bytes to be sent: unprotected until `protect` is called.
+/// Encoder of the bytes to be sent. They are unprotected until `protect` is called.
 #[derive(Default)]
 pub struct OutgoingBytes(Option<(cbc::Encryptor<Aes128>, HmacReset<Sha1>)>);
 
 impl OutgoingBytes {
-    /// From here on, encrypt with `keys`, beginning with `iv`.
+    /// Encrypts all further bytes with `keys`, starting with `iv`.
     pub(crate) fn protect(&mut self, keys: &SessionKeys, iv: &[u8; 16]) {
         self.0 = Some((encryptor(&keys.aes, iv), running_mac(&keys.hmac)));
     }
@@ -140,13 +140,13 @@ impl OutgoingBytes {
     }
 }
 
-/// Received bytes: unprotected until `protect` is called.
+/// Decoder of received bytes. They are unprotected until `protect` is called.
 #[derive(Default)]
 pub struct IncomingBytes {
     cipher: Option<(cbc::Decryptor<Aes128>, HmacReset<Sha1>)>,
-    /// Received and not decrypted yet: less than a block.
+    /// Received bytes that are not decrypted yet: less than a block.
     raw: Vec<u8>,
-    /// Decrypted and not consumed yet.
+    /// Decrypted bytes that are not consumed yet.
     plain: Vec<u8>,
 }
 
@@ -161,34 +161,34 @@ impl IncomingBytes {
         cbc.decrypt_blocks(AesBlock::slice_as_chunks_mut(&mut self.plain[start..]).0);
     }
 
-    /// From here on, decrypts with `keys`, beginning with `iv`: what is not consumed yet, and what follows.
+    /// Decrypts all bytes that are not consumed yet, and all further ones, with `keys`, starting with `iv`.
     pub(crate) fn protect(&mut self, keys: &SessionKeys, iv: &[u8; 16]) {
         self.cipher = Some((decryptor(&keys.aes, iv), running_mac(&keys.hmac)));
         let waiting = core::mem::take(&mut self.plain);
         self.feed(&waiting);
     }
 
-    /// Bytes waiting.
+    /// Returns the number of bytes that are not consumed yet.
     pub fn len(&self) -> usize {
         self.raw.len() + self.plain.len()
     }
 
-    /// Whether none is waiting.
+    /// True if no bytes are waiting.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Decrypted bytes that are not consumed yet.
+    /// Returns the decrypted bytes that are not consumed yet.
     pub fn readable(&self) -> &[u8] {
         &self.plain
     }
 
-    /// The first readable byte: the command number of a client's message.
+    /// Returns the first readable byte: the command number of a client's message.
     pub fn first(&self) -> Option<u8> {
         self.plain.first().copied()
     }
 
-    /// Consumes `len` bytes that have no HMAC of their own, once all are available.
+    /// Consumes `len` bytes that have no HMAC of their own. Returns `None` until all of them are available.
     pub fn take(&mut self, len: usize) -> Option<Vec<u8>> {
         if self.plain.len() < len {
             return None;
@@ -200,8 +200,8 @@ impl IncomingBytes {
         Some(message)
     }
 
-    /// Consumes a message of `len` bytes with its HMAC, once it is complete; returns it without the HMAC, which is not
-    /// checked in the open mode.
+    /// Consumes a message of `len` bytes, HMAC included, once it is complete. Returns it without the HMAC,
+    /// which is not checked in the open mode.
     pub(crate) fn take_signed(&mut self, len: usize) -> Option<Result<Vec<u8>, Forged>> {
         if self.plain.len() < len {
             return None;

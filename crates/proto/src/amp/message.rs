@@ -9,7 +9,7 @@ use core::fmt;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use jitlat_core::ntp::NtpTime;
 
-/// Bytes of the block at the end of most messages.
+/// Length in bytes of the HMAC at the end of most messages.
 pub(crate) const HMAC_LEN: usize = 16;
 
 /// A server's answer (RFC 4656 §3.3). Undefined codes mean failure.
@@ -18,15 +18,15 @@ pub(crate) const HMAC_LEN: usize = 16;
 pub enum AcceptCode {
     /// Granted.
     Ok = 0,
-    /// Refused without a reason; of a set-up, the usual answer to a wrong user or passphrase.
+    /// Refused without a reason; in a set-up, the usual answer to a wrong user or passphrase.
     Failure = 1,
-    /// Something went wrong in the server.
+    /// Internal error of the server.
     Internal = 2,
-    /// Something that was asked for is not supported.
+    /// Some part of the request is not supported.
     Unsupported = 3,
-    /// Never granted: beyond a limit.
+    /// Refused permanently: beyond a limit.
     Permanent = 4,
-    /// Not granted now: the server is busy.
+    /// Refused for now: the server is busy.
     Temporary = 5,
 }
 
@@ -47,25 +47,26 @@ impl fmt::Display for AcceptCode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let description = match self {
             AcceptCode::Ok => "accepted",
-            AcceptCode::Failure => "refused without a reason",
-            AcceptCode::Internal => "an internal error there",
-            AcceptCode::Unsupported => "something asked for is not supported",
-            AcceptCode::Permanent => "more than its limits allow",
-            AcceptCode::Temporary => "it has no room at the moment; try later",
+            AcceptCode::Failure => "no reason given",
+            AcceptCode::Internal => "internal error of the server",
+            AcceptCode::Unsupported => "part of the request is not supported",
+            AcceptCode::Permanent => "the request exceeds the server's limits",
+            AcceptCode::Temporary => "the server is busy; try again later",
         };
         write!(f, "{description} (code {})", *self as u8)
     }
 }
 
-/// Identifier of a session: made by the receiving or reflecting side from its address, the time and random bytes.
+/// Identifier of a session. The receiving or reflecting end makes it from its address, the time and random
+/// bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Sid(pub [u8; 16]);
 
 impl Sid {
-    /// No identifier.
+    /// The identifier of no session: all zeros.
     pub const NONE: Sid = Sid([0; 16]);
 
-    /// An identifier for a session on `address`, made at `now`.
+    /// Makes an identifier for a session on `address` at the time `now`.
     pub fn new(address: IpAddr, now: NtpTime, random: [u8; 4]) -> Sid {
         let tail = match address {
             IpAddr::V4(a) => a.octets(),
@@ -94,38 +95,42 @@ impl fmt::Debug for Sid {
     }
 }
 
-/// Request-Session of OWAMP (RFC 4656 §3.5) or Request-TW-Session (RFC 5357 §3.5), without what follows it.
+/// Request-Session of OWAMP (RFC 4656 §3.5) or Request-TW-Session (RFC 5357 §3.5), without the schedule slots
+/// that follow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RequestSession {
-    /// Which of the two: `REQUEST_SESSION` or `REQUEST_TW_SESSION`.
+    /// Command number: `REQUEST_SESSION` or `REQUEST_TW_SESSION`.
     pub command: u8,
-    /// IP version of the addresses, 4 or 6 if the client keeps to the rules.
+    /// IP version of the addresses: 4 or 6 from a client that follows the standard.
     pub version: u8,
-    /// The server is to send the test packets. Zero in TWAMP.
+    /// True (1) if the server is to send the test packets. Zero in TWAMP.
     pub conf_sender: u8,
-    /// The server is to receive the test packets. Zero in TWAMP.
+    /// True (1) if the server is to receive the test packets. Zero in TWAMP.
     pub conf_receiver: u8,
-    /// Schedule slots that follow; TWAMP has none.
+    /// Number of schedule slots that follow; zero in TWAMP.
     pub slots: u32,
-    /// Test packets; zero in TWAMP.
+    /// Number of test packets; zero in TWAMP.
     pub packets: u32,
-    /// Port the test packets come from.
+    /// Port that the test packets come from.
     pub sender_port: u16,
-    /// Port the test packets go to.
+    /// Port that the test packets go to.
     pub receiver_port: u16,
-    /// Address the test packets come from; in TWAMP unspecified = that of the control connection.
+    /// Address that the test packets come from. In TWAMP, unspecified means the address of the control
+    /// connection.
     pub sender: IpAddr,
-    /// Address the test packets go to; in TWAMP unspecified = that of the control connection.
+    /// Address that the test packets go to. In TWAMP, unspecified means the address of the control
+    /// connection.
     pub receiver: IpAddr,
-    /// Name of the session where the client is to receive; else zero.
+    /// Identifier of the session if the client receives; otherwise zero.
     pub sid: Sid,
-    /// Bytes behind the fields of a test packet.
+    /// Padding bytes after the fields of a test packet.
     pub padding: u32,
-    /// When the test is to begin.
+    /// Time at which the test is to begin.
     pub start: NtpTime,
-    /// OWAMP: after which a packet is lost. TWAMP: how long after Stop-Sessions late packets are still answered.
+    /// OWAMP: time after which a packet counts as lost. TWAMP: time for which late packets are still answered
+    /// after Stop-Sessions.
     pub timeout: NtpTime,
-    /// Type-P: in the upper octet two zero bits and the DSCP.
+    /// Type-P descriptor: in the upper octet two zero bits and the DSCP.
     pub type_p: u32,
 }
 
@@ -162,10 +167,10 @@ fn address_field(address: IpAddr) -> [u8; 16] {
 }
 
 impl RequestSession {
-    /// Bytes on the wire, HMAC included.
+    /// Length on the wire in bytes, HMAC included.
     pub(crate) const LEN: usize = 112;
 
-    /// From a message that begins with one of the two commands.
+    /// Parses a message that begins with one of the two commands.
     pub fn parse(bytes: &[u8]) -> Result<RequestSession, Truncated> {
         let mut r = Reader::new(bytes);
         let command = r.u8()?;
@@ -189,7 +194,7 @@ impl RequestSession {
         })
     }
 
-    /// Appends it to `out`, without the HMAC.
+    /// Appends the encoded message to `out`, without the HMAC.
     pub fn write(&self, out: &mut Vec<u8>) {
         out.extend([self.command, self.version, self.conf_sender, self.conf_receiver]);
         out.extend(self.slots.to_be_bytes());
@@ -206,7 +211,7 @@ impl RequestSession {
         out.extend([0; 8]);
     }
 
-    /// The code point of Type-P; `None` if it names something else.
+    /// Returns the DSCP of Type-P; `None` if the descriptor is of another kind.
     pub fn dscp(&self) -> Option<u8> {
         (self.type_p >> 30 == 0).then_some((self.type_p >> 24) as u8)
     }
@@ -215,19 +220,19 @@ impl RequestSession {
 /// Accept-Session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct AcceptSession {
-    /// Whether the session is granted.
+    /// [`AcceptCode::Ok`] if the session is granted.
     pub accept: AcceptCode,
-    /// Port that the test packets should be sent to; it may differ from the requested one.
+    /// Port to which the test packets should be sent. It may differ from the requested port.
     pub port: u16,
-    /// Name of the session.
+    /// Identifier of the session.
     pub sid: Sid,
 }
 
 impl AcceptSession {
-    /// Bytes on the wire, HMAC included.
+    /// Length on the wire in bytes, HMAC included.
     pub(crate) const LEN: usize = 48;
 
-    /// From [`LEN`](Self::LEN) bytes.
+    /// Parses [`LEN`](Self::LEN) bytes.
     pub fn parse(bytes: &[u8]) -> Result<AcceptSession, Truncated> {
         let mut r = Reader::new(bytes);
         let accept = r.u8()?.into();
@@ -235,7 +240,7 @@ impl AcceptSession {
         Ok(AcceptSession { accept, port: r.u16()?, sid: Sid(r.array()?) })
     }
 
-    /// Appends it to `out`, without the HMAC.
+    /// Appends the encoded message to `out`, without the HMAC.
     pub fn write(&self, out: &mut Vec<u8>) {
         out.extend([self.accept as u8, 0]);
         out.extend(self.port.to_be_bytes());
@@ -244,7 +249,7 @@ impl AcceptSession {
     }
 }
 
-/// Bytes of the short messages, HMAC included: Start-Sessions, Start-Ack, Stop-Sessions.
+/// Length in bytes of Start-Sessions, Start-Ack and Stop-Sessions, HMAC included.
 pub(crate) const SHORT_LEN: usize = 32;
 
 /// Appends Start-Sessions to `out`, without the HMAC.
@@ -259,15 +264,15 @@ pub(crate) fn write_start_ack(accept: AcceptCode, out: &mut Vec<u8>) {
     out.extend([0; 15]);
 }
 
-/// Appends Stop-Sessions of this many sessions to `out`, without the HMAC. In OWAMP a record of each session
-/// follows.
+/// Appends Stop-Sessions for this number of sessions to `out`, without the HMAC. In OWAMP a record of each
+/// session follows.
 pub(crate) fn write_stop(accept: AcceptCode, sessions: u32, out: &mut Vec<u8>) {
     out.extend([command::STOP, accept as u8, 0, 0]);
     out.extend(sessions.to_be_bytes());
     out.extend([0; 8]);
 }
 
-/// The number of sessions that a Stop-Sessions message ends.
+/// Returns the number of sessions that a Stop-Sessions message ends.
 pub(crate) fn parse_stop(bytes: &[u8]) -> Result<u32, Truncated> {
     let mut r = Reader::new(bytes);
     r.take(4)?;

@@ -1,37 +1,37 @@
-//! How a control connection and its test packets are protected.
+//! Security modes of a control connection and its test packets.
 
 use core::fmt;
 
-/// How a connection and its tests are protected.
+/// Protection of a connection and its tests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u32)]
 pub enum SecurityMode {
     /// Unprotected.
     Open = 1,
-    /// Control encrypted; of test packets only the sequence number.
+    /// Control connection encrypted; in test packets only the sequence number.
     Authenticated = 2,
-    /// Control and test packets encrypted, except padding.
+    /// Control connection and test packets encrypted, except for padding.
     Encrypted = 4,
-    /// Control encrypted, test packets unprotected (RFC 5618).
+    /// Control connection encrypted, test packets unprotected (RFC 5618).
     Mixed = 8,
 }
 
 impl SecurityMode {
-    /// All of them, the weakest first.
+    /// All modes, the weakest first.
     pub const ALL: [SecurityMode; 4] =
         [SecurityMode::Open, SecurityMode::Authenticated, SecurityMode::Encrypted, SecurityMode::Mixed];
 
-    /// The mode with exactly these bits.
+    /// Returns the mode with exactly these bits; `None` if there is none.
     pub fn from_bits(bits: u32) -> Option<SecurityMode> {
         SecurityMode::ALL.into_iter().find(|m| *m as u32 == bits)
     }
 
-    /// Whether it needs a user and a passphrase.
+    /// True if the mode needs a user and a passphrase.
     pub fn is_keyed(self) -> bool {
         self != SecurityMode::Open
     }
 
-    /// Whether test packets are encrypted, wholly or in part.
+    /// True if test packets are encrypted, wholly or in part.
     pub(crate) const fn protects_test(self) -> bool {
         matches!(self, SecurityMode::Authenticated | SecurityMode::Encrypted)
     }
@@ -48,17 +48,17 @@ impl fmt::Display for SecurityMode {
     }
 }
 
-/// A set of modes, as the greeting offers them. Bits of extensions may be among them.
+/// Set of modes that a greeting offers. It may contain unknown bits of extensions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct SecurityModes(pub u32);
 
 impl SecurityModes {
-    /// Whether `mode` is among them.
+    /// True if the set contains `mode`.
     pub fn contains(self, mode: SecurityMode) -> bool {
         self.0 & mode as u32 != 0
     }
 
-    /// These modes.
+    /// Returns the set of these modes.
     pub fn of(modes: &[SecurityMode]) -> SecurityModes {
         SecurityModes(modes.iter().fold(0, |bits, m| bits | *m as u32))
     }

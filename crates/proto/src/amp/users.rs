@@ -2,26 +2,27 @@
 
 use core::fmt;
 
-/// Longest name, in bytes.
+/// Maximum length of a name, in bytes.
 pub(crate) const NAME_LEN: usize = 80;
 
 /// Users and their passphrases.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Users(Vec<(String, Vec<u8>)>);
 
-/// Why a file of users could not be read.
+/// Reason why a file of users could not be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: {what}")]
 pub struct UserFileError {
-    /// Counted from 1.
+    /// Line number, counted from 1.
     pub line: usize,
-    /// What is wrong with it.
+    /// Description of the fault.
     pub what: &'static str,
 }
 
 impl Users {
-    /// Parses a file in the format of perfSONAR (`.pfs`): a name and a passphrase in hexadecimal per line. Empty lines
-    /// and lines that begin with `#` are ignored; a passphrase of one byte repeated is refused.
+    /// Parses a file in the format of perfSONAR (`.pfs`): one user per line, with a name and a passphrase in
+    /// hexadecimal. Empty lines and lines that begin with `#` are ignored; a passphrase that repeats one byte
+    /// is refused.
     pub fn parse(text: &str) -> Result<Users, UserFileError> {
         let mut users = Vec::new();
         for (i, line) in text.lines().enumerate() {
@@ -32,53 +33,53 @@ impl Users {
             }
             let mut fields = line.split_whitespace();
             let (Some(name), Some(digits), None) = (fields.next(), fields.next(), fields.next()) else {
-                return Err(line_fault("write a name and a passphrase in hexadecimal"));
+                return Err(line_fault("expected a name and a passphrase in hexadecimal"));
             };
             if name.len() > NAME_LEN {
                 return Err(line_fault("the name is longer than 80 bytes"));
             }
             let passphrase = unhex(digits).ok_or(line_fault("the passphrase is not in hexadecimal"))?;
             if passphrase.iter().all(|byte| *byte == passphrase[0]) {
-                return Err(line_fault("the passphrase is one byte repeated, which anyone can guess"));
+                return Err(line_fault("the passphrase repeats one byte, which is easy to guess"));
             }
             users.push((name.to_owned(), passphrase));
         }
         Ok(Users(users))
     }
 
-    /// One user.
+    /// Creates a list of one user.
     pub fn one(name: &str, passphrase: &[u8]) -> Users {
         Users(vec![(name.to_owned(), passphrase.to_vec())])
     }
 
-    /// Whether there is none.
+    /// True if there are no users.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Their names.
+    /// Returns the names of the users.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.0.iter().map(|(name, _)| name.as_str())
     }
 
-    /// The passphrase of `name`.
+    /// Returns the passphrase of `name`.
     pub fn passphrase(&self, name: &str) -> Option<&[u8]> {
         self.0.iter().find(|(n, _)| n == name).map(|(_, p)| p.as_slice())
     }
 
-    /// The passphrase of the user in a message's field, which is padded with zeros.
+    /// Returns the passphrase of the user named in a message's field, which is padded with zeros.
     pub(crate) fn of_field(&self, field: &[u8; NAME_LEN]) -> Option<&[u8]> {
         self.passphrase(name_in(field)?)
     }
 }
 
-/// The name in a message's field, which is padded with zeros; `None` if it is not UTF-8.
+/// Returns the name in a message's field, which is padded with zeros; `None` if it is not UTF-8.
 pub(crate) fn name_in(field: &[u8; NAME_LEN]) -> Option<&str> {
     let end = field.iter().position(|b| *b == 0).unwrap_or(NAME_LEN);
     core::str::from_utf8(&field[..end]).ok()
 }
 
-/// The field of a message for `name`, truncated if it is too long.
+/// Returns the field of a message for `name`, truncated if it is too long.
 pub fn field(name: &str) -> [u8; NAME_LEN] {
     let mut field = [0; NAME_LEN];
     let bytes = &name.as_bytes()[..name.len().min(NAME_LEN)];

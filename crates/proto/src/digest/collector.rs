@@ -17,40 +17,40 @@ pub enum CollectorInput<'a> {
     Bytes(&'a [u8]),
     /// The connection ended.
     Closed,
-    /// From now on, request digests by this rule.
+    /// Request further digests by this rule.
     Rule(DigestRule),
-    /// Request the end.
+    /// End the conversation.
     Stop,
 }
 
 /// An event of a collector.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CollectorEvent {
-    /// The exporter captures at this interface; packet names use this salt.
+    /// The exporter captures at this interface, and names packets with this salt.
     Listening {
         /// The interface.
         interface: String,
         /// See [`jitlat_passive::identity::salted`].
         salt: u64,
     },
-    /// Packets, or the information that there were none.
+    /// A report: packets, or the information that there were none.
     Report {
         /// Entries dropped before these because a queue was full.
         missing: u64,
-        /// The time range that is completely reported.
+        /// Time range that is completely reported.
         covered: Option<(WallTime, WallTime)>,
         /// Counts of the capture so far.
         totals: CaptureTotals,
         /// The packets.
         entries: Entries,
     },
-    /// The exporter has ended.
+    /// The exporter ended the capture.
     End {
         /// Entries dropped since the last report.
         missing: u64,
         /// Counts of the whole capture.
         totals: CaptureTotals,
-        /// Messages about what went wrong.
+        /// Warnings of the exporter.
         notes: Vec<String>,
     },
     /// The conversation failed.
@@ -66,7 +66,7 @@ enum CollectorPhase {
     Over,
 }
 
-/// The machine. Its timers run on the steady clock.
+/// State machine of a collector. Its timers run on the steady clock.
 #[derive(Debug)]
 pub struct Collector {
     channel: Channel,
@@ -109,12 +109,13 @@ impl Collector {
     fn read(&mut self, now: Tick) -> Result<(), DigestError> {
         while !matches!(self.state, CollectorPhase::Over) {
             // A proof covers everything before it.
-            let said = matches!(self.state, CollectorPhase::Proving(_)).then(|| self.channel.said());
+            let transcript =
+                matches!(self.state, CollectorPhase::Proving(_)).then(|| self.channel.transcript());
             let Some(message) = self.channel.read(DigestMessage::decode)? else { break };
             let message = message?;
             self.received_at = now.steady;
-            if let (CollectorPhase::Proving(_), Some(said)) = (&self.state, said) {
-                self.state = CollectorPhase::Proving(Box::new(said));
+            if let (CollectorPhase::Proving(_), Some(transcript)) = (&self.state, transcript) {
+                self.state = CollectorPhase::Proving(Box::new(transcript));
             }
             self.take(message)?;
         }
@@ -139,8 +140,8 @@ impl Collector {
                     None => self.ask(),
                 }
             }
-            (CollectorPhase::Proving(said), DigestMessage::Proof(proof)) => {
-                if self.channel.proved(said, &proof).is_none() {
+            (CollectorPhase::Proving(transcript), DigestMessage::Proof(proof)) => {
+                if self.channel.proved(transcript, &proof).is_none() {
                     return Err(DigestError::Proof);
                 }
                 self.ask();

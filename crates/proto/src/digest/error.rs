@@ -1,9 +1,9 @@
-//! [`DigestError`]: why a conversation failed.
+//! [`DigestError`]: the reason why a conversation failed.
 
 use super::wire::{DigestRefusal, WireError};
 use crate::channel::FrameError;
 
-/// Why a conversation failed.
+/// Reason why a conversation failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DigestError {
@@ -14,25 +14,25 @@ pub enum DigestError {
     #[error("the other side does not speak the protocol of packet digests: a frame of {0} bytes")]
     Length(u32),
     /// The seal of a frame is wrong.
-    #[error("a message was altered on the way")]
+    #[error("a message was modified in transit")]
     Seal,
-    /// A message that is not allowed in this state.
-    #[error("the other side sent message {0} out of turn")]
+    /// The message is not allowed in this state.
+    #[error("the other side sent message {0} unexpectedly")]
     OutOfTurn(u8),
     /// The other side could not prove that it has the key.
     #[error("the other side does not have the key")]
     Proof,
-    /// The other side has no key, and this one has one.
-    #[error("the other side asks for no key: it must be started with the same key file")]
+    /// The other side has no key, although this side has one.
+    #[error("the other side requires no key, but this side has one: start both with the same key file")]
     NotAuthenticated,
-    /// The other side refuses.
-    #[error("the other side refuses: {0}{dash}{1}", dash = if .1.is_empty() { "" } else { ": " })]
+    /// The other side refused.
+    #[error("the other side refused: {0}{dash}{1}", dash = if .1.is_empty() { "" } else { ": " })]
     Refused(DigestRefusal, String),
-    /// The other side is silent.
+    /// The other side did not answer in time.
     #[error("the other side has been silent for ten seconds")]
     Silent,
     /// The connection ended.
-    #[error("the connection ended before its time")]
+    #[error("the connection ended early")]
     Closed,
 }
 

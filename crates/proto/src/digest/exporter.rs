@@ -11,13 +11,13 @@ use jitlat_core::time::{SECOND, Span, WallTime};
 use jitlat_passive::PacketPreview;
 use std::collections::VecDeque;
 
-/// Most digests that wait to be sent; further ones are dropped, and counted.
+/// Maximum number of digests waiting to be sent. Further ones are dropped and counted.
 const MAX_QUEUED_DIGESTS: usize = 1 << 16;
-/// Most previews that wait to be sent; they are only needed to make a plan.
+/// Maximum number of previews waiting to be sent. Previews are only needed to make a plan.
 const MAX_QUEUED_PREVIEWS: usize = 1 << 12;
-/// Number of entries for which a message is sent at once.
+/// Number of entries at which a message is sent without delay.
 const ENTRIES_PER_MESSAGE: usize = 512;
-/// Otherwise, how long entries wait for more.
+/// Maximum time that fewer entries wait.
 const MAX_ENTRY_DELAY: Span = Span::millis(40);
 
 /// An input of an exporter.
@@ -31,22 +31,22 @@ pub enum ExporterInput<'a> {
     Listening(String),
     /// The request is refused.
     Refuse(DigestRefusal, String),
-    /// The capture has ended, with messages about what went wrong.
+    /// The capture has ended, with these warnings.
     End(Vec<String>),
 }
 
-/// A request of an exporter to its driver.
+/// Request of an exporter to its driver.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ExporterEvent {
-    /// The collector proved the key of the peer of this name.
+    /// The collector proved that it has the key of this peer.
     Proved(String),
-    /// Start the capture; packet names use this salt. Answer with `Listening` or `Refuse`.
+    /// Start the capture, and name packets with this salt. Answer with `Listening` or `Refuse`.
     Listen(Listen, u64),
-    /// From now on, report digests by this rule.
+    /// Report further digests by this rule.
     Rule(DigestRule),
     /// End the capture; answer with `End`.
     Stop,
-    /// The conversation is over; with the error if it failed.
+    /// The conversation is over; contains the error if it failed.
     Over(Option<DigestError>),
 }
 
@@ -54,18 +54,18 @@ pub enum ExporterEvent {
 enum ExporterPhase {
     Greeting,
     Proving,
-    /// The last message without a seal is in the outbox; nothing is read before it is sent.
+    /// The last unsealed message is in the outbox. Nothing is read before it has been sent.
     Sealing,
     Sealed,
     Asked,
     Previews,
     Digests,
-    /// The last message is in the outbox, with the reason.
+    /// The last message is in the outbox. Contains the error if the conversation failed.
     Ending(Option<DigestError>),
     Over,
 }
 
-/// The machine. Its timers run on the steady clock.
+/// State machine of an exporter. Its timers run on the steady clock.
 #[derive(Debug)]
 pub struct Exporter {
     channel: Channel,
@@ -76,11 +76,13 @@ pub struct Exporter {
     salt: u64,
     previews: VecDeque<(u64, PacketPreview)>,
     digests: VecDeque<(u64, Digest)>,
-    /// Entries made, whether reported or dropped.
+    /// Number of entries made, whether reported or dropped.
     made: u64,
-    /// Most digests a second, the current second, and its number of digests so far.
+    /// Maximum number of digests per second.
     rate: u32,
+    /// The current second.
     second: i64,
+    /// Number of digests in the current second.
     spent: u32,
     covered: Option<(WallTime, WallTime)>,
     totals: CaptureTotals,
@@ -89,8 +91,8 @@ pub struct Exporter {
 }
 
 impl Exporter {
-    /// Waits for a collector that has one of `keys`; reports at most `rate` digests a second. `nonce` must be fresh random
-    /// bytes.
+    /// Creates an exporter for a collector that has one of `keys`. It reports at most `rate` digests per
+    /// second. `nonce` must be fresh random bytes.
     pub fn new(keys: PresharedKeys, rate: u32, nonce: [u8; 16], now: Tick) -> Exporter {
         Exporter {
             channel: Channel::of_server(keys, MAX_FRAME),
@@ -112,13 +114,13 @@ impl Exporter {
         }
     }
 
-    /// The bytes for a collector that is refused before a conversation begins.
+    /// Returns the bytes that refuse a collector before a conversation begins.
     pub fn turn_away(why: DigestRefusal, text: &str) -> Vec<u8> {
         let message = DigestMessage::Refused(why, text.to_owned());
         Channel::frame(message.kind(), |out| message.encode(out))
     }
 
-    /// Adds a packet before there is a rule.
+    /// Adds a packet while there is no rule yet.
     pub fn preview(&mut self, g: PacketPreview) {
         if matches!(self.state, ExporterPhase::Previews) {
             if self.previews.len() < MAX_QUEUED_PREVIEWS {
@@ -128,7 +130,8 @@ impl Exporter {
         }
     }
 
-    /// Adds a packet under the rule. Packets beyond the rate or the queue's size are dropped, and counted.
+    /// Adds a packet that matches the rule. Packets beyond the rate or the size of the queue are dropped and
+    /// counted.
     pub fn digest(&mut self, d: Digest) {
         if !matches!(self.state, ExporterPhase::Digests) {
             return;
@@ -144,13 +147,13 @@ impl Exporter {
         self.made += 1;
     }
 
-    /// Everything between these times has been added.
+    /// Records that all packets between these times have been added.
     pub fn covers(&mut self, from: WallTime, to: WallTime, totals: CaptureTotals) {
         self.covered = Some((from, to));
         self.totals = totals;
     }
 
-    /// Entries that wait to be reported.
+    /// Returns the number of entries waiting to be reported.
     pub fn waiting(&self) -> usize {
         self.previews.len() + self.digests.len()
     }
@@ -170,16 +173,16 @@ impl Exporter {
 
     fn read(&mut self, now: Tick) -> Result<(), DigestError> {
         while !matches!(self.state, ExporterPhase::Over | ExporterPhase::Ending(_) | ExporterPhase::Sealing) {
-            let said = self.channel.said();
+            let transcript = self.channel.transcript();
             let Some(message) = self.channel.read(DigestMessage::decode)? else { break };
             let message = message?;
             self.received_at = now.steady;
-            self.take(message, &said)?;
+            self.take(message, &transcript)?;
         }
         Ok(())
     }
 
-    fn take(&mut self, message: DigestMessage, said: &Transcript) -> Result<(), DigestError> {
+    fn take(&mut self, message: DigestMessage, transcript: &Transcript) -> Result<(), DigestError> {
         match (&self.state, message) {
             (ExporterPhase::Greeting, DigestMessage::Hello(ChannelHello { version, keyed, .. })) => {
                 if version != VERSION {
@@ -196,8 +199,8 @@ impl Exporter {
                     if self.channel.keyed() { ExporterPhase::Proving } else { ExporterPhase::Sealing };
             }
             (ExporterPhase::Proving, DigestMessage::Proof(proof)) => {
-                let Some(name) = self.channel.proved(said, &proof) else {
-                    self.refuse(DigestRefusal::Key, "not the same key", Some(DigestError::Proof));
+                let Some(name) = self.channel.proved(transcript, &proof) else {
+                    self.refuse(DigestRefusal::Key, "the keys differ", Some(DigestError::Proof));
                     return Ok(());
                 };
                 self.events.push_back(ExporterEvent::Proved(name));
@@ -209,7 +212,7 @@ impl Exporter {
                 self.events.push_back(ExporterEvent::Listen(ask, self.salt));
             }
             (ExporterPhase::Previews, DigestMessage::Rule(rule)) => {
-                // Unsent previews are of no use any more; as entries they are counted.
+                // Unsent previews are no longer needed. They still count as entries.
                 self.previews.clear();
                 self.state = ExporterPhase::Digests;
                 self.covered = None;
@@ -228,13 +231,13 @@ impl Exporter {
         Ok(())
     }
 
-    /// Whether it is time for the next message of entries.
+    /// True if it is time for the next message of entries.
     fn is_due(&self, now: Tick) -> bool {
         let (quiet, waiting) = (now.steady - self.sent_at, self.waiting());
         quiet >= BEAT || waiting >= ENTRIES_PER_MESSAGE || waiting > 0 && quiet >= MAX_ENTRY_DELAY
     }
 
-    /// The next message of entries.
+    /// Returns the next message of entries.
     fn report(&mut self, now: Tick) -> DigestMessage {
         self.sent_at = now.steady;
         let (first, entries) = match self.state {
@@ -247,18 +250,19 @@ impl Exporter {
                 (first, Entries::Previews(list))
             }
         };
-        // While entries wait, their times are not reported.
+        // The covered times are not reported while entries of them may still wait.
         let covered = self.covered.filter(|_| self.waiting() == 0);
         let first = first.unwrap_or(self.made);
         DigestMessage::Report { first, covered, totals: self.totals, entries }
     }
 }
 
-/// As many entries with consecutive numbers from the front as fit in one message, and the first number.
+/// Removes from the front as many entries with consecutive numbers as fit in one message. Returns the first
+/// number and the entries.
 fn run<T: Copy>(queue: &mut VecDeque<(u64, T)>, at: impl Fn(&T) -> WallTime) -> (Option<u64>, Vec<T>) {
     let Some(&(first, head)) = queue.front() else { return (None, Vec::new()) };
     let base = at(&head);
-    // On the wire an entry is not longer than in memory.
+    // An entry is not longer on the wire than in memory.
     let most = MAX_ENTRIES.min(MAX_FRAME / (size_of::<(u64, T)>()));
     let fitting = queue.iter().zip(first..).take(most);
     let count = fitting.take_while(|((n, e), k)| n == k && fits(base, at(e))).count();

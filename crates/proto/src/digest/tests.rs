@@ -34,14 +34,14 @@ fn rule() -> DigestRule {
     }
 }
 
-/// Both machines, connected.
+/// Both machines, connected to each other.
 struct Pair {
     collector: Collector,
     exporter: Exporter,
     now: i64,
     received: Vec<CollectorEvent>,
     asked: Vec<ExporterEvent>,
-    /// Every byte to the collector is changed from this one on.
+    /// Index of the first byte to the collector that is changed; all later bytes are changed, too.
     tamper: Option<usize>,
     transferred: usize,
 }
@@ -187,7 +187,7 @@ fn each_peer_has_a_key_of_its_own() {
     for (text, name) in [("0123456789abcdef", "probe-1"), ("fedcba9876543210", "probe-2")] {
         let mut p = Pair::new(key(text), keys.clone());
         p.step(1, 100);
-        // The exporter's proof and its seals are by the collector's key, or this would not come.
+        // Without the proof and the seals of the collector's key this event would be missing.
         assert!(matches!(p.received[..], [CollectorEvent::Listening { .. }]), "{:?}", p.received);
         assert_eq!(p.asked[0], ExporterEvent::Proved(name.to_owned()));
     }
@@ -214,7 +214,7 @@ fn what_there_is_no_room_or_no_leave_for_is_missed_by_number() {
     p.step(1, 100);
     p.collector.handle(tick(p.now), CollectorInput::Rule(rule()));
     p.step(1, 100);
-    // A thousand a second are allowed; and a time too far from the others starts a new message.
+    // A thousand per second are allowed. A time too far from the others starts a new message.
     for second in 0..3 {
         (0..1500).for_each(|i| p.exporter.digest(digest(second * 10 * SECOND + i, i as u64)));
     }
@@ -233,7 +233,7 @@ fn a_sign_of_life_is_no_request() {
     exporter.handle(tick(9000), ExporterInput::Bytes(&out));
     exporter.handle_timeout(tick(11_000));
     assert!(matches!(exporter.poll_event(), Some(ExporterEvent::Over(Some(_)))));
-    // Bytes that make no message are not enough: one a second does not keep a connection.
+    // One byte per second without a complete message does not keep a connection alive.
     let mut exporter = Exporter::new(PresharedKeys::default(), 1000, [2; 16], tick(0));
     exporter.handle(tick(0), ExporterInput::Bytes(&1000u32.to_be_bytes()));
     for second in 1..=10 {
@@ -251,7 +251,7 @@ fn silence_ends_both_sides() {
     p.exporter.handle_timeout(tick(11_000));
     assert_eq!(p.collector.poll_event(), Some(CollectorEvent::Failed(DigestError::Silent)));
     assert_eq!(p.exporter.poll_event(), Some(ExporterEvent::Over(Some(DigestError::Silent))));
-    // An hour with only keep-alives is fine.
+    // An hour of keep-alives alone does not end the conversation.
     let mut p = Pair::new(None, None);
     (0..3600).for_each(|_| p.step(1000, 1000));
     assert!(!p.received.iter().any(|h| matches!(h, CollectorEvent::Failed(_))));

@@ -10,47 +10,47 @@ use jitlat_core::spec::Direction;
 use jitlat_core::time::WallTime;
 use jitlat_passive::{Identity, IdentityFields, IdentityRule, PacketPreview, Sides};
 
-/// What a conversation begins with.
+/// Magic number in the first message.
 pub(crate) const MAGIC: [u8; 4] = *b"JLTD";
-/// Most notes at the end.
+/// Maximum number of warnings in the last message.
 const MAX_NOTES: usize = 16;
-/// The value for an unknown time.
+/// Value of an unknown time.
 const UNKNOWN: i64 = i64::MIN;
 
 /// The digest of one packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Digest {
-    /// When it was captured, on the exporter's clock.
+    /// Capture time on the exporter's clock.
     pub at: WallTime,
-    /// Its salted name.
+    /// Salted hash that names the packet.
     pub id: Identity,
     /// Length of the IP packet, in bytes; below 2^31.
     pub length: u32,
-    /// Which way it went.
+    /// Direction of the packet.
     pub direction: Direction,
 }
 
-/// What to capture.
+/// Request to start a capture.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Listen {
-    /// The interface; empty: the first that is allowed.
+    /// Name of the interface; empty selects the first that is allowed.
     pub interface: String,
     /// Capture only packets of these hosts; empty: all.
     pub hosts: Vec<Prefix>,
-    /// Bytes of the IP packet that may be used for its name.
+    /// Number of bytes of the IP packet that its name may depend on.
     pub available: u16,
 }
 
-/// Which packets to report, and under which names.
+/// Rule that selects packets and names them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DigestRule {
-    /// The addresses of both sides, as the exporter sees them.
+    /// Addresses of both sides, as the exporter sees them.
     pub sides: Sides,
-    /// How packets are named.
+    /// Rule for the names of packets.
     pub identity: IdentityRule,
-    /// Only these protocols; empty: all.
+    /// Report only these protocols; empty: all.
     pub protocols: Vec<u8>,
-    /// Only this port.
+    /// Report only this port; `None`: all.
     pub port: Option<u16>,
     /// Exclude ICMP echoes.
     pub without_echoes: bool,
@@ -68,14 +68,14 @@ pub struct CaptureTotals {
 /// The packets of one message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Entries {
-    /// Before there is a rule: the packets from which a plan is made.
+    /// Packets from which a plan is made, before there is a rule.
     Previews(Vec<PacketPreview>),
     /// Packets that match the rule.
     Digests(Vec<Digest>),
 }
 
 impl Entries {
-    /// Their number.
+    /// Returns the number of packets.
     pub fn len(&self) -> usize {
         match self {
             Entries::Previews(g) => g.len(),
@@ -83,28 +83,28 @@ impl Entries {
         }
     }
 
-    /// Whether there are none.
+    /// True if there are no packets.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 }
 
-/// Why an exporter refuses.
+/// Reason why an exporter refuses a collector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DigestRefusal {
-    /// It speaks another version.
+    /// The exporter speaks another version.
     #[error("it speaks another version of the protocol")]
     Version,
     /// The key is missing or wrong.
-    #[error("the key is missing or not the same")]
+    #[error("the key is missing or wrong")]
     Key,
     /// The interface does not exist or is not allowed.
-    #[error("the interface is not offered")]
+    #[error("the interface does not exist or is not allowed")]
     Interface,
     /// Too many collectors.
     #[error("too many collectors")]
     Busy,
-    /// Something else.
+    /// Any other reason.
     #[error("it failed")]
     Failed,
 }
@@ -119,26 +119,27 @@ impl DigestRefusal {
     ];
 }
 
-/// A message. Numbers as in `docs/protocols/digests.md`.
+/// A message, numbered as in `docs/protocols/digests.md`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DigestMessage {
-    /// 1, both ways.
+    /// 1, in both directions.
     Hello(ChannelHello),
-    /// 2, both ways: a proof of the key.
+    /// 2, in both directions: a proof of the key.
     Proof([u8; 32]),
     /// 3, to the exporter.
     Listen(Listen),
-    /// 4, from the exporter: the interface that is captured at from now on.
+    /// 4, from the exporter: the capture at this interface has started.
     Listening(String),
     /// 5, to the exporter.
     Rule(DigestRule),
     /// 6, from the exporter.
     Report {
-        /// Number of the first entry; numbers missing between messages were dropped because a queue was full.
+        /// Number of the first entry. Numbers missing between messages belong to entries dropped because a
+        /// queue was full.
         first: u64,
-        /// The time range that is completely reported, apart from dropped entries.
+        /// Time range that is completely reported, apart from dropped entries.
         covered: Option<(WallTime, WallTime)>,
-        /// The capture so far.
+        /// Counts of the capture so far.
         totals: CaptureTotals,
         /// The packets.
         entries: Entries,
@@ -153,7 +154,7 @@ pub enum DigestMessage {
         made: u64,
         /// Counts of the whole capture.
         totals: CaptureTotals,
-        /// Messages about what went wrong.
+        /// Warnings of the exporter.
         notes: Vec<String>,
     },
     /// 10, from the exporter: refusal.
@@ -211,7 +212,7 @@ fn totals(r: &mut Reader<'_>) -> Result<CaptureTotals, WireError> {
 const FIELDS_MASK: u8 = 0x80;
 
 impl DigestMessage {
-    /// Its number.
+    /// Returns the message number.
     pub fn kind(&self) -> u8 {
         match self {
             DigestMessage::Hello(_) => ChannelHello::KIND,
@@ -227,7 +228,7 @@ impl DigestMessage {
         }
     }
 
-    /// Appends its body.
+    /// Appends the body.
     pub fn encode(&self, out: &mut Vec<u8>) {
         match self {
             DigestMessage::Hello(hello) => hello.encode(MAGIC, out),
@@ -262,7 +263,8 @@ impl DigestMessage {
         }
     }
 
-    /// Parses the body of message `kind`. Bytes after the known fields belong to a later version, and are ignored.
+    /// Parses the body of message `kind`. Bytes after the known fields belong to a later version and are
+    /// ignored.
     pub fn decode(kind: u8, body: &[u8]) -> Result<DigestMessage, WireError> {
         let r = &mut Reader::new(body);
         Ok(match kind {
@@ -340,7 +342,7 @@ impl DigestRule {
     }
 }
 
-/// Whether an entry at `at` fits in a message whose times are relative to `base`.
+/// True if an entry at time `at` fits in a message whose times are relative to `base`.
 pub(super) fn fits(base: WallTime, at: WallTime) -> bool {
     at.0.checked_sub(base.0).is_some_and(|d| i32::try_from(d).is_ok())
 }
@@ -454,7 +456,7 @@ mod tests {
         put_prefixes(&mut bytes, &list);
         assert_eq!(prefixes(&mut Reader::new(&bytes)).unwrap(), list);
         assert_eq!(bytes[1], 24 + 96);
-        // A network of IPv6 that contains all of IPv4.
+        // An IPv6 prefix that contains all of IPv4.
         let mut wide = vec![1, 90];
         wide.extend(bits("192.0.2.1".parse().unwrap()));
         let wide = prefixes(&mut Reader::new(&wide)).unwrap();
@@ -483,7 +485,7 @@ mod tests {
         let mut bytes = Vec::new();
         digests(&[1000, 1500, 900]).encode(&mut bytes);
         assert_eq!(Entries::decode(&mut Reader::new(&bytes)).unwrap(), digests(&[1000, 1500, 900]));
-        // The first entry's time, after kind, count and base.
+        // Offset of the first entry's time: after kind, count and base.
         let first = 1 + 2 + 8;
         bytes[first + 3] ^= 1;
         assert!(Entries::decode(&mut Reader::new(&bytes)).is_err());

@@ -3,9 +3,9 @@
 use crate::twoway::{DatagramKind, Protocol, Reply};
 use jitlat_core::WallTime;
 
-/// Bytes of the ICMP header of an echo.
+/// Length of the ICMP header of an echo, in bytes.
 pub const HEADER_LEN: usize = 8;
-/// Bytes of payload that hold a test's own mark; shorter payloads have none.
+/// Length of the mark that identifies a test, in bytes. Shorter payloads have no mark.
 const MARK_LEN: usize = 8;
 
 mod field {
@@ -17,7 +17,7 @@ mod field {
     pub(crate) const SEQ: Field<u16> = ID.then();
 }
 
-/// Version of the Internet protocol below.
+/// IP version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IpVersion {
     /// ICMP.
@@ -36,7 +36,7 @@ impl IpVersion {
     }
 }
 
-/// The Internet checksum (RFC 1071) of `bytes`.
+/// Returns the Internet checksum (RFC 1071) of `bytes`.
 pub fn checksum(bytes: &[u8]) -> u16 {
     let mut sum = 0u64;
     let mut pairs = bytes.chunks_exact(2);
@@ -52,33 +52,36 @@ pub fn checksum(bytes: &[u8]) -> u16 {
     !(sum as u16)
 }
 
-/// Makes echo requests and parses replies. The kernel of a ping socket fills in the identifier (and for ICMPv6 the
-/// checksum) and delivers only replies to it.
+/// Makes echo requests and parses replies. On a ping socket the kernel fills in the identifier (and the
+/// checksum of ICMPv6), and delivers only replies with that identifier.
 #[derive(Clone, Debug)]
 pub struct Echo {
     family: IpVersion,
     id: u16,
-    /// Repeated at the start of every payload, to recognise replies to other programs.
+    /// Start of every payload, mixed with the sequence number. It distinguishes replies to this test from
+    /// those to other programs.
     mark: u64,
     payload: usize,
-    /// Whether replies have our identifier (unknown to the sender on a ping socket).
+    /// True if the identifier of replies is checked. On a ping socket the sender does not know it.
     check_id: bool,
 }
 
 impl Echo {
-    /// An echo client with `payload` bytes after the ICMP header; `mark` is random. `id` is `None` on sockets whose
-    /// kernel chooses the identifier.
+    /// Creates a client that sends `payload` bytes after the ICMP header; `mark` must be random. `id` is
+    /// `None` on sockets whose kernel chooses the identifier.
     pub fn new(family: IpVersion, id: Option<u16>, mark: u64, payload: usize) -> Echo {
         Echo { family, id: id.unwrap_or(0), mark, payload, check_id: id.is_some() }
     }
 
-    /// The whole number in the mark of `body`, `Some(None)` if it is another program's; `None` where there is no room for one.
+    /// Returns the full sequence number from the mark of `body`; `Some(None)` if the mark belongs to another
+    /// program, `None` if the body is too short for a mark.
     fn marked(&self, body: &[u8]) -> Option<Option<u32>> {
         let mark = body.first_chunk::<MARK_LEN>().filter(|_| self.payload >= MARK_LEN)?;
         Some(u32::try_from(u64::from_be_bytes(*mark) ^ self.mark).ok())
     }
 
-    /// Whether this is request `seq` of this test, which a raw socket receives where it is sent to this host itself.
+    /// True if the datagram is request `seq` of this test. A raw socket receives its own requests if they are
+    /// sent to this host.
     fn is_own_request(&self, datagram: &[u8], seq: u16) -> bool {
         let is_request = field::TYPE.read(datagram) == Some(self.family.request());
         let is_ours = field::ID.read(datagram) == Some(self.id);
@@ -95,7 +98,8 @@ impl Protocol for Echo {
         field::TYPE.write(&mut out[start..], self.family.request());
         field::ID.write(&mut out[start..], self.id);
         field::SEQ.write(&mut out[start..], seq as u16);
-        // The whole number is mixed into the mark, to distinguish replies 65 536 requests apart.
+        // The full sequence number is mixed into the mark, to distinguish replies that are 65 536 requests
+        // apart.
         let mark = (self.mark ^ u64::from(seq)).to_be_bytes();
         out.extend(mark.iter().copied().chain((0u8..=255).cycle()).take(self.payload));
         if self.family == IpVersion::V4 {
@@ -185,7 +189,7 @@ mod tests {
             let mut other = Echo::new(IpVersion::V4, Some(0x1235), 0xfeed_beef_0000_1111, payload);
             assert_eq!(other.receive(&request, WallTime(0)), DatagramKind::Foreign);
             let mut other = Echo::new(IpVersion::V4, Some(0x1234), 1, payload);
-            // Without room for a mark nobody can tell.
+            // Without a mark, another program's request cannot be distinguished.
             let expected = if payload == 0 { DatagramKind::OwnRequest } else { DatagramKind::Foreign };
             assert_eq!(other.receive(&request, WallTime(0)), expected);
         }

@@ -1,28 +1,30 @@
-//! [`Addresses`]: which clients have shown that they receive what is sent to their address, and what the others have
-//! sent and got. An answer that opens a session is a few bytes longer than irtt's request for it: an address that may
-//! be forged gets it once its requests have had as many bytes.
+//! [`Addresses`]: the clients that have shown that they receive packets at their address. For all others it
+//! counts bytes received and sent.
+//!
+//! The answer that opens a session is a few bytes longer than irtt's request. An address that may be forged
+//! gets the answer only after its requests had as many bytes in total.
 
 use crate::access::ClientAddress;
 use jitlat_core::{Span, SteadyTime};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-/// Number of addresses that are known at a time: of several with the same hash, the one that came last.
+/// Number of addresses remembered at a time. An address replaces an earlier one with the same hash.
 const MAX_KNOWN: usize = 1 << 14;
-/// How long requests without an answer count.
+/// Time for which unanswered requests count.
 const UNANSWERED_LIFETIME: Span = Span::seconds(20);
-/// How long a client that has shown that it receives needs not show it again.
+/// Time for which a client that has shown that it receives packets need not show it again.
 const PROVEN_LIFETIME: Span = Span::seconds(600);
 
 #[derive(Clone, Copy, Debug)]
 struct Address {
     client: ClientAddress,
     last: SteadyTime,
-    /// Bytes received without an answer, not yet used.
+    /// Bytes of requests that were not answered, not yet used up by an answer.
     unanswered: usize,
     proven: bool,
 }
 
-/// The clients known, in constant memory.
+/// Table of known clients, in constant memory.
 #[derive(Debug)]
 pub(super) struct Addresses {
     known: Box<[Option<Address>]>,
@@ -30,18 +32,19 @@ pub(super) struct Addresses {
 }
 
 impl Addresses {
-    /// Without any. `seed` is random, so that nobody can predict who has the same place.
+    /// Creates an empty table. `seed` must be random, so that nobody can predict which clients share a slot.
     pub(super) fn new(seed: u64) -> Addresses {
         Addresses { known: vec![None; MAX_KNOWN].into(), seed }
     }
 
-    fn place(&mut self, client: ClientAddress) -> &mut Option<Address> {
+    fn slot(&mut self, client: ClientAddress) -> &mut Option<Address> {
         let mut hasher = DefaultHasher::new();
         (self.seed, client).hash(&mut hasher);
         &mut self.known[(hasher.finish() % MAX_KNOWN as u64) as usize]
     }
 
-    /// Whether a request of `received` bytes may have an answer of `answer` bytes, which then counts as sent.
+    /// True if a request of `received` bytes may have an answer of `answer` bytes. The answer then counts as
+    /// sent.
     pub(super) fn may_answer(
         &mut self,
         client: ClientAddress,
@@ -49,8 +52,8 @@ impl Addresses {
         answer: usize,
         now: SteadyTime,
     ) -> bool {
-        let place = self.place(client);
-        let mut known = place.filter(|a| a.client == client).unwrap_or(Address {
+        let slot = self.slot(client);
+        let mut known = slot.filter(|a| a.client == client).unwrap_or(Address {
             client,
             last: now,
             unanswered: 0,
@@ -65,13 +68,13 @@ impl Addresses {
         let may = answer <= credit;
         known.unanswered = if may { credit - answer } else { credit };
         (known.proven, known.last) = (false, now);
-        *place = Some(known);
+        *slot = Some(known);
         may
     }
 
-    /// The client has sent a token that only who receives at its address can know.
+    /// Records that the client has sent a token, which only a receiver at its address can know.
     pub(super) fn prove(&mut self, client: ClientAddress, now: SteadyTime) {
-        *self.place(client) = Some(Address { client, last: now, unanswered: 0, proven: true });
+        *self.slot(client) = Some(Address { client, last: now, unanswered: 0, proven: true });
     }
 }
 

@@ -1,4 +1,4 @@
-//! [`Client`]: the conversation around a test, and its requests.
+//! [`Client`]: opens and closes a session, and makes its requests.
 
 use super::fill::{Fill, Filler};
 use super::packet::{
@@ -10,31 +10,33 @@ use crate::twoway::{ConversationState, DatagramKind, Protocol, Reply};
 use jitlat_core::spec::MAX_PAYLOAD;
 use jitlat_core::{Span, SteadyTime, TestSpec, WallTime};
 
-/// How long to wait for the answer to each open request, as irtt does.
+/// Time to wait for the answer to each open request, as in irtt.
 pub(crate) const OPEN_TIMEOUTS: [Span; 4] =
     [Span::seconds(1), Span::seconds(2), Span::seconds(4), Span::seconds(8)];
 
-/// IrttOptions of a client.
+/// Settings of a client.
 #[derive(Clone, Debug)]
 pub struct IrttOptions {
-    /// Sign packets with this key, and accept only signed ones.
+    /// Key to sign packets with. Only packets signed with it are accepted.
     pub key: Option<IrttKey>,
-    /// The parameters to request.
+    /// Parameters to request.
     pub params: IrttParams,
-    /// Accept whatever the server grants.
+    /// True to accept any parameters that the server grants.
     pub loose: bool,
-    /// What requests are padded with.
+    /// Padding of requests.
     pub fill: Fill,
     /// Seed of random padding.
     pub seed: u64,
-    /// Make the open request as long as its answer, so that a server that sends nobody more than it got answers at once.
+    /// True to pad the open request to the length of its answer. Servers that never send more bytes than they
+    /// received then answer at once.
     pub padded: bool,
-    /// How long the answer to each open request is waited for.
+    /// Time to wait for the answer to each open request.
     pub open_timeouts: Vec<Span>,
 }
 
 impl IrttOptions {
-    /// A test of this length and interval with all statistics of the server, as irtt's default.
+    /// Returns settings for a test of this duration and interval, with all statistics of the server (irtt's
+    /// default).
     pub fn new(duration: Span, interval: Span) -> IrttOptions {
         IrttOptions {
             key: None,
@@ -56,30 +58,30 @@ impl IrttOptions {
     }
 }
 
-/// Why a test cannot be run.
+/// Reason why a test cannot run.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum IrttFailure {
     /// No open request was answered.
     #[error(
         "no irtt server answered {0} requests to open a session: is one running there (`jitlat serve`, `irtt server`), \
-         does it want a key (or another), and does the firewall let UDP through?"
+         does it require a key (or another one), and does the firewall allow UDP?"
     )]
     Silent(usize),
-    /// The server grants other parameters.
-    #[error("the server restricts the test: {}; ask for that, or take what it grants (--loose)", .0.join(", "))]
+    /// The server granted other parameters.
+    #[error("the server restricts the test: {}; request these values, or accept what it grants with --loose", .0.join(", "))]
     Restricted(Vec<String>),
-    /// It speaks another version.
+    /// The server speaks another version.
     #[error("the server speaks version {0} of the protocol, not 1")]
     Version(i64),
-    /// The server would not open a session.
-    #[error("the server opens no session for this test")]
+    /// The server refused to open a session.
+    #[error("the server refused to open a session for this test")]
     Closed,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum IrttClientState {
-    /// This many open requests have been sent; the next one, or the end of waiting, is due.
+    /// Number of open requests sent. At the deadline the next one is sent, or the client gives up.
     Opening {
         sent: usize,
         due: Option<SteadyTime>,
@@ -88,7 +90,7 @@ enum IrttClientState {
     Failed(IrttFailure),
 }
 
-/// The client's side of one session.
+/// Client of one session.
 #[derive(Clone, Debug)]
 pub struct Client {
     options: IrttOptions,
@@ -96,17 +98,17 @@ pub struct Client {
     token: u64,
     granted: IrttParams,
     layout: EchoLayout,
-    /// For servers that write both clocks of a midpoint although one was negotiated.
+    /// Layout for servers that write both clocks of a midpoint although only one was negotiated.
     odd_layout: Option<EchoLayout>,
     filler: Filler,
-    /// The window in the last answer.
+    /// Receive window in the last answer.
     window: Option<u64>,
     /// The server has ended the session.
     ended: bool,
 }
 
 impl Client {
-    /// A client that requests its session as soon as it is polled.
+    /// Creates a client that requests its session when it is first polled.
     pub fn new(options: IrttOptions) -> Client {
         Client {
             state: IrttClientState::Opening { sent: 0, due: None },
@@ -121,23 +123,23 @@ impl Client {
         }
     }
 
-    /// The granted parameters; all zero before.
+    /// Returns the granted parameters; all zero before they are granted.
     pub fn granted(&self) -> &IrttParams {
         &self.granted
     }
 
-    /// Bytes of a request.
+    /// Returns the length of a request, in bytes.
     pub fn size(&self) -> usize {
         let length = usize::try_from(self.granted.length).unwrap_or(0);
         self.layout.packet_len(self.options.key.as_ref()).max(length)
     }
 
-    /// Whether the server ended the session before the test was over, because of its limit of duration.
+    /// True if the server's limit of the duration ended the session before the test was over.
     pub fn was_ended(&self) -> bool {
         self.ended
     }
 
-    /// Why the test could not be run; `None` if it could.
+    /// Returns the reason why the test could not run; `None` if it could.
     pub fn failure(&self) -> Option<&IrttFailure> {
         match &self.state {
             IrttClientState::Failed(failure) => Some(failure),
@@ -145,16 +147,17 @@ impl Client {
         }
     }
 
-    /// The answer to an open request.
+    /// Handles the answer to an open request.
     fn opened(&mut self, packet: &IrttPacket<'_>) -> DatagramKind {
         let Some((token, rest)) = packet.token() else { return DatagramKind::Malformed };
         let IrttClientState::Opening { sent: 1.., .. } = self.state else {
-            // The answer to a repeated open request, when the first was only slow: another session, which is not used.
+            // The answer to a repeated open request, after the answer to the first was only slow. It belongs
+            // to another session, which is not used.
             return DatagramKind::Conversation;
         };
         let Ok(granted) = IrttParams::parse(rest) else { return DatagramKind::Malformed };
         if granted.length > MAX_PAYLOAD.into() {
-            // Requests are that long: no datagram is.
+            // Requests would have this length, which exceeds the maximum of a datagram.
             return DatagramKind::Malformed;
         }
         let restrictions = granted.restrictions(&self.options.params);
@@ -174,13 +177,13 @@ impl Client {
         DatagramKind::Conversation
     }
 
-    /// The answer to a request.
+    /// Handles the answer to a request.
     fn answered(&mut self, packet: &IrttPacket<'_>, near: WallTime, len: usize) -> DatagramKind {
         let Some((token, body)) = packet.token() else { return DatagramKind::Malformed };
         if token != self.token || self.state != IrttClientState::Open {
             return DatagramKind::Foreign;
         }
-        // The length is that of a midpoint with the second clock, and nothing else explains it.
+        // Only a midpoint with both clocks explains this length.
         let odd = self.odd_layout.as_ref().filter(|odd| len == self.size() + odd.len() - self.layout.len());
         let Some(mut echo) = odd.unwrap_or(&self.layout).read(body) else { return DatagramKind::Malformed };
         if odd.is_none() {
@@ -200,7 +203,7 @@ impl Client {
             seq_bits: 32,
             arrived,
             answered,
-            // Each answer has its own number: the first one is 1.
+            // Each answer has its own number, starting with 1.
             far_seq: self.granted.stats.has_count().then(|| echo.count.wrapping_sub(1)),
             damaged: len < self.size(),
             earlier: None,
@@ -208,8 +211,8 @@ impl Client {
     }
 }
 
-/// The wall times of an answer. If only the monotonic clock was read, two times with the same difference: they give the
-/// server's processing time, and no one-way delays.
+/// Returns the wall times of an answer. If only the monotonic clock was read, the two times have the right
+/// difference but no meaning: they give the server's processing time, but no one-way delays.
 fn times(
     arrived: ServerInstant,
     answered: ServerInstant,
@@ -223,8 +226,9 @@ fn times(
     }
 }
 
-/// irtt's server writes both clocks of a midpoint where one was agreed on. Where a length hides that, what is in the
-/// place of the monotonic clock is the wall clock, more than fifty years after any start of a server.
+/// Detects wall-clock times in the field of the monotonic clock. irtt's server writes both clocks of a
+/// midpoint even if only one was negotiated, and the length does not always show it. A monotonic time cannot
+/// exceed fifty years; a wall-clock time does.
 fn detect_wall_time(echo: &mut EchoFields, near: WallTime) {
     let midpoint = &mut echo.midpoint;
     if let (None, Some(time)) = (midpoint.wall, midpoint.monotonic)
@@ -240,7 +244,7 @@ impl Protocol for Client {
         let key = self.options.key.as_ref();
         packet::begin(0, key, out);
         out.extend(self.token.to_le_bytes());
-        // Room for what the answer has in the same places.
+        // Reserves space for the fields of the answer.
         self.layout.write(&EchoFields { seq, ..EchoFields::default() }, out);
         let fields = out.len();
         out.resize(start + self.size(), 0);
@@ -255,7 +259,7 @@ impl Protocol for Client {
             Err(IrttPacketError::Forged) => return DatagramKind::Forged,
         };
         match packet.flags & (flag::OPEN | flag::REPLY) {
-            // Our own, come back, or another client's.
+            // Our own request that came back, or one of another client.
             flags if flags & flag::REPLY == 0 => DatagramKind::Malformed,
             flag::REPLY => self.answered(&packet, near, datagram.len()),
             _ => self.opened(&packet),
@@ -284,7 +288,8 @@ impl Protocol for Client {
     }
 
     fn poll_farewell(&mut self, out: &mut Vec<u8>) -> bool {
-        // Also where the session that was opened is of no use; not where the server has ended it.
+        // A session that was opened is closed even if it is of no use, unless the server has already ended
+        // it.
         if self.token == 0 || self.ended {
             return false;
         }
@@ -322,7 +327,7 @@ impl Protocol for Client {
         let (asked, granted) = (&self.options.params, &self.granted);
         let period = if granted.interval > asked.interval { granted.interval } else { planned.period() };
         let shorter = granted.duration > Span::ZERO && granted.duration < asked.duration;
-        // No request at the end of the duration or after it, as irtt has it.
+        // Like irtt, sends no request at or after the end of the duration.
         let within = u64::try_from((granted.duration.0 - 1) / period.0.max(1) + 1).unwrap_or(0);
         let packets = if shorter { within.min(planned.packets().into()) } else { planned.packets().into() };
         let size = self.size() as u64;

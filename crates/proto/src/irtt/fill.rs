@@ -1,30 +1,30 @@
-//! [`Fill`]: what packets are padded with.
+//! [`Fill`]: the padding of packets.
 
 use core::fmt;
 use core::str::FromStr;
 
-/// The fill of irtt's servers.
+/// Default padding of irtt's servers.
 const DEFAULT_PATTERN: &[u8] = b"irtt";
 
-/// What packets are padded with.
+/// Padding of packets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fill {
-    /// Zeros; for a server, the bytes of the request.
+    /// Client: zeros. Server: the bytes of the request.
     None,
     /// Random bytes.
     Random,
-    /// These bytes, repeated, continued from packet to packet.
+    /// Repetition of these bytes, continued from packet to packet.
     Pattern(Vec<u8>),
 }
 
 impl Default for Fill {
-    /// The default of servers.
+    /// Returns the default of servers.
     fn default() -> Fill {
         Fill::Pattern(DEFAULT_PATTERN.to_vec())
     }
 }
 
-/// Not the name of a fill.
+/// The text does not name a padding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("write none, rand or pattern:HEX")]
 pub struct NoFill;
@@ -63,16 +63,16 @@ impl fmt::Display for Fill {
     }
 }
 
-/// Pads packets: keeps the position in the pattern, or the state of the random numbers.
+/// Pads packets.
 #[derive(Clone, Debug)]
 pub(crate) struct Filler {
     fill: Fill,
-    /// Position in the pattern, or state of the random numbers, which need not be secret.
+    /// Position in the pattern, or state of the random number generator, which need not be secret.
     state: u64,
 }
 
 impl Filler {
-    /// `seed` makes random bytes unlike those of others.
+    /// Creates a filler. Fillers with different `seed`s produce different random bytes.
     pub fn new(fill: Fill, seed: u64) -> Filler {
         let state = match fill {
             Fill::Random => seed | 1,
@@ -81,7 +81,7 @@ impl Filler {
         Filler { fill, state }
     }
 
-    /// Writes over `payload`; leaves it as it is without a fill.
+    /// Overwrites `payload`; does nothing with [`Fill::None`].
     pub fn fill(&mut self, payload: &mut [u8]) {
         match &self.fill {
             Fill::None => {}

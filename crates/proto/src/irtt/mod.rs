@@ -1,12 +1,12 @@
-//! IRTT, version 1 of its protocol: round trips over one UDP port, and the server's statistics of each direction. Its
-//! only specification is the reference program.
+//! IRTT, version 1 of its protocol: round trips over one UDP port, and the server's statistics of each
+//! direction. The protocol has no specification except the reference program.
 //!
 //! * [`params`] – the negotiated parameters
 //! * [`packet`] – the packets, and their HMAC
 //! * [`fill`] – padding
 //! * [`client`] – opens a session, makes requests, parses answers
-//! * [`server`] – answers any number of sessions within its rules
-//! * `addresses` – which clients have shown that they receive what is sent to them
+//! * [`server`] – answers any number of sessions, within configured limits
+//! * `addresses` – clients that have shown that they receive packets
 //! * [`received`] – the server's statistics of received requests
 
 mod addresses;

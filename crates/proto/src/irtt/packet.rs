@@ -1,5 +1,5 @@
-//! Packets: a fixed order of little-endian fields, of which the optional ones may be absent. Which fields an echo has
-//! follows only from the parameters of its session.
+//! Packets: little-endian fields in a fixed order. Optional fields may be absent. The parameters of a session
+//! determine the fields of its echoes.
 
 use super::params::{IrttParams, ServerClocks, StampAt};
 use crate::wire::{Field, FieldType, LittleEndian};
@@ -9,43 +9,44 @@ use md5::Md5;
 
 /// First bytes of every packet.
 pub(crate) const MAGIC: [u8; 3] = [0x14, 0xa7, 0x5b];
-/// Bytes of the shortest packet, without HMAC.
+/// Length of the shortest packet without HMAC, in bytes.
 pub(crate) const MIN_LEN: usize = field::HMAC.start();
-/// Bytes of an HMAC.
+/// Length of an HMAC, in bytes.
 pub(crate) const HMAC_LEN: usize = 16;
-/// Bytes of a session's token.
+/// Length of a session's token, in bytes.
 pub(crate) const TOKEN_LEN: usize = 8;
 
-/// The bits of the octet after the magic bytes.
+/// Bits of the octet after the magic bytes.
 pub mod flag {
     /// Opens a session.
     pub const OPEN: u8 = 1;
-    /// From the server.
+    /// Sent by the server.
     pub const REPLY: u8 = 2;
-    /// Ends a session; with [`OPEN`], asks whether one would be opened.
+    /// Ends a session. Together with [`OPEN`], asks whether a session would be opened.
     pub const CLOSE: u8 = 4;
     /// An HMAC follows.
     pub const HMAC: u8 = 8;
-    /// All of them; a packet with any other bit is invalid.
+    /// All bits; a packet with any other bit is invalid.
     pub const ALL: u8 = OPEN | REPLY | CLOSE | HMAC;
 }
 
-/// The fields before the token.
+/// Fields before the token.
 mod field {
     use super::HMAC_LEN;
     use crate::wire::Field;
     pub(crate) const MAGIC: Field<[u8; 3]> = Field::at(0);
     pub const FLAGS: Field<u8> = MAGIC.then();
-    /// Where what follows begins without an HMAC.
+    /// Offset of the HMAC, or of the following fields in packets without one.
     pub const HMAC: Field<[u8; HMAC_LEN]> = FLAGS.then();
 }
 
-/// A key of a server and its clients.
+/// HMAC key that a server shares with its clients.
 #[derive(Clone, PartialEq, Eq)]
 pub struct IrttKey(Vec<u8>);
 
 impl IrttKey {
-    /// From what irtt takes for `--hmac`: text, or hexadecimal after `0x`. `None` if that is not hexadecimal.
+    /// Parses a key in the format of irtt's `--hmac`: text, or hexadecimal after `0x`. Returns `None` if the
+    /// hexadecimal is invalid.
     pub fn new(text: &str) -> Option<IrttKey> {
         let Some(digits) = text.strip_prefix("0x") else { return Some(IrttKey(text.as_bytes().to_vec())) };
         let digit = |c: &u8| char::from(*c).to_digit(16).map(|d| d as u8);
@@ -54,15 +55,15 @@ impl IrttKey {
         bytes.collect::<Option<Vec<u8>>>().map(IrttKey)
     }
 
-    /// Whether the HMAC of this packet is this key's. Constant time.
+    /// True if the packet was signed with this key. Takes constant time.
     pub(crate) fn has_signed(&self, packet: &[u8]) -> bool {
         let tag = field::HMAC.read(packet);
         tag.is_some_and(|tag| self.mac(packet).verify_slice(&tag).is_ok())
     }
 
-    /// Over a packet whose HMAC is zero and whose flag says that there is one.
+    /// Computes the HMAC of a packet whose HMAC field is zero and whose HMAC flag is set.
     fn mac(&self, packet: &[u8]) -> Hmac<Md5> {
-        // HMAC takes keys of any length.
+        // HMAC accepts keys of any length.
         <Hmac<Md5> as KeyInit>::new_from_slice(&self.0)
             .unwrap_or_else(|_| unreachable!("any key length is legal"))
             .chain_update(&packet[..field::HMAC.start()])
@@ -77,8 +78,8 @@ impl fmt::Debug for IrttKey {
     }
 }
 
-/// Appends the fields that come first to `out`, with room for the HMAC if there is a `key`. Once the packet is complete,
-/// [`sign`] it.
+/// Appends the first fields to `out`, with space for the HMAC if there is a `key`. Call [`sign`] once the
+/// packet is complete.
 pub fn begin(flags: u8, key: Option<&IrttKey>, out: &mut Vec<u8>) {
     out.extend(MAGIC);
     match key {
@@ -90,7 +91,7 @@ pub fn begin(flags: u8, key: Option<&IrttKey>, out: &mut Vec<u8>) {
     }
 }
 
-/// Signs a packet that was [begun](begin) with this key; does nothing without one.
+/// Signs a packet that was made with [`begin`] and the same key; does nothing without a key.
 pub fn sign(key: Option<&IrttKey>, packet: &mut [u8]) {
     if let Some(key) = key
         && packet.len() >= field::HMAC.end()
@@ -100,27 +101,27 @@ pub fn sign(key: Option<&IrttKey>, packet: &mut [u8]) {
     }
 }
 
-/// Why a datagram is not a packet.
+/// Reason why a datagram is not a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum IrttPacketError {
-    /// Another protocol, or truncated.
+    /// The datagram is of another protocol, or truncated.
     Foreign,
-    /// It has a wrong HMAC, or none, or one although there is no key.
+    /// The HMAC is wrong or missing, or there is one although no key was set.
     Forged,
 }
 
-/// A packet: its flags except that of the HMAC, and what follows the HMAC.
+/// A packet: its flags except the HMAC flag, and the fields after the HMAC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IrttPacket<'a> {
     /// Bits of [`flag`].
     pub flags: u8,
-    /// From the token on; an open request has none.
+    /// The token and all bytes after it. An open request has no token.
     pub body: &'a [u8],
 }
 
 impl<'a> IrttPacket<'a> {
-    /// Reads the fields that come first.
+    /// Parses the first fields and verifies the HMAC.
     pub fn parse(datagram: &'a [u8], key: Option<&IrttKey>) -> Result<IrttPacket<'a>, IrttPacketError> {
         let packet = IrttPacket::read(datagram, key.is_some())?;
         match key {
@@ -129,7 +130,8 @@ impl<'a> IrttPacket<'a> {
         }
     }
 
-    /// The same without verifying the HMAC, which is there if `signed`: see [`IrttKey::has_signed`].
+    /// Parses the first fields without verifying the HMAC. `signed`: the packet has one; see
+    /// [`IrttKey::has_signed`].
     pub(crate) fn read(datagram: &'a [u8], signed: bool) -> Result<IrttPacket<'a>, IrttPacketError> {
         let flags = field::FLAGS.read(datagram).ok_or(IrttPacketError::Foreign)?;
         if field::MAGIC.read(datagram) != Some(MAGIC) || flags & !flag::ALL != 0 {
@@ -143,14 +145,14 @@ impl<'a> IrttPacket<'a> {
         Ok(IrttPacket { flags: flags & !flag::HMAC, body })
     }
 
-    /// The session's token and what follows it.
+    /// Returns the session's token and the bytes after it.
     pub fn token(&self) -> Option<(u64, &'a [u8])> {
         let (token, rest) = self.body.split_first_chunk::<TOKEN_LEN>()?;
         Some((u64::from_le_bytes(*token), rest))
     }
 }
 
-/// The layout of an echo's fields after the token.
+/// Layout of an echo's fields after the token.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct EchoLayout {
     count: Option<Field<LittleEndian<u32>>>,
@@ -158,7 +160,7 @@ pub(crate) struct EchoLayout {
     receive: ClockFields,
     midpoint: ClockFields,
     send: ClockFields,
-    /// Where the payload begins.
+    /// Offset of the payload.
     len: usize,
 }
 
@@ -183,42 +185,43 @@ impl ClockFields {
     }
 }
 
-/// The sequence number is first.
+/// The sequence number is always the first field.
 const SEQ: Field<LittleEndian<u32>> = Field::at(0);
 
-/// A reading of the server's clocks. Zero means absent on the wire.
+/// Reading of the server's clocks. Absent values are zero on the wire.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ServerInstant {
-    /// ns since 1970 UTC.
+    /// Wall clock, ns since 1970 UTC.
     pub wall: Option<i64>,
-    /// ns since the server was started.
+    /// Monotonic clock, ns since the server was started.
     pub monotonic: Option<i64>,
 }
 
-/// The fields of an echo, except its token.
+/// Fields of an echo, except for the token.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EchoFields {
-    /// The request's number.
+    /// Sequence number of the request.
     pub seq: u32,
-    /// Requests received so far, copies among them.
+    /// Number of requests received so far, duplicates included.
     pub count: u32,
-    /// Bit k: request number seq − k was received. Without bit 0 it says nothing.
+    /// Bit k is set if request seq − k was received. Without bit 0 the window is unknown.
     pub window: u64,
-    /// When the request was received.
+    /// Time at which the request was received.
     pub received: ServerInstant,
-    /// Between its reception and the answer.
+    /// Time between reception and answer.
     pub midpoint: ServerInstant,
-    /// When the answer was sent.
+    /// Time at which the answer was sent.
     pub sent: ServerInstant,
 }
 
 impl EchoLayout {
-    /// Of a session with these parameters.
+    /// Returns the layout of a session with these parameters.
     pub fn new(params: &IrttParams) -> EchoLayout {
         EchoLayout::with_clocks(params, params.clocks)
     }
 
-    /// Of the replies of servers that write both clocks of a midpoint although one was agreed on, as irtt's does.
+    /// Returns the layout of replies with both clocks of a midpoint although only one was negotiated, as
+    /// irtt's server sends them.
     pub(crate) fn with_both_midpoints(params: &IrttParams) -> Option<EchoLayout> {
         let odd = params.stamp_at == StampAt::Midpoint && params.clocks != ServerClocks::Both;
         odd.then(|| EchoLayout::with_clocks(params, ServerClocks::Both))
@@ -246,18 +249,18 @@ impl EchoLayout {
         EchoLayout { count, window, receive, midpoint, send, len }
     }
 
-    /// Bytes of a packet without payload.
+    /// Returns the length of a packet without payload, in bytes.
     pub(crate) fn packet_len(&self, key: Option<&IrttKey>) -> usize {
         let hmac = if key.is_some() { HMAC_LEN } else { 0 };
         field::HMAC.start() + hmac + TOKEN_LEN + self.len
     }
 
-    /// Bytes of the fields.
+    /// Returns the length of the fields, in bytes.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Reads the fields at the front of `body`, which follows the token; `None` if it is too short.
+    /// Reads the fields at the front of `body`, which follows the token; `None` if `body` is too short.
     pub fn read(&self, body: &[u8]) -> Option<EchoFields> {
         let body = body.get(..self.len)?;
         let LittleEndian(seq) = SEQ.read(body)?;
@@ -271,7 +274,7 @@ impl EchoLayout {
         })
     }
 
-    /// Appends the fields to `out`; a request has zeros for all but its number.
+    /// Appends the fields to `out`. In a request, all fields except the sequence number are zero.
     pub fn write(&self, echo: &EchoFields, out: &mut Vec<u8>) {
         let start = out.len();
         out.resize(start + self.len, 0);
@@ -294,7 +297,7 @@ mod tests {
     use super::*;
     use crate::irtt::params::ReceiveStats;
 
-    /// The lengths of the recorded packets.
+    /// The lengths are those of the recorded packets.
     #[test]
     fn lengths_follow_from_the_parameters() {
         let len = |stats, stamp_at, clocks| {

@@ -1,123 +1,123 @@
-//! The parameters that client and server negotiate when a session is opened: a list of numbered parameters without
-//! those that are zero. Numbers are varints, signed values zigzag.
+//! The parameters that client and server negotiate when a session is opened: a list of numbered parameters,
+//! from which zero values are omitted. Numbers are varints, signed values zigzag.
 
 use super::packet::{EchoLayout, IrttKey};
 use jitlat_core::{Span, units};
 
 /// The only version of the protocol.
 pub const VERSION: i64 = 1;
-/// Longest name of a fill, in bytes.
+/// Maximum length of the name of a fill, in bytes.
 pub(crate) const FILL_LEN: usize = 32;
 
-/// The server's statistics of received requests.
+/// Statistics of received requests that a server reports.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum ReceiveStats {
-    /// Nothing.
+    /// None.
     #[default]
     None = 0,
-    /// How many so far.
+    /// Number of requests received so far.
     Count = 1,
-    /// Which of the last 64.
+    /// Receive window: one bit for each of the last 64 requests.
     Window = 2,
-    /// Both.
+    /// Count and window.
     Both = 3,
 }
 
 impl ReceiveStats {
-    /// All of them, by code.
+    /// All values, by code.
     pub const ALL: [ReceiveStats; 4] =
         [ReceiveStats::None, ReceiveStats::Count, ReceiveStats::Window, ReceiveStats::Both];
 
-    /// Whether the count is among them.
+    /// True if the count is reported.
     pub(crate) fn has_count(self) -> bool {
         self as u8 & 1 != 0
     }
 
-    /// Whether the window is among them.
+    /// True if the window is reported.
     pub(crate) fn has_window(self) -> bool {
         self as u8 & 2 != 0
     }
 }
 
-/// When a server reads its clocks.
+/// Events at which a server reads its clocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum StampAt {
     /// Never.
     #[default]
     None = 0,
-    /// When it answers.
+    /// When the answer is sent.
     Send = 1,
-    /// When the request comes.
+    /// When the request is received.
     Receive = 2,
-    /// Both.
+    /// When the request is received and when the answer is sent.
     Both = 3,
-    /// Both, as one time in the middle.
+    /// One time in the middle between reception and answer.
     Midpoint = 4,
 }
 
 impl StampAt {
-    /// All of them, by code.
+    /// All values, by code.
     pub const ALL: [StampAt; 5] =
         [StampAt::None, StampAt::Send, StampAt::Receive, StampAt::Both, StampAt::Midpoint];
 }
 
-/// Which clocks a server reads.
+/// Clocks that a server reads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum ServerClocks {
-    /// None: only without stamps.
+    /// No clock; only valid without timestamps.
     #[default]
     None = 0,
-    /// The wall clock.
+    /// The wall clock (UTC).
     Wall = 1,
-    /// One that never steps, since the server was started.
+    /// A clock that never steps, starting with the server.
     Monotonic = 2,
-    /// Both.
+    /// Both clocks.
     Both = 3,
 }
 
 impl ServerClocks {
-    /// All of them, by code.
+    /// All values, by code.
     pub const ALL: [ServerClocks; 4] =
         [ServerClocks::None, ServerClocks::Wall, ServerClocks::Monotonic, ServerClocks::Both];
 
-    /// Whether the wall clock is among them.
+    /// True if the wall clock is read.
     pub(crate) fn has_wall(self) -> bool {
         self as u8 & 1 != 0
     }
 
-    /// Whether the monotonic clock is among them.
+    /// True if the monotonic clock is read.
     pub(crate) fn has_monotonic(self) -> bool {
         self as u8 & 2 != 0
     }
 }
 
-/// The parameters of a session, as asked for or granted.
+/// Parameters of a session, as requested or granted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct IrttParams {
     /// Version of the protocol; [`VERSION`].
     pub version: i64,
-    /// How long the test lasts; zero = no limit is stated.
+    /// Duration of the test; zero: not stated.
     pub duration: Span,
-    /// Between two requests; zero = not stated.
+    /// Time between two requests; zero: not stated.
     pub interval: Span,
-    /// Bytes of a packet; shorter than its fields = just these.
+    /// Length of a packet in bytes. Shorter values mean the length of its fields.
     pub length: i64,
-    /// The server's statistics.
+    /// Statistics that the server reports.
     pub stats: ReceiveStats,
-    /// When the server reads its clocks.
+    /// Events at which the server reads its clocks.
     pub stamp_at: StampAt,
-    /// Which clocks it reads.
+    /// Clocks that the server reads.
     pub clocks: ServerClocks,
-    /// The whole TOS octet of packets, not only the DSCP.
+    /// TOS octet of packets, not only the DSCP.
     pub tos: i64,
-    /// The name of the server's fill; empty = its default.
+    /// Name of the server's fill; empty: the server's default.
     pub fill: String,
 }
 
-/// Numbers of the parameters.
+/// Parameter numbers.
 mod tag {
     pub const VERSION: u64 = 1;
     pub(crate) const DURATION: u64 = 2;
@@ -132,15 +132,15 @@ mod tag {
     pub(crate) const PADDING: u64 = 100;
 }
 
-/// Why parameters cannot be read.
+/// Reason why parameters cannot be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum BadParams {
-    /// They end in the middle of one, or a number is too long.
+    /// The list ends within a parameter, or a number is too long.
     #[error("cut off")]
     Cut,
-    /// The parameter of this number has a value that it cannot have.
-    #[error("parameter {0} has a value it cannot have")]
+    /// The parameter of this number has an invalid value.
+    #[error("parameter {0} has an invalid value")]
     Value(u64),
 }
 
@@ -182,7 +182,7 @@ fn push(tag: u64, value: i64, out: &mut Vec<u8>) {
 }
 
 impl IrttParams {
-    /// From the rest of a packet.
+    /// Parses the bytes after the header of a packet.
     pub fn parse(mut bytes: &[u8]) -> Result<IrttParams, BadParams> {
         let mut params = IrttParams::default();
         while !bytes.is_empty() {
@@ -199,7 +199,7 @@ impl IrttParams {
             }
             let value = signed(&mut bytes)?;
             let bad = BadParams::Value(tag);
-            // The value as an index; only the first few have a meaning.
+            // The value is used as an index. Only small values are defined.
             let code = usize::try_from(value).map_err(|_| bad);
             match tag {
                 tag::VERSION => params.version = value,
@@ -219,7 +219,7 @@ impl IrttParams {
         Ok(params)
     }
 
-    /// Appends them to `out`, those that are zero left out.
+    /// Appends the parameters to `out`, without those that are zero.
     pub fn write(&self, out: &mut Vec<u8>) {
         push(tag::VERSION, self.version, out);
         push(tag::DURATION, self.duration.0, out);
@@ -238,19 +238,20 @@ impl IrttParams {
         }
     }
 
-    /// Bytes of the shortest packet with the fields that these parameters have, and an HMAC if there is a `key`.
+    /// Returns the length of the shortest packet with the fields that these parameters require, with an HMAC
+    /// if there is a `key`, in bytes.
     pub fn shortest_packet(&self, key: Option<&IrttKey>) -> usize {
         EchoLayout::new(self).packet_len(key)
     }
 
-    /// Appends them like [`write`](IrttParams::write), and a parameter that no server knows: the packet that asks for a session
-    /// is then no shorter than its answer.
+    /// Appends the parameters like [`write`](IrttParams::write), and a padding parameter that servers ignore.
+    /// The request for a session is then not shorter than its answer.
     pub(crate) fn write_padded(&self, out: &mut Vec<u8>) {
         self.write(out);
         push(tag::PADDING, i64::MIN, out);
     }
 
-    /// Descriptions of what was not granted of `asked`; empty if everything was.
+    /// Describes each parameter that differs from `asked`; empty if everything was granted.
     pub fn restrictions(&self, asked: &IrttParams) -> Vec<String> {
         let changed: [(&str, String, String); 9] = [
             ("protocol version", asked.version.to_string(), self.version.to_string()),
@@ -310,7 +311,7 @@ mod tests {
         ] {
             assert_eq!(IrttParams::parse(&unhex(hex)), Err(wanted), "{hex}");
         }
-        // Unknown ones are passed over; the order is free, and the last one counts.
+        // Unknown parameters are skipped. The order is free, and the last of equal numbers counts.
         let params = IrttParams::parse(&unhex("6406070204100402")).unwrap();
         assert_eq!((params.clocks, params.length), (ServerClocks::Wall, 1));
     }

@@ -1,17 +1,17 @@
 //! [`ReceivedWindow`]: a server's statistics of the requests of a session.
 
-/// Requests received so far: how many, and which of the last 64.
+/// Requests received so far: their number, and which of the last 64.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReceivedWindow {
     count: u32,
     highest: Option<u32>,
-    /// Bit k: number highest − k was received.
+    /// Bit k is set if request highest − k was received.
     bits: u64,
 }
 
 impl ReceivedWindow {
-    /// Records that request `seq` was received. Returns what its answer reports: the count, and the window relative to
-    /// it. A request overtaken by others gets the window 0, which means unknown; its own arrival is recorded.
+    /// Records that request `seq` was received. Returns the count and the window relative to `seq`, for the
+    /// answer. A reordered request gets the window 0, which means unknown, but is recorded.
     pub fn note(&mut self, seq: u32) -> (u32, u64) {
         self.count = self.count.wrapping_add(1);
         let ahead = self.highest.map_or(1, |highest| i64::from(seq) - i64::from(highest));
@@ -38,7 +38,7 @@ mod tests {
             seqs.iter().map(|seq| received.note(*seq).1).collect()
         };
         assert_eq!(windows(&mut received, &[0, 1, 2, 4]), [1, 3, 7, 0x1d]);
-        // irtt's server forgets all others here, and reports a single bit: 1, 5, 5, b.
+        // irtt's server would forget all other requests here and report a single bit: 1, 5, 5, b.
         assert_eq!(windows(&mut received, &[3, 5, 5, 6]), [0, 0x3f, 0x3f, 0x7f]);
         assert_eq!(windows(&mut received, &[100, 101, 200]), [1, 3, 1]);
         assert_eq!(received.note(0), (12, 0));

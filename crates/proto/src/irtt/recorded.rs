@@ -1,5 +1,5 @@
-//! Recorded sessions of irtt 0.9.2 (`testdata/irtt`): our client in place of its client, byte for byte, and our server
-//! in place of its server.
+//! Recorded sessions of irtt 0.9.2 (`testdata/irtt`). Our client replaces its client and our server its
+//! server, byte for byte.
 
 use super::client::IrttFailure;
 use super::packet::{self, EchoLayout, IrttPacket, flag};
@@ -42,8 +42,8 @@ fn capture(name: &str) -> Vec<Datagram> {
     rows
 }
 
-/// Captures on both sides, and what was lost: numbers of requests and replies; a repeated number means that its second
-/// copy was not lost.
+/// Captures on both sides, and the losses after them as numbers of requests and replies. A repeated number
+/// means that the second copy was not lost.
 struct Case {
     name: &'static str,
     key: Option<&'static str>,
@@ -105,7 +105,7 @@ const CASES: [Case; 39] = [
     lossy("dup-late-replies", &[], &[6, 12]),
 ];
 
-/// As irtt's server: nobody has to show that he receives.
+/// Rules like those of irtt's server: no client has to show that it receives packets.
 fn trusting() -> IrttRules {
     IrttRules { trusted: vec![Prefix::new(Ipv4Addr::UNSPECIFIED.into(), 0).unwrap()], ..IrttRules::default() }
 }
@@ -115,7 +115,7 @@ impl Case {
         self.key.and_then(IrttKey::new)
     }
 
-    /// The datagrams on the wire, without those lost after the capture point.
+    /// Returns the datagrams on the wire, except those lost after the capture point.
     fn arrived(&self) -> Vec<Datagram> {
         let mut lost = [self.requests_lost.to_vec(), self.replies_lost.to_vec()];
         let key = self.key();
@@ -127,14 +127,14 @@ impl Case {
             }
             let seq = u32::from_le_bytes(*packet.token().unwrap().1.first_chunk().unwrap());
             let lost = &mut lost[usize::from(!d.to_server)];
-            let place = lost.iter().position(|s| *s == seq);
-            place.map(|place| lost.remove(place)).is_none()
+            let index = lost.iter().position(|s| *s == seq);
+            index.map(|index| lost.remove(index)).is_none()
         });
         assert!(lost.iter().all(Vec::is_empty), "{}: {lost:?}", self.name);
         datagrams
     }
 
-    /// The parameters that the client asked for.
+    /// Returns the parameters that the client requested.
     fn asked(&self) -> IrttParams {
         let open = &capture(self.name)[0].bytes;
         IrttParams::parse(IrttPacket::parse(open, self.key().as_ref()).unwrap().body).unwrap()
@@ -156,7 +156,7 @@ impl Case {
         }
     }
 
-    /// The options of the recorded server.
+    /// Returns the settings of the recorded server.
     fn rules(&self) -> IrttRules {
         let rules = IrttRules { keys: self.key().into(), interval: Span::millis(5), ..trusting() };
         let ms = Span::millis;
@@ -182,7 +182,7 @@ impl Case {
     }
 }
 
-/// The requests and results of a client that receives what the recorded one received.
+/// Requests and results of a client that receives the same packets as the recorded client.
 struct Replayed {
     client: Client,
     requests: RequestTable,
@@ -202,13 +202,13 @@ fn replay_client(case: &Case) -> Replayed {
     let mut arrived = case.arrived();
     arrived.retain(|d| !d.to_server);
     let mut arrived = arrived.into_iter().peekable();
-    // Requests that were sent again by hand are not part of the client's own.
-    let mut said = Vec::new();
+    // Requests that were repeated by hand are not sent by the client itself.
+    let mut unique = Vec::new();
     for datagram in recorded.iter().filter(|d| d.to_server) {
-        if said.contains(&datagram.bytes) {
+        if unique.contains(&datagram.bytes) {
             continue;
         }
-        said.push(datagram.bytes.clone());
+        unique.push(datagram.bytes.clone());
         while let Some(received) = arrived.next_if(|d| d.at <= datagram.at) {
             receive(&mut client, &mut requests, &mut replies, &received);
         }
@@ -229,7 +229,7 @@ fn replay_client(case: &Case) -> Replayed {
             }
         }
         if client.options_fill() == &Fill::Random {
-            // All but the payload, on which the HMAC depends.
+            // All bytes except the payload, which changes the HMAC.
             let fields = client.layout().packet_len(None).min(out.len());
             let hmac = if case.key.is_some() { 20..20 + fields - 4 } else { 0..fields };
             let hmac = if flags == 0 { hmac } else { 0..out.len() };
@@ -241,7 +241,7 @@ fn replay_client(case: &Case) -> Replayed {
         }
     }
     arrived.for_each(|received| receive(&mut client, &mut requests, &mut replies, &received));
-    assert!(!client.poll_farewell(&mut Vec::new()), "{name}: said once");
+    assert!(!client.poll_farewell(&mut Vec::new()), "{name}: unique once");
     Replayed { client, requests, replies }
 }
 
@@ -293,13 +293,14 @@ fn the_client_says_what_every_recorded_client_said() {
     }
 }
 
-/// What irtt's own client reported of each loss, except what it cannot know: losses after the last reply.
+/// irtt's own client reported the same direction of each loss, except for losses after the last reply, which
+/// it cannot know.
 #[test]
-fn losses_have_the_recorded_way() {
+fn losses_have_the_recorded_direction() {
     let of = |name: &str| {
         let case = CASES.iter().find(|c| c.name == name).unwrap();
         let (directions, runs) = replay_client(case).requests.directions();
-        let runs: Vec<_> = runs.iter().map(|r| (r.first, r.length, r.way)).collect();
+        let runs: Vec<_> = runs.iter().map(|r| (r.first, r.length, r.side)).collect();
         (directions, runs)
     };
     let lost = |d: &Directions| (d.up_lost, d.down_lost, d.unknown_lost);
@@ -322,7 +323,8 @@ fn losses_have_the_recorded_way() {
     assert_eq!((lost(&d), d.stateful, runs), ((0, 0, 0), false, vec![]));
 }
 
-/// irtt's server sends both clocks of a midpoint although one was negotiated; its own client reads the wrong one.
+/// irtt's server sends both clocks of a midpoint although one was negotiated. Its own client reads the wrong
+/// one.
 #[test]
 fn midpoints_of_the_other_clock_are_noticed() {
     for name in ["tstamp-midpoint-clock-wall", "tstamp-midpoint-clock-monotonic", "tstamp-midpoint"] {
@@ -342,7 +344,7 @@ fn arrival(datagram: &Datagram, at: WallTime) -> RequestArrival {
     RequestArrival { from, at, ttl: Some(64), traffic_class: Some(datagram.tos) }
 }
 
-/// The server's answers are those of the recorded one, with its own token, for the same times.
+/// Our server gives the same answers as the recorded one for the same times, apart from its own token.
 #[test]
 fn the_server_answers_as_every_recorded_server_did() {
     let mut answers = 0;
@@ -350,7 +352,7 @@ fn the_server_answers_as_every_recorded_server_did() {
         let (name, key) = (case.name, case.key());
         let mut server = Server::new(case.rules(), [7; 32], SteadyTime(0));
         let datagrams = case.arrived();
-        // Copies were made by hand: use each reply once.
+        // Copies were made by hand, so each reply is used once.
         let mut replies: Vec<Datagram> = Vec::new();
         for reply in capture(name).into_iter().filter(|d| !d.to_server) {
             if replies.iter().all(|r| r.bytes != reply.bytes) {
@@ -375,7 +377,7 @@ fn the_server_answers_as_every_recorded_server_did() {
                 );
                 continue;
             }
-            // The times of its reply in the recording.
+            // The times of the reply in the recording.
             let Some(reply) = replies.next() else { panic!("{name}: unanswered in the recording") };
             let recorded = IrttPacket::parse(&reply.bytes, key.as_ref()).unwrap();
             let echo = tokens.and_then(|_| layout.read(recorded.token().unwrap().1)).unwrap_or_default();
@@ -388,7 +390,7 @@ fn the_server_answers_as_every_recorded_server_did() {
             let received = if echo.received.wall.is_some() { received } else { sent - Span(took) };
             let steady =
                 echo.sent.monotonic.or(echo.midpoint.monotonic).or(echo.received.monotonic.map(|t| t + took));
-            // The wall clock in place of the monotonic one, as some servers write it.
+            // Some servers write the wall clock in the field of the monotonic clock.
             let steady = steady.filter(|steady| *steady < 1 << 50);
             let now = Tick { wall: sent, steady: steady.map_or(since, SteadyTime) };
             let reaction = server.handle(&bytes, &arrival(request, received), now, &mut out);
@@ -407,7 +409,7 @@ fn the_server_answers_as_every_recorded_server_did() {
     assert!(answers > 400, "{answers}");
 }
 
-/// The same packet with this token.
+/// Returns the same packet with this token.
 fn with_token(bytes: &[u8], token: Option<u64>, key: Option<&IrttKey>) -> Vec<u8> {
     let mut bytes = bytes.to_vec();
     let Some(token) = token else { return bytes };
@@ -420,7 +422,7 @@ fn with_token(bytes: &[u8], token: Option<u64>, key: Option<&IrttKey>) -> Vec<u8
 fn compare(case: &Case, ours: &[u8], reply: &Datagram, layout: &EchoLayout, asked: usize) {
     let (name, key) = (case.name, case.key());
     if name.starts_with("tstamp-midpoint-clock") && ours.len() < reply.bytes.len() {
-        // What was negotiated, not both clocks: as long as the request.
+        // Our answer has only the negotiated clock: it is as long as the request.
         assert_eq!((ours.len(), reply.bytes.len()), (asked, asked + 8), "{name}");
         return;
     }
@@ -429,7 +431,7 @@ fn compare(case: &Case, ours: &[u8], reply: &Datagram, layout: &EchoLayout, aske
         IrttPacket::parse(&reply.bytes, key.as_ref()).unwrap(),
     );
     if name == "refuse-strict-sfill" {
-        // A fill that is not granted is omitted: the name of the other one would be longer.
+        // A fill that is not granted is omitted, because the name of another could be longer.
         let params = |packet: &IrttPacket<'_>| IrttParams::parse(&packet.body[packet::TOKEN_LEN..]).unwrap();
         return assert_eq!(params(&mine), IrttParams { fill: String::new(), ..params(&theirs) });
     }
@@ -440,7 +442,7 @@ fn compare(case: &Case, ours: &[u8], reply: &Datagram, layout: &EchoLayout, aske
     let (token, body) = mine.token().unwrap();
     let (their_token, their_body) = theirs.token().unwrap();
     let (mut echo, mut their) = (layout.read(body).unwrap(), layout.read(their_body).unwrap());
-    // Its two clocks were not read at the same instant.
+    // The two clocks were not read at the same instant.
     let near = |a: Option<i64>, b: Option<i64>| match (a, b) {
         (Some(a), Some(b)) => (a - b).abs() < 60_000,
         (a, b) => a == b,
@@ -450,14 +452,14 @@ fn compare(case: &Case, ours: &[u8], reply: &Datagram, layout: &EchoLayout, aske
     (echo.received.monotonic, echo.midpoint.monotonic) = (None, None);
     (their.received.monotonic, their.midpoint.monotonic) = (None, None);
     if name == "dup-late-requests" && their.window == 1 && their.seq > 0 {
-        // After a request that was overtaken it has forgotten all others.
+        // After a reordered request irtt's server has forgotten all others.
         their.window = echo.window;
     }
     if name == "dup-late-requests" && (6..=20).contains(&their.seq) {
         assert_eq!(
             echo.window & their.window,
             their.window,
-            "what it remembers, ours does too, or tells nothing"
+            "what it remembers, ours does too, or reports nothing"
         );
         their.window = echo.window;
     }
@@ -467,8 +469,8 @@ fn compare(case: &Case, ours: &[u8], reply: &Datagram, layout: &EchoLayout, aske
     assert!(payload == their_payload || random && payload.len() == their_payload.len(), "{name}");
 }
 
-/// What was tried by hand against the recorded server, and where ours differs: it never sends answers that are longer
-/// than requests, or disproportionately many.
+/// Packets that were sent by hand to the recorded server, and the differences of our server: it never sends
+/// answers that are longer than requests, nor disproportionately many.
 #[test]
 fn hand_made_packets() {
     let granted = |name: &str, key: Option<IrttKey>| {
@@ -489,7 +491,8 @@ fn hand_made_packets() {
     let opens = granted("probe-open", None);
     let params = |k: usize| IrttParams::parse(&opens[k].1[12..]).unwrap();
     let silent: Vec<usize> = (0..opens.len()).filter(|k| opens[*k].0.is_err()).collect();
-    // Not answered by either, but for two: no parameters at all, and no interval, for which one would be added.
+    // Neither server answers these, except for two that irtt's answers: no parameters at all, and no
+    // interval, for which our server would have to add one.
     assert_eq!(silent, [2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 14, 15, 20, 21, 22, 23]);
     assert_eq!((opens[4].0, opens[11].0), (Err(Silence::Short), Err(Silence::Short)));
     assert_eq!((params(0).version, params(1).version), (1, 1));

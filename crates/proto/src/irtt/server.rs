@@ -1,5 +1,6 @@
-//! [`Server`]: answers any number of sessions in bounded memory, never with more bytes than the request has; the answer
-//! that opens a session is longer, and an address that may be forged must have sent as many bytes before.
+//! [`Server`]: answers any number of sessions in bounded memory. Answers are never longer than requests, with
+//! one exception: the answer that opens a session is a few bytes longer, and an address that may be forged
+//! must have sent as many bytes before.
 
 use super::addresses::Addresses;
 use super::fill::{Fill, Filler};
@@ -20,71 +21,77 @@ use jitlat_core::{Span, SteadyTime, units};
 use sha2::Sha256;
 use std::collections::{HashMap, VecDeque};
 
-/// How long a session is still answered after its longest duration.
+/// Time for which a session is answered beyond its maximum duration.
 const DURATION_GRACE: Span = Span::seconds(2);
-/// How long a silent session is kept after the timeout.
+/// Time for which a silent session is retained beyond the timeout.
 const TIMEOUT_GRACE: Span = Span::seconds(5);
-/// How long a session without requests is kept.
+/// Time for which a session without requests is retained.
 const UNUSED_TIMEOUT: Span = Span::seconds(30);
-/// The interval may be at most this fraction of the timeout.
+/// The interval may be at most the timeout divided by this number.
 const INTERVALS_IN_TIMEOUT: i64 = 4;
-/// Open requests allowed per address and second, on average, because each answer is a few bytes longer.
+/// Maximum number of open requests answered per address and second, on average: each answer is a few bytes
+/// longer than its request.
 const MAX_OPENS: u32 = 100;
-/// How long a session is silent, beyond four of its intervals, before it may make room for another client's.
+/// Time for which a session must be silent, in addition to four of its intervals, before another client's
+/// session may replace it.
 const MIN_IDLE: Span = Span::seconds(5);
-/// How many bytes longer than the request the answer that opens a session can be: the token, and a restricted interval
-/// with more digits.
+/// Maximum surplus of the answer that opens a session over its request, in bytes: the token, and an interval
+/// that has more digits after it was restricted.
 pub(super) const OPEN_SURPLUS: usize = TOKEN_LEN + 3;
 
-/// Keys that a server can have: a packet that opens a session is tried against each.
+/// Maximum number of keys of a server: each is tried against every packet that opens a session.
 pub const MAX_KEYS: usize = 64;
-/// Bytes of a request that opens a session, at most, if there are several keys: what it asks for has a few dozen.
+/// Maximum length in bytes of a request that opens a session if there are several keys. Usual requests have a
+/// few dozen bytes.
 const MAX_OPEN: usize = 512;
 
-/// Bytes of memory that a session takes, at most.
+/// Maximum memory per session, in bytes.
 pub const SESSION_BYTES: u64 = 1024;
 
-/// Which stamps are granted.
+/// Timestamps that a server grants.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum AllowStamps {
     /// None.
     None,
-    /// One: both become their middle.
+    /// One timestamp: a request for both gets the midpoint.
     Single,
     /// Any.
     #[default]
     Dual,
 }
 
-/// How a server behaves.
+/// Rules of a server.
 #[derive(Clone, Debug)]
 pub struct IrttRules {
-    /// Answer only packets signed with one of these keys, of which the first [`MAX_KEYS`] count. A session stays with the
-    /// key that opened it.
+    /// Keys, of which the first [`MAX_KEYS`] are used. Only packets signed with one of them are answered. A
+    /// session keeps the key that opened it.
     pub keys: Keys<IrttKey>,
-    /// Longest test; zero = any.
+    /// Maximum duration of a test; zero: no limit.
     pub duration: Span,
-    /// Shortest interval: granted to clients that request a shorter one; requests that come faster are not answered.
+    /// Minimum interval. It is granted to clients that request a shorter one; requests that arrive faster are
+    /// not answered.
     pub interval: Span,
-    /// Requests that are answered immediately after a pause, however short the interval.
+    /// Number of requests that are answered immediately after a pause, regardless of the interval.
     pub burst: u32,
-    /// Longest packet, in bytes.
+    /// Maximum length of a packet, in bytes.
     pub length: u32,
-    /// A session silent for this long is forgotten soon.
+    /// Time without requests after which a session is removed, shortly afterwards.
     pub timeout: Span,
-    /// Stamps granted.
+    /// Timestamps granted.
     pub stamps: AllowStamps,
-    /// Whether clients choose the TOS octet of answers.
+    /// True if clients may choose the TOS octet of answers.
     pub tos: bool,
-    /// The fill of answers if the client requests none.
+    /// Padding of answers if the client requests none.
     pub fill: Fill,
-    /// Names of fills that may be requested; with a `*` at the end, prefixes.
+    /// Names of fills that clients may request. A name that ends with `*` stands for all names with that
+    /// prefix.
     pub fills: Vec<String>,
-    /// Networks whose source addresses nobody can forge: their clients need not show that they receive.
+    /// Networks whose source addresses cannot be forged: their clients need not show that they receive
+    /// packets.
     pub trusted: Vec<Prefix>,
-    /// Sessions at a time.
+    /// Maximum number of sessions at a time.
     pub sessions: usize,
-    /// Sessions of one address (IPv6: of one /64).
+    /// Maximum number of sessions per client address (IPv6: per /64).
     pub sessions_per_client: usize,
 }
 
@@ -109,7 +116,7 @@ impl Default for IrttRules {
 }
 
 impl IrttRules {
-    /// The parameters granted for `asked`; `None` if it is invalid.
+    /// Returns the parameters granted for `asked`; `None` if `asked` is invalid.
     pub fn grant(&self, asked: &IrttParams) -> Option<IrttParams> {
         let wants_stamps = asked.stamp_at != StampAt::None;
         if wants_stamps && asked.clocks == super::params::ServerClocks::None
@@ -132,21 +139,21 @@ impl IrttRules {
             granted.tos = 0;
         }
         if !asked.fill.is_empty() && !self.allows(&asked.fill) {
-            // Its name, or none at all, because the answer must not be longer.
+            // The answer must not be longer, so a fill that is not granted becomes an empty name.
             granted.fill =
                 Some(self.fill.to_string()).filter(|f| f.len() <= asked.fill.len()).unwrap_or_default();
         }
         Some(granted)
     }
 
-    /// The key at this place.
-    fn key(&self, place: Option<usize>) -> Option<&IrttKey> {
-        self.keys.get(place?).map(|(_, key)| key)
+    /// Returns the key with this index.
+    fn key(&self, index: Option<usize>) -> Option<&IrttKey> {
+        self.keys.get(index?).map(|(_, key)| key)
     }
 
-    /// The peer that has it.
-    fn peer(&self, place: Option<usize>) -> Option<&str> {
-        self.keys.get(place?).map(|(name, _)| name.as_str())
+    /// Returns the name of the peer that has the key with this index.
+    fn peer(&self, index: Option<usize>) -> Option<&str> {
+        self.keys.get(index?).map(|(name, _)| name.as_str())
     }
 
     fn longest_interval(&self) -> Span {
@@ -165,16 +172,17 @@ impl IrttRules {
 #[derive(Clone, Debug)]
 struct IrttSession {
     client: SocketAddr,
-    /// The place of its key among those of the rules; `None` if there are none.
+    /// Index of the session's key in the rules; `None` if the rules have no keys.
     key: Option<usize>,
     params: IrttParams,
     layout: EchoLayout,
     filler: Filler,
     received: ReceivedWindow,
-    /// When the first request came, and the last.
+    /// Time of the first request.
     first: Option<SteadyTime>,
+    /// Time of the last request.
     last: SteadyTime,
-    /// When the allowance of requests is complete again.
+    /// Time at which the full burst is available again.
     allowance: SteadyTime,
 }
 
@@ -184,12 +192,12 @@ impl IrttSession {
         unused || rules.timeout > Span::ZERO && now - self.last > rules.timeout + TIMEOUT_GRACE
     }
 
-    /// Whether it has been silent for longer than its interval explains.
+    /// True if the session has been silent for longer than its interval explains.
     fn is_idle(&self, now: SteadyTime) -> bool {
         now - self.last > MIN_IDLE + self.params.interval.times(INTERVALS_IN_TIMEOUT)
     }
 
-    /// Whether a request may be answered now: a burst, and one more for each interval.
+    /// True if a request may be answered now. A burst is allowed, and one more request per interval.
     fn may_ask(&mut self, rules: &IrttRules, now: SteadyTime) -> bool {
         let (gap, burst) = (rules.interval, rules.interval.times(i64::from(rules.burst.max(1))));
         let whole = self.allowance.max(now);
@@ -201,26 +209,26 @@ impl IrttSession {
     }
 }
 
-/// How an answer is to be sent.
+/// The action to take for a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IrttReaction {
-    /// Send what was appended back where the request came from, with this TOS octet.
+    /// Send the appended bytes back to the source of the request, with this TOS octet.
     Answer {
-        /// The whole octet; the ECN bits are only those requested by the client.
+        /// TOS octet. Its ECN bits are those that the client requested.
         tos: u8,
     },
-    /// Nothing to send.
+    /// Send nothing.
     Taken,
 }
 
-/// A test whose first request came.
+/// A test whose first request has arrived.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IrttTestStart {
-    /// The name of the peer that has its key; `None`: no key is needed.
+    /// Name of the peer that has the key; `None` if no key is required.
     pub peer: Option<String>,
-    /// How long it lasts; zero: not stated.
+    /// Duration of the test; zero: not stated.
     pub duration: Span,
-    /// Between two requests; zero: not stated.
+    /// Time between two requests; zero: not stated.
     pub interval: Span,
 }
 
@@ -235,17 +243,17 @@ impl core::fmt::Display for IrttTestStart {
     }
 }
 
-/// The server's side of all sessions.
+/// Server of all sessions.
 #[derive(Debug)]
 pub struct Server {
     rules: IrttRules,
     secret: [u8; 32],
-    /// Sessions opened so far.
+    /// Number of sessions opened so far.
     opened: u64,
     started: SteadyTime,
     sessions: HashMap<u64, IrttSession>,
     per_client: HashMap<access::ClientAddress, usize>,
-    /// Sessions without requests, the oldest first; entries of other sessions are skipped.
+    /// Tokens of sessions without requests, the oldest first. Tokens of other sessions are skipped.
     unused: VecDeque<u64>,
     opens: Accounts,
     addresses: Addresses,
@@ -254,7 +262,8 @@ pub struct Server {
 }
 
 impl Server {
-    /// A server without sessions, started at `now`. `secret` is random, so that tokens cannot be guessed.
+    /// Creates a server without sessions, started at `now`. `secret` must be random, so that tokens cannot be
+    /// guessed.
     pub fn new(rules: IrttRules, secret: [u8; 32], now: SteadyTime) -> Server {
         let [seed, ..] = secret.as_chunks::<8>().0 else { unreachable!("32 bytes are four times eight") };
         let opens = ClientLimits { packets_per_second: MAX_OPENS, bytes_per_second: u64::MAX };
@@ -273,17 +282,17 @@ impl Server {
         }
     }
 
-    /// Sessions at the moment.
+    /// Returns the current number of sessions.
     pub fn sessions(&self) -> usize {
         self.sessions.len()
     }
 
-    /// The test whose first request was handled since this was asked last.
+    /// Takes the test whose first request was handled since the last call.
     pub fn take_begun(&mut self) -> Option<IrttTestStart> {
         self.begun.take()
     }
 
-    /// Handles a datagram received at `arrival`; the answer is appended to `out`.
+    /// Handles a datagram that was received at `arrival`, and appends the answer to `out`.
     pub fn handle(
         &mut self,
         datagram: &[u8],
@@ -305,7 +314,7 @@ impl Server {
         let start = out.len();
         let reaction = match packet.flags {
             flag::OPEN => self.open(&packet, key, true, arrival, now, out),
-            // "No test": answers whether it would be opened, and how.
+            // A request with both flags asks only whether and how a session would be opened.
             open if open == flag::OPEN | flag::CLOSE => self.open(&packet, key, false, arrival, now, out),
             flag::CLOSE => self.close(&packet, arrival),
             _ => self.echo(datagram, &packet, arrival, now, out),
@@ -318,24 +327,24 @@ impl Server {
         Ok(reaction)
     }
 
-    /// The place of the key that signed this packet; `None` if no key is needed. What belongs to a session is signed with
-    /// its key and no other.
+    /// Returns the index of the key that signed the packet; `None` if no key is required. Packets of a
+    /// session are valid with its own key only.
     fn verify(&self, datagram: &[u8], packet: &IrttPacket<'_>) -> Result<Option<usize>, Silence> {
         let keys = &self.rules.keys;
         if keys.is_empty() {
             return Ok(None);
         }
         let has_signed = |key: &IrttKey| key.has_signed(datagram);
-        let place = if packet.flags & (flag::OPEN | flag::REPLY) == 0 {
+        let index = if packet.flags & (flag::OPEN | flag::REPLY) == 0 {
             let (token, _) = packet.token().ok_or(Silence::Foreign)?;
             let session = self.sessions.get(&token).ok_or(Silence::NoSession)?;
-            session.key.filter(|place| self.rules.key(Some(*place)).is_some_and(has_signed))
+            session.key.filter(|index| self.rules.key(Some(*index)).is_some_and(has_signed))
         } else if keys.len() > 1 && datagram.len() > MAX_OPEN {
             None
         } else {
-            keys.position(has_signed).filter(|place| *place < MAX_KEYS)
+            keys.position(has_signed).filter(|index| *index < MAX_KEYS)
         };
-        place.map(Some).ok_or(Silence::Forged)
+        index.map(Some).ok_or(Silence::Forged)
     }
 
     fn open(
@@ -373,7 +382,8 @@ impl Server {
         Ok(IrttReaction::Answer { tos })
     }
 
-    /// Creates a session, replacing one that was never used or is idle if necessary. Returns its token.
+    /// Creates a session and returns its token. If necessary, it replaces a session that is idle or was never
+    /// used.
     fn admit(
         &mut self,
         params: IrttParams,
@@ -384,7 +394,7 @@ impl Server {
         self.sweep(now.steady);
         let client = access::ClientAddress::of(arrival.from.ip());
         if self.per_client.get(&client).copied().unwrap_or(0) >= self.rules.sessions_per_client {
-            // Forged requests in its name must not lock a client out.
+            // Otherwise forged requests from a client's address could lock the client out.
             self.remove_unused(|s| access::ClientAddress::of(s.client.ip()) == client)?;
         }
         if self.sessions.len() >= self.rules.sessions {
@@ -414,18 +424,18 @@ impl Server {
         Ok(token)
     }
 
-    /// Removes the oldest session that was never used, among those for which `meant` is true.
+    /// Removes the oldest session that was never used, of those for which `meant` is true.
     fn remove_unused(&mut self, meant: impl Fn(&IrttSession) -> bool) -> Result<(), Silence> {
         let sessions = &self.sessions;
         let is_meant = |token: &u64| sessions.get(token).is_some_and(|s| s.first.is_none() && meant(s));
-        let place = self.unused.iter().position(is_meant).ok_or(Silence::Limited)?;
-        if let Some(token) = self.unused.remove(place) {
+        let index = self.unused.iter().position(is_meant).ok_or(Silence::Limited)?;
+        if let Some(token) = self.unused.remove(index) {
             self.remove(token);
         }
         Ok(())
     }
 
-    /// Removes the session that has been idle longest, of those whose client holds more than `client`.
+    /// Removes the session that has been idle longest, of clients with more sessions than `client`.
     fn remove_idle(&mut self, client: access::ClientAddress, now: SteadyTime) -> Result<(), Silence> {
         let holds = |client| self.per_client.get(&client).copied().unwrap_or(0);
         let own = holds(client);
@@ -437,7 +447,7 @@ impl Server {
         Ok(())
     }
 
-    /// The next random number.
+    /// Returns the next random number.
     fn draw(&mut self) -> u64 {
         self.opened += 1;
         let mac = <Hmac<Sha256> as KeyInit>::new_from_slice(&self.secret)
@@ -459,7 +469,7 @@ impl Server {
         }
     }
 
-    /// Forgets what has expired, once a second at most.
+    /// Removes expired sessions, at most once per second.
     fn sweep(&mut self, now: SteadyTime) {
         if now - self.swept < Span::seconds(1) {
             return;
@@ -495,7 +505,7 @@ impl Server {
             self.remove(token);
             return Err(Silence::NoSession);
         }
-        // First of all: what is not answered must not appear in the statistics of received requests.
+        // This check is first: requests that are not answered must not count as received.
         if !session.may_ask(rules, now.steady) {
             return Err(Silence::Limited);
         }
@@ -510,7 +520,7 @@ impl Server {
         let (count, window) = session.received.note(asked.seq);
         let over = rules.duration > Span::ZERO && now.steady - first > rules.duration + DURATION_GRACE;
 
-        // When the request came, on the steady clock: as long ago as on the other one.
+        // Arrival time of the request on the steady clock, derived from its age on the wall clock.
         let came = now.steady - (now.wall - arrival.at).max(Span::ZERO);
         let monotonic = |at: SteadyTime| (at - started).0.max(1);
         let received = ServerInstant { wall: Some(arrival.at.0), monotonic: Some(monotonic(came)) };
@@ -525,7 +535,7 @@ impl Server {
         packet::begin(flag::REPLY | close, rules.key(session.key), out);
         out.extend(token.to_le_bytes());
         session.layout.write(&EchoFields { seq: asked.seq, count, window, received, midpoint, sent }, out);
-        // The payload: as long as negotiated, but not longer than that of the request.
+        // The payload has the negotiated length, but is not longer than that of the request.
         let fields = out.len();
         let agreed = usize::try_from(session.params.length).unwrap_or(0);
         let len = agreed.min(datagram.len()).max(fields - start);
@@ -540,7 +550,7 @@ impl Server {
     }
 }
 
-/// The session of this token, if the packet came from its client.
+/// Returns the session with this token if the packet came from its client.
 fn find<'a>(
     sessions: &'a mut HashMap<u64, IrttSession>,
     token: u64,
@@ -555,7 +565,7 @@ mod tests {
 
     #[test]
     fn a_session_takes_no_more_memory_than_is_counted() {
-        // Its places in three tables, and the fills that its client names.
+        // Entries in three tables, and the fills that the client names.
         let bytes = size_of::<IrttSession>() + 64 + 2 * super::super::params::FILL_LEN;
         assert!(2 * bytes as u64 <= SESSION_BYTES, "{bytes}");
     }

@@ -1,5 +1,5 @@
-//! What the server grants, for how long and to whom; that it cannot be abused against third hosts; how a client handles
-//! bad answers.
+//! Tests of the server's limits (parameters, time, clients), of its resistance to abuse against third
+//! parties, and of a client that receives invalid answers.
 
 use super::client::IrttFailure;
 use super::packet::{self, EchoFields, EchoLayout, IrttPacket, flag};
@@ -23,7 +23,7 @@ fn arrival(from: &str, ms: i64) -> RequestArrival {
 
 const CLIENT: &str = "192.0.2.1:40000";
 
-/// A server and what is said to it.
+/// A server with a helper that sends packets to it.
 struct Host {
     server: Server,
     key: Option<IrttKey>,
@@ -112,7 +112,7 @@ fn restrictions() {
         ),
         (Span::millis(500), Span::millis(50), 100, StampAt::Midpoint, 0, "pattern:cafe")
     );
-    // At most a quarter of the time after which a silent session is forgotten.
+    // The interval is at most a quarter of the timeout of a silent session.
     assert_eq!(grant(|p| p.interval = Span::seconds(2)).unwrap().interval, Span::millis(500));
     assert_eq!(grant(|p| p.stamp_at = StampAt::Send).unwrap().stamp_at, StampAt::Send);
     assert_eq!(grant(|p| p.version = 7).unwrap().version, 1);
@@ -123,7 +123,7 @@ fn restrictions() {
         let params = IrttParams { fill: asked.to_owned(), ..self::asked() };
         assert_eq!(rules.grant(&params).unwrap().fill, granted, "{asked}");
     }
-    // An invalid request that ends irtt's server: stamps of no clock.
+    // Timestamps without a clock: an invalid request that makes irtt's server exit.
     assert_eq!(grant(|p| p.clocks = ServerClocks::None), None);
     assert!(grant(|p| (p.clocks, p.stamp_at) = (ServerClocks::None, StampAt::None)).is_some());
     assert_eq!((grant(|p| p.tos = 256), grant(|p| p.tos = -1)), (None, None));
@@ -155,7 +155,7 @@ fn a_session_is_its_clients() {
     let close = packet(flag::CLOSE, Some(token), |_| (), None);
     assert_eq!(host.say(CLIENT, &close, 40), Ok(vec![]));
     assert_eq!(host.echo(CLIENT, token, &params, 1, 50), Err(Silence::NoSession));
-    // Services are not answered, nor are messages of servers.
+    // Packets from service ports are not answered, nor are messages of other servers.
     let open = packet(flag::OPEN, None, |out| asked().write(out), None);
     assert_eq!(host.say("192.0.2.1:53", &open, 60), Err(Silence::Source));
     let reply = packet(flag::OPEN | flag::REPLY, Some(1), |out| asked().write(out), None);
@@ -171,7 +171,7 @@ fn a_burst_and_then_one_an_interval() {
     assert_eq!(answered, [0, 1, 2, 3, 4]);
     assert_eq!(host.echo(CLIENT, token, &params, 12, 105), Err(Silence::Limited));
     let (_, echo) = host.echo(CLIENT, token, &params, 13, 110).unwrap();
-    // What was not answered does not count as received: it would appear lost on the way back.
+    // Unanswered requests do not count as received. Otherwise their answers would appear as lost.
     assert_eq!((echo.count, echo.window), (6, 0b11_1110_0000_0001));
     let on_time =
         (0..100).filter(|k| host.echo(CLIENT, token, &params, 14 + k, 120 + 10 * i64::from(*k)).is_ok());
@@ -183,7 +183,7 @@ fn a_burst_and_then_one_an_interval() {
 
 #[test]
 fn sessions_end() {
-    // By duration: the last answer reports it.
+    // End by duration: the last answer reports it.
     let mut host = Host::new(IrttRules { duration: Span::seconds(1), ..IrttRules::default() });
     let (token, params) = host.open(CLIENT, &asked(), 0).unwrap();
     for (k, ms) in (500..3500).step_by(500).enumerate() {
@@ -191,7 +191,7 @@ fn sessions_end() {
     }
     assert_eq!(host.echo(CLIENT, token, &params, 7, 3600).unwrap().0, flag::REPLY | flag::CLOSE);
     assert_eq!(host.echo(CLIENT, token, &params, 8, 3700), Err(Silence::NoSession));
-    // By silence, and sooner if no request ever came.
+    // End by silence, which comes sooner if no request ever arrived.
     let mut host = Host::new(IrttRules { timeout: Span::seconds(60), ..IrttRules::default() });
     let (token, params) = host.open(CLIENT, &asked(), 0).unwrap();
     let (unused, _) = host.open(CLIENT, &asked(), 0).unwrap();
@@ -205,12 +205,12 @@ fn sessions_end() {
 }
 
 #[test]
-fn forged_opens_keep_nobody_out() {
+fn forged_opens_lock_no_client_out() {
     let mut host = Host::new(IrttRules { sessions: 8, sessions_per_client: 3, ..IrttRules::default() });
     let mut tokens = Vec::new();
     let (used, params) = host.open(CLIENT, &asked(), 0).unwrap();
     assert!(host.echo(CLIENT, used, &params, 0, 5).is_ok());
-    // More than one host may have: those never used are replaced, the oldest first.
+    // More sessions than one client may have: those never used are replaced, the oldest first.
     for k in 0..10 {
         tokens.push(host.open(CLIENT, &asked(), 20 + 10 * k).unwrap().0);
     }
@@ -220,14 +220,14 @@ fn forged_opens_keep_nobody_out() {
             && host.echo(CLIENT, tokens[9], &params, 0, 131).is_ok()
     );
     assert_eq!(host.echo(CLIENT, tokens[7], &params, 0, 132), Err(Silence::NoSession));
-    // More than the server has, from anywhere.
+    // More sessions than the server has room for, from any address.
     for k in 0..200 {
         let from = format!("198.51.100.{k}:5000");
         tokens.push(host.open(&from, &asked(), 140 + k).unwrap().0);
     }
     assert_eq!(host.server.sessions(), 8);
     assert!(host.echo(CLIENT, used, &params, 2, 350).is_ok(), "a session in use stays");
-    // If all are in use there is no room.
+    // If all sessions are in use there is no room.
     let mut host = Host::new(IrttRules { sessions: 2, ..IrttRules::default() });
     for k in 0..2 {
         let from = format!("198.51.100.{k}:5000");
@@ -235,7 +235,7 @@ fn forged_opens_keep_nobody_out() {
         host.echo(&from, token, &params, 0, k).unwrap();
     }
     assert_eq!(host.open(CLIENT, &asked(), 10), Err(Silence::Limited));
-    // A client that holds several and has left them idle makes room; one in use stays.
+    // A client with several idle sessions makes room. A session in use stays.
     let mut host = Host::new(IrttRules { sessions: 3, ..IrttRules::default() });
     let opened = [0, 1, 2].map(|k| host.open("198.51.100.1:5000", &asked(), k).unwrap());
     for (token, params) in &opened {
@@ -248,7 +248,7 @@ fn forged_opens_keep_nobody_out() {
     assert!(host.open(CLIENT, &asked(), 6100).is_ok());
     let idle = &opened[0];
     assert_eq!(host.echo("198.51.100.1:5000", idle.0, &idle.1, 1, 6200), Err(Silence::NoSession));
-    // No two sessions have the same token, nor do those of another server.
+    // Tokens differ between sessions and between servers.
     let mut other = Server::new(IrttRules::default(), [8; 32], SteadyTime(0));
     let mut out = Vec::new();
     let open = packet(flag::OPEN, None, |out| asked().write_padded(out), None);
@@ -277,9 +277,9 @@ fn irtts_client_gets_its_session_with_its_second_request_and_then_at_once() {
     let (token, rest) = IrttPacket::parse(&answer, None).unwrap().token().unwrap();
     let params = IrttParams::parse(rest).unwrap();
     assert!(host.echo(CLIENT, token, &params, 0, 1010).is_ok());
-    // It knew the token: it receives what is sent to its address.
+    // The client sent the right token, so it receives packets at its address.
     assert!(host.say("192.0.2.1:50000", &open, 60_000).is_ok());
-    // Where nobody can forge an address, that is not asked for.
+    // Where addresses cannot be forged, this proof is not required.
     let trusted = vec!["192.0.2.0/24".parse().unwrap()];
     assert!(Host::new(IrttRules { trusted, ..IrttRules::default() }).say(CLIENT, &open, 0).is_ok());
 }
@@ -297,7 +297,7 @@ fn a_session_stays_with_the_key_that_opened_it() {
         assert!(host.echo(CLIENT, token, &params, 0, 100).is_ok());
         let begun = host.server.take_begun().unwrap();
         assert_eq!(begun.to_string(), format!("session: duration 1 s, interval 0.02 s, the key of {peer}"));
-        // The key of the other peer is as good as none for it.
+        // The key of the other peer is invalid for this session.
         host.key = Some(if k == 0 { second.clone() } else { first.clone() });
         assert_eq!(host.echo(CLIENT, token, &params, 1, 200), Err(Silence::Forged));
         let close = packet(flag::CLOSE, Some(token), |_| (), host.key.as_ref());
@@ -313,7 +313,8 @@ fn a_session_stays_with_the_key_that_opened_it() {
     assert_eq!(host.server.sessions(), sessions);
 }
 
-/// What one packet can cost is bounded: keys beyond the most, and long packets to be tried against each, are not.
+/// The cost of one packet is bounded: keys beyond the maximum are not tried, nor are several keys against
+/// long packets.
 #[test]
 fn few_keys_are_tried_against_short_packets() {
     let key = |k: usize| IrttKey::new(&format!("key {k}")).unwrap();
@@ -339,7 +340,7 @@ fn few_keys_are_tried_against_short_packets() {
     }
 }
 
-/// By design irtt answers 16 bytes with as many as were agreed on.
+/// irtt's protocol allows long answers to a request of 16 bytes.
 #[test]
 fn answers_are_no_longer_than_requests() {
     let mut host = Host::new(IrttRules::default());
@@ -375,8 +376,8 @@ fn a_test_runs_as_it_was_granted() {
     assert_eq!(granted(as_asked.clone(), false), (ConversationState::Ready, None));
     let slow = IrttRules { interval: Span::millis(10), ..as_asked.clone() };
     let (state, _) = granted(slow.clone(), false);
-    let why = "the server restricts the test: interval 0.01 s instead of 0.005 s; ask for that, or take what it grants \
-               (--loose)";
+    let why = "the server restricts the test: interval 0.01 s instead of 0.005 s; request these values, or accept what it \
+               grants with --loose";
     assert_eq!(state, ConversationState::Failed(why.to_owned()));
     let (state, spec) = granted(slow, true);
     let spec = spec.unwrap();
@@ -405,12 +406,13 @@ fn any_params() -> impl Strategy<Value = IrttParams> {
 }
 
 proptest! {
-    /// Whatever is sent, by any host: at most one answer, not longer than the request; all together no address gets more
-    /// bytes than it sent before it has shown that it receives; memory is bounded.
+    /// Property: for any input from any host there is at most one answer, not longer than the request. Before
+    /// an address has shown that it receives packets, it gets no more bytes in total than it sent. Memory is
+    /// bounded.
     #[test]
     fn of_no_use_against_others(
         key in any::<bool>(),
-        said in prop::collection::vec(
+        inputs in prop::collection::vec(
             (any_params(), 0u8..32, 0usize..6, prop::collection::vec(any::<u8>(), 0..90), any::<bool>(), 0i64..200),
             0..60,
         ),
@@ -421,7 +423,7 @@ proptest! {
         let mut tokens = vec![0];
         let mut ms = 0;
         let mut unanswered = [Some(0), Some(0)];
-        for (params, flags, which, bytes, whole, pause) in said {
+        for (params, flags, which, bytes, whole, pause) in inputs {
             ms += pause;
             let open = flags & flag::OPEN != 0;
             let token = (!open).then(|| tokens[which % tokens.len()]);
@@ -449,10 +451,10 @@ proptest! {
         }
     }
 
-    /// A client survives any input, and takes nothing of it for an answer.
+    /// Property: a client survives any input, and takes none of it for an answer.
     #[test]
     fn any_answer_is_survived(
-        said in prop::collection::vec((0u8..16, any::<bool>(), prop::collection::vec(any::<u8>(), 0..90)), 0..30),
+        inputs in prop::collection::vec((0u8..16, any::<bool>(), prop::collection::vec(any::<u8>(), 0..90)), 0..30),
         stats in 0usize..4, at in 0usize..5, clocks in 1usize..4,
     ) {
         let mut options = IrttOptions::new(Span::seconds(1), Span::millis(20));
@@ -461,7 +463,7 @@ proptest! {
         let mut client = Client::new(options);
         let mut out = Vec::new();
         prop_assert!(client.poll_conversation(tick(0), &mut out));
-        for (k, (flags, ours, bytes)) in said.into_iter().enumerate() {
+        for (k, (flags, ours, bytes)) in inputs.into_iter().enumerate() {
             let token = if ours { client.token() } else { 5 };
             let datagram = packet(flags & !flag::HMAC, Some(token), |out| out.extend(&bytes), None);
             let result = client.receive(&datagram, tick(k as i64).wall);
@@ -477,7 +479,7 @@ proptest! {
     }
 }
 
-/// A client that has sent its first open request.
+/// Returns a client that has sent its first open request.
 fn opening(change: impl Fn(&mut IrttOptions)) -> Client {
     let mut options = IrttOptions::new(Span::seconds(1), Span::millis(20));
     change(&mut options);
@@ -507,7 +509,7 @@ fn a_grant_of_more_than_a_datagram_holds_is_no_answer() {
 #[test]
 fn an_open_request_is_repeated_and_then_given_up() {
     let mut client = Client::new(IrttOptions::new(Span::seconds(1), Span::millis(20)));
-    let mut said = Vec::new();
+    let mut inputs = Vec::new();
     while client.conversation_state(SteadyTime(0)) == ConversationState::Opening {
         let Some(due) = client.conversation_timeout() else { break };
         let now = Tick { steady: due.max(SteadyTime(0)), ..tick(0) };
@@ -517,13 +519,13 @@ fn an_open_request_is_repeated_and_then_given_up() {
         let mut out = Vec::new();
         assert!(client.poll_conversation(now, &mut out));
         assert!(!client.poll_conversation(now, &mut out), "one at a time");
-        said.push((now.steady.0 / 1_000_000_000, out));
+        inputs.push((now.steady.0 / 1_000_000_000, out));
     }
-    let times: Vec<i64> = said.iter().map(|s| s.0).collect();
+    let times: Vec<i64> = inputs.iter().map(|s| s.0).collect();
     assert_eq!(times, [0, 1, 3, 7]);
-    assert!(said.windows(2).all(|w| w[0].1 == w[1].1));
+    assert!(inputs.windows(2).all(|w| w[0].1 == w[1].1));
     assert_eq!(client.failure(), Some(&IrttFailure::Silent(4)));
-    assert!(client.failure().unwrap().to_string().contains("does it want a key"));
+    assert!(client.failure().unwrap().to_string().contains("does it require a key"));
     assert!(!client.poll_farewell(&mut Vec::new()), "there is nothing to close");
 }
 
@@ -570,12 +572,12 @@ fn one_bad_datagram_ends_no_test() {
     assert_eq!(
         client.receive(&granted(9, &asked()), near),
         DatagramKind::Conversation,
-        "to an open said again"
+        "to an open inputs again"
     );
     assert_eq!(client.conversation_state(SteadyTime(0)), ConversationState::Ready);
     let DatagramKind::Reply(reply_read) = client.receive(&reply(7, flag::REPLY), near) else { panic!() };
     assert_eq!((reply_read.seq, reply_read.far_seq, client.far_window()), (3, Some(3), Some(15)));
-    // The server ends it: this one still counts.
+    // The server ends the session with this answer, which still counts.
     assert!(matches!(client.receive(&reply(7, flag::REPLY | flag::CLOSE), near), DatagramKind::Reply(_)));
     assert!(client.was_ended() && client.conversation_state(SteadyTime(0)) == ConversationState::Over);
     assert!(!client.poll_farewell(&mut Vec::new()));

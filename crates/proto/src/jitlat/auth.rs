@@ -1,53 +1,54 @@
-//! Mutual proof of a pre-shared key, and the seal on every message after it (version 3).
+//! Mutual proof of a pre-shared key, and the seals on all later messages (version 3).
 //!
-//! The key is never sent. Each side proves that it has it by an HMAC-SHA-256 over its role and everything sent so far,
-//! including both nonces: a proof cannot be reflected, replayed, or used in another conversation. After that every
-//! frame has a truncated HMAC bound to its direction and its position in the sequence.
+//! The key is never sent. Each side proves that it has the key with an HMAC-SHA-256 over its role and all
+//! bytes sent so far, including both nonces. So a proof cannot be reflected, replayed, or used in another
+//! conversation. After the proofs every frame carries a truncated HMAC that depends on its direction and its
+//! position in the sequence.
 
 use core::fmt;
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::{Digest, Sha256};
 
-/// Bytes of a nonce.
+/// Length of a nonce, in bytes.
 pub(crate) const NONCE_LEN: usize = 16;
-/// Bytes of a proof.
+/// Length of a proof, in bytes.
 pub(crate) const PROOF_LEN: usize = 32;
-/// Bytes of the seal on a frame.
+/// Length of the seal on a frame, in bytes.
 pub(crate) const SEAL_LEN: usize = 16;
-/// Shortest key: 128 bits if it is random.
+/// Minimum length of a key in bytes: 128 bits if the key is random.
 pub(crate) const MIN_KEY_LEN: usize = 16;
 
 /// A pre-shared key.
 #[derive(Clone, PartialEq, Eq)]
 pub struct PresharedKey(Vec<u8>);
 
-/// Longest key: more is not a key but another file.
+/// Maximum length of a key in bytes. Longer files are probably not key files.
 pub(crate) const MAX_KEY_LEN: usize = 4096;
 
-/// What cannot be a key.
+/// Reason why bytes cannot be a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum BadKey {
-    /// Too short to be secure, or empty.
+    /// The key is empty or too short to be secure.
     #[error(
         "the key has {0} bytes: give at least {MIN_KEY_LEN} random ones, e.g. from `head -c 32 /dev/urandom | base64`"
     )]
     Short(usize),
-    /// Not a key but another file.
-    #[error("the key has {0} bytes, and {MAX_KEY_LEN} are the most: is it the right file?")]
+    /// The bytes are too long for a key.
+    #[error("the key has {0} bytes, more than the maximum of {MAX_KEY_LEN}: is it the right file?")]
     Long(usize),
-    /// One byte over and over.
+    /// The key repeats a single byte.
     #[error(
-        "the key is one byte repeated, which anyone can guess: make one with `head -c 32 /dev/urandom | base64`"
+        "the key repeats one byte, which is easy to guess: make one with `head -c 32 /dev/urandom | base64`"
     )]
     Repeated,
 }
 
-/// The keys of a server, each with the name of the peer that has it.
+/// Keys of a server, each with the name of the peer that has it.
 pub type PresharedKeys = crate::policy::Keys<PresharedKey>;
 
 impl PresharedKey {
-    /// The key in a key file: its bytes, without white space at either end.
+    /// Parses the contents of a key file: the bytes of the key, without surrounding white space.
     pub fn from_file_contents(bytes: &[u8]) -> Result<PresharedKey, BadKey> {
         let key = bytes.trim_ascii();
         if key.len() < MIN_KEY_LEN {
@@ -69,7 +70,7 @@ impl fmt::Debug for PresharedKey {
     }
 }
 
-/// The side of a connection.
+/// Side of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ConnectionSide {
     /// The host that runs `jitlat HOST`.
@@ -79,7 +80,7 @@ pub enum ConnectionSide {
 }
 
 impl ConnectionSide {
-    /// The peer.
+    /// Returns the other side.
     pub fn other(self) -> ConnectionSide {
         match self {
             ConnectionSide::Client => ConnectionSide::Server,
@@ -102,7 +103,8 @@ impl ConnectionSide {
     }
 }
 
-/// Everything sent so far on a control connection, both ways, in the order of the conversation.
+/// Hash of all bytes sent so far on a control connection, in both directions, in the order of the
+/// conversation.
 #[derive(Clone, Default)]
 pub(crate) struct Transcript(Sha256);
 
@@ -116,24 +118,24 @@ impl Transcript {
         self.0.clone().finalize().into()
     }
 
-    /// The proof that `side` has `key`, at this point of the conversation.
+    /// Returns the proof that `side` has `key`, at this point of the conversation.
     pub fn prove(&self, key: &PresharedKey, side: ConnectionSide) -> [u8; PROOF_LEN] {
         mac(&key.0, &[side.proof_label(), &self.digest()]).finalize().into_bytes().into()
     }
 
-    /// Whether `proof` is that of `side`. Constant time.
+    /// True if `proof` is that of `side`. Takes constant time.
     pub(crate) fn verify(&self, key: &PresharedKey, side: ConnectionSide, proof: &[u8]) -> bool {
         mac(&key.0, &[side.proof_label(), &self.digest()]).verify_slice(proof).is_ok()
     }
 
-    /// A value that only those who know `key` can compute, bound to this conversation; without a key, anyone who
-    /// observed the conversation can.
+    /// Derives a value that is bound to this conversation and that only those who know `key` can compute.
+    /// Without a key, anyone who observed the conversation can compute it.
     pub fn secret(&self, key: Option<&PresharedKey>, label: &str) -> [u8; 32] {
         let key = key.map_or(&[][..], |k| &k.0);
         mac(key, &[label.as_bytes(), &self.digest()]).finalize().into_bytes().into()
     }
 
-    /// The seal for what `side` sends from here on.
+    /// Returns the seal for all further frames of `side`.
     pub fn seal(&self, key: &PresharedKey, side: ConnectionSide) -> Seal {
         let derived = mac(&key.0, &[side.seal_label(), &self.digest()]).finalize().into_bytes();
         Seal { key: derived.into(), counter: 0 }
@@ -146,7 +148,7 @@ impl fmt::Debug for Transcript {
     }
 }
 
-/// Seals, or checks, the frames of one direction in order.
+/// Makes or checks the seals of one direction, frame by frame.
 #[derive(Clone)]
 pub struct Seal {
     key: [u8; 32],
@@ -154,7 +156,7 @@ pub struct Seal {
 }
 
 impl Seal {
-    /// The seal of the next frame, whose bytes without the seal are `frame`.
+    /// Returns the seal of the next frame; `frame` is its bytes without the seal.
     pub fn next(&mut self, frame: &[u8]) -> [u8; SEAL_LEN] {
         let full = self.mac(frame).finalize().into_bytes();
         self.counter += 1;
@@ -163,7 +165,7 @@ impl Seal {
         seal
     }
 
-    /// Whether `seal` is the one of the next frame. Constant time.
+    /// True if `seal` is the seal of the next frame. Takes constant time.
     pub fn check(&mut self, frame: &[u8], seal: &[u8; SEAL_LEN]) -> bool {
         let good = self.mac(frame).verify_truncated_left(seal).is_ok();
         self.counter += 1;
@@ -181,7 +183,7 @@ impl fmt::Debug for Seal {
     }
 }
 
-/// HMAC-SHA-256 (RFC 2104). The key is padded to the hash's block here, so that nothing can fail.
+/// HMAC-SHA-256 (RFC 2104). The key is padded to the block size of the hash here, so that no call can fail.
 fn mac(key: &[u8], parts: &[&[u8]]) -> Hmac<Sha256> {
     let mut block = [0; 64];
     let hashed: [u8; 32];
@@ -197,12 +199,13 @@ fn mac(key: &[u8], parts: &[&[u8]]) -> Hmac<Sha256> {
     mac
 }
 
-/// Derives independent random values from the driver's random bytes: one for each `label`.
+/// Derives a random value for `label` from the driver's random bytes. Values of different labels are
+/// independent.
 pub fn derive(entropy: &[u8; 32], label: &str) -> [u8; 32] {
     mac(entropy, &[label.as_bytes()]).finalize().into_bytes().into()
 }
 
-/// The first eight bytes of [`derive`].
+/// Returns the first eight bytes of [`derive`] as a number.
 pub(crate) fn derive_u64(entropy: &[u8; 32], label: &str) -> u64 {
     let bytes = derive(entropy, label);
     bytes.first_chunk().map_or(0, |b| u64::from_be_bytes(*b))

@@ -1,4 +1,4 @@
-//! [`Codec`]: either dialect.
+//! [`Codec`]: the encoder and decoder of either dialect.
 
 use super::auth::{ConnectionSide, PresharedKey};
 use super::dialect::Dialect;
@@ -6,17 +6,17 @@ use super::message::{DecodeError, Message};
 use super::{classic, v3};
 use core::net::SocketAddr;
 
-/// One side's encoder and decoder, in the dialect of its connection.
+/// Encoder and decoder of one side, in the dialect of its connection.
 #[derive(Debug)]
 pub enum Codec {
-    /// Workorders.
+    /// 44-byte workorders.
     Classic(Box<classic::ClassicCodec>),
-    /// Frames.
+    /// Version-3 frames.
     V3(Box<v3::CodecV3>),
 }
 
 impl Codec {
-    /// The codec of `side` on a connection between these addresses.
+    /// Creates the codec of `side` for a connection between these addresses.
     pub fn new(dialect: Dialect, side: ConnectionSide, local: SocketAddr, peer: SocketAddr) -> Codec {
         match dialect {
             Dialect::Classic => Codec::Classic(Box::new(classic::ClassicCodec::new(side, local, peer))),
@@ -24,7 +24,7 @@ impl Codec {
         }
     }
 
-    /// Which dialect it is.
+    /// Returns the dialect.
     pub fn dialect(&self) -> Dialect {
         match self {
             Codec::Classic(_) => Dialect::Classic,
@@ -32,7 +32,7 @@ impl Codec {
         }
     }
 
-    /// Appends `message` to `out`; classic: possibly nothing.
+    /// Appends the encoding of `message` to `out`. In the classic dialect some messages have none.
     pub fn encode(&mut self, message: &Message, out: &mut Vec<u8>) {
         match self {
             Codec::Classic(c) => c.encode(message, out),
@@ -48,7 +48,7 @@ impl Codec {
         }
     }
 
-    /// The next message. After an error nothing more can be read.
+    /// Returns the next message. After an error no more messages can be read.
     pub fn decode(&mut self) -> Result<Option<Message>, DecodeError> {
         match self {
             Codec::Classic(c) => c.decode(),
@@ -56,7 +56,7 @@ impl Codec {
         }
     }
 
-    /// The proof of `key` to be sent next; `None` in the classic dialect, which has no proofs.
+    /// Returns the proof of `key` to be sent next; `None` in the classic dialect, which has no proofs.
     pub(super) fn prove(&mut self, key: &PresharedKey) -> Option<Message> {
         match self {
             Codec::Classic(_) => None,
@@ -64,7 +64,7 @@ impl Codec {
         }
     }
 
-    /// Whether the proof just received is valid.
+    /// True if the proof just received is valid.
     pub(super) fn verify(&self, key: &PresharedKey, proof: &[u8]) -> bool {
         match self {
             Codec::Classic(_) => false,
@@ -72,7 +72,7 @@ impl Codec {
         }
     }
 
-    /// Seals every frame from here on.
+    /// Seals all further frames.
     pub(super) fn seal(&mut self, key: &PresharedKey) {
         if let Codec::V3(c) = self {
             c.seal(key);
@@ -107,7 +107,7 @@ mod tests {
         let mut plain = Vec::new();
         Codec::new(Dialect::V3, ConnectionSide::Client, at, at).encode(&Message::Start, &mut plain);
         assert!(plain.len() < bytes.len(), "a seal has a length");
-        // A frame without a seal, where seals were agreed on, is refused.
+        // A frame without a seal is refused once seals are in use.
         plain.extend_from_slice(&[0; 64]);
         let mut other = Codec::new(Dialect::V3, ConnectionSide::Server, at, at);
         other.seal(&key);

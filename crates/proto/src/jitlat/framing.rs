@@ -1,6 +1,6 @@
-//! Test packets in a TCP stream: records of one fixed length, whatever the segmentation.
+//! Test packets in a TCP stream: records of one fixed length, regardless of the segmentation.
 
-/// Cuts a byte stream into records of a fixed length. Holds at most one unfinished record.
+/// Splits a byte stream into records of a fixed length. Buffers at most one incomplete record.
 #[derive(Clone, Debug)]
 pub struct Framer {
     length: usize,
@@ -8,14 +8,14 @@ pub struct Framer {
 }
 
 impl Framer {
-    /// Records of `length` bytes (at least one).
+    /// Creates a framer for records of `length` bytes (at least one).
     pub fn new(length: usize) -> Framer {
         let length = length.max(1);
         Framer { length, partial: Vec::with_capacity(length) }
     }
 
-    /// Adds the next bytes of the stream and calls `record` for every complete record, in order. Copies only records
-    /// that span two calls; never allocates.
+    /// Adds the next bytes of the stream and calls `record` for every complete record, in order. Only records
+    /// that span two calls are copied. Never allocates.
     pub fn push(&mut self, mut bytes: &[u8], mut record: impl FnMut(&[u8])) {
         if !self.partial.is_empty() {
             let missing = self.length - self.partial.len();
@@ -33,7 +33,7 @@ impl Framer {
         self.partial.extend_from_slice(whole.remainder());
     }
 
-    /// Bytes of the incomplete record.
+    /// Returns the number of bytes of the incomplete record.
     pub fn pending(&self) -> usize {
         self.partial.len()
     }

@@ -1,4 +1,4 @@
-//! What a server grants.
+//! Limits of a server.
 
 use crate::policy::{Gate, ONE_WAY, Policy, Scope};
 use core::fmt;
@@ -9,42 +9,43 @@ use jitlat_core::{Span, TestSpec, units};
 /// Rates are limited within every window of this length, so that no burst passes a limit.
 pub const WINDOW: Span = Span::millis(100);
 
-/// The limits of a server: for one request, for all sessions together, and for waiting. The defaults are safe for a
-/// host on the open Internet with 4 GB of memory.
+/// Limits of a server: for one request, for all sessions together, and for waiting. The defaults are safe for
+/// a host on the open Internet with 4 GB of memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerLimits {
-    /// Flows in one session: two for both directions at once.
+    /// Maximum number of flows in a session; two for both directions at once.
     pub flows: usize,
-    /// Packets in one flow.
+    /// Maximum number of packets in a flow.
     pub packets: u32,
-    /// Payload bytes of a packet.
+    /// Maximum payload of a packet, in bytes.
     pub payload: u16,
-    /// Packets a second of all streams of one client in each direction, within every [`WINDOW`].
+    /// Maximum packet rate of all streams of one client in each direction, in packets per second within every
+    /// [`WINDOW`].
     pub rate: u32,
-    /// Bits a second of payload, likewise.
+    /// Maximum payload rate of the same streams, in bits per second.
     pub bandwidth: u64,
-    /// Length of a test.
+    /// Maximum duration of a test.
     pub duration: Span,
-    /// Control connections, with a test or without.
+    /// Maximum number of control connections, with or without a test.
     pub connections: usize,
-    /// Control connections of one address (IPv6: of one /64).
+    /// Maximum number of control connections per client address (IPv6: per /64).
     pub connections_per_client: usize,
-    /// Sessions with a running test or results still kept.
+    /// Maximum number of sessions that run a test or have stored results.
     pub sessions: usize,
-    /// Sessions of one address (IPv6: of one /64).
+    /// Maximum number of sessions per client address (IPv6: per /64).
     pub sessions_per_client: usize,
-    /// Bytes for the sessions of all services, including kept results. Reserved is what a test may need at most, with
-    /// every packet duplicated; most tests use half of it.
+    /// Maximum memory for the sessions of all services, including stored results, in bytes. A test reserves
+    /// as much as it needs if every packet is duplicated; most tests use half of that.
     pub memory: u64,
-    /// The same for one address (IPv6: for one /64).
+    /// Maximum memory per client address (IPv6: per /64), in bytes.
     pub memory_per_client: u64,
-    /// Clock probes on one control connection.
+    /// Maximum number of clock probes on a control connection.
     pub probes: u32,
-    /// How long a control connection may be silent while the server waits for its next message.
+    /// Time for which a control connection may be silent while the server waits for its next message.
     pub idle: Span,
-    /// How long results that the client has not fetched are kept.
+    /// Time for which results that the client has not fetched are stored.
     pub keep: Span,
-    /// Whether classic workorders are accepted.
+    /// True if classic workorders are accepted.
     pub classic: bool,
     /// Ports that clients may name for test streams, on either host.
     pub ports: RangeInclusive<u16>,
@@ -74,12 +75,12 @@ impl Default for ServerLimits {
     }
 }
 
-/// The most that streams transfer within any [`WINDOW`].
+/// Maximum transfer of streams within any [`WINDOW`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TransferLoad {
-    /// Packets.
+    /// Number of packets.
     pub packets: u64,
-    /// Bits of payload.
+    /// Payload bits.
     pub bits: u64,
 }
 
@@ -100,27 +101,27 @@ impl core::iter::Sum for TransferLoad {
     }
 }
 
-/// A request refused by a limit. Displays as a sentence with the limit, its value and what was requested.
+/// A request that exceeds a limit. Displays as a sentence with the limit, its value and the request.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{limit} is limited to {allowed} on this server ({asked} asked for)")]
+#[error("{limit} is limited to {allowed} on this server ({asked} requested)")]
 pub struct LimitRefusal {
-    /// The limit, as the server's option is called: `max-packets`, `max-rate`, …
+    /// Name of the limit, as in the server's options: `max-packets`, `max-rate`, …
     pub limit: &'static str,
-    /// Its value, with its unit.
+    /// Value of the limit, with its unit.
     pub allowed: String,
-    /// What was asked for.
+    /// Requested value.
     pub asked: String,
 }
 
 impl LimitRefusal {
-    /// Refused by `limit`.
+    /// Creates a refusal by `limit`.
     pub fn new(limit: &'static str, allowed: impl fmt::Display, asked: impl fmt::Display) -> LimitRefusal {
         LimitRefusal { limit, allowed: allowed.to_string(), asked: asked.to_string() }
     }
 }
 
 impl ServerLimits {
-    /// Makes them the rules of `policy`, as far as it has such rules.
+    /// Adds these limits to `policy`, as far as a policy has such rules.
     pub fn apply_to(&self, policy: &mut Policy) {
         let rules = policy.service(ONE_WAY);
         rules.total.connections = Some(self.connections);
@@ -134,28 +135,28 @@ impl ServerLimits {
         policy.client.memory = Some(self.memory_per_client);
     }
 
-    /// Takes over the rates and the duration of `policy` that are not these already.
+    /// Adopts the rates and the duration of `policy` that differ from these limits.
     pub fn follow(&mut self, policy: &Policy) {
         let quota = policy.quota(ONE_WAY, Scope::ServiceClient);
         self.rate = quota.packets.unwrap_or(self.rate);
         if let Some(bytes) = quota.bytes.filter(|bytes| *bytes != self.bandwidth / 8) {
             self.bandwidth = bytes.saturating_mul(8);
         }
-        // What is too much for all clients is too much for one.
+        // A limit for all clients together also limits each client.
         let total = policy.quota(ONE_WAY, Scope::ServiceTotal);
         self.rate = self.rate.min(total.packets.unwrap_or(u32::MAX));
         self.bandwidth = self.bandwidth.min(total.bytes.map_or(u64::MAX, |bytes| bytes.saturating_mul(8)));
         self.duration = policy.duration(ONE_WAY).unwrap_or(self.duration);
     }
 
-    /// A gate with the default policy and these limits.
+    /// Returns a gate with the default policy and these limits.
     pub fn gate(&self) -> Gate {
         let mut policy = Policy::default();
         self.apply_to(&mut policy);
         Gate::new(policy)
     }
 
-    /// Whether one flow is allowed; if it is, its load.
+    /// Checks one flow against the limits, and returns its load.
     pub fn check(&self, spec: &TestSpec) -> Result<TransferLoad, LimitRefusal> {
         let (packets, payload, period) = (spec.packets(), spec.payload(), spec.period().0.max(1));
         if packets > self.packets {
@@ -186,7 +187,7 @@ impl ServerLimits {
             return Err(LimitRefusal::new("max-duration", &texts[0], asked));
         }
         let load = self.load(spec);
-        // A window holds one packet at least: the mean rate is limited above.
+        // At least one packet fits in a window. The mean rate is limited above.
         let (rate, bandwidth) = (self.packets_in_a_window(), self.bits_in_a_window());
         if load.packets > rate.max(1) {
             return Err(LimitRefusal::new(
@@ -205,12 +206,12 @@ impl ServerLimits {
         Ok(load)
     }
 
-    /// Whether a client whose streams have the load `used` may have one more with the load `asked`.
+    /// Checks whether a client whose streams have the load `used` may have one more with the load `asked`.
     pub(crate) fn check_together(&self, used: TransferLoad, asked: TransferLoad) -> Result<(), LimitRefusal> {
         if used == TransferLoad::default() {
             return Ok(());
         }
-        let beside = |used, asked, unit| format!("{} beside {used} in use", InAWindow(asked, unit));
+        let beside = |used, asked, unit| format!("{} in addition to {used} in use", InAWindow(asked, unit));
         if used.packets.saturating_add(asked.packets) > self.packets_in_a_window() {
             let asked = beside(used.packets, asked.packets, "packets");
             return Err(LimitRefusal::new("max-rate", PerSecond(self.rate.into()), asked));
@@ -222,7 +223,8 @@ impl ServerLimits {
         Ok(())
     }
 
-    /// The most that `spec` transfers within any window; at least more than the limit if it is more.
+    /// Returns the maximum transfer of `spec` within any window. A load above the limit may be understated,
+    /// but still exceeds the limit.
     pub(crate) fn load(&self, spec: &TestSpec) -> TransferLoad {
         let enough = u32::try_from(self.packets_in_a_window()).unwrap_or(u32::MAX);
         let packets = u64::from(peak(spec, WINDOW, enough));
@@ -237,7 +239,7 @@ impl ServerLimits {
         self.bandwidth.div_ceil(WINDOWS_A_SECOND)
     }
 
-    /// Whether clients may name `port`.
+    /// Checks whether clients may name `port`.
     pub fn check_port(&self, port: u16) -> Result<(), LimitRefusal> {
         if self.ports.contains(&port) {
             return Ok(());
@@ -246,7 +248,8 @@ impl ServerLimits {
         Err(LimitRefusal::new("test-ports", allowed, port))
     }
 
-    /// Records that a receiver of `spec` may keep: every packet twice, and some more.
+    /// Returns the number of records that a receiver of `spec` may store: twice the number of packets, and
+    /// some more.
     pub fn record_limit(spec: &TestSpec) -> usize {
         (spec.packets() as usize).saturating_mul(2).saturating_add(1024)
     }
@@ -326,7 +329,7 @@ mod tests {
         let spec =
             TestSpec::new(Direction::Up, Transport::Udp, 4_000, 80, Span(1_000_000), Schedule::Periodic);
         let text = limits.check(&spec.unwrap()).unwrap_err().to_string();
-        assert_eq!(text, "max-packets is limited to 1000 on this server (4000 asked for)");
+        assert_eq!(text, "max-packets is limited to 1000 on this server (4000 requested)");
     }
 
     #[test]
@@ -342,17 +345,17 @@ mod tests {
         assert_eq!(refused(20, ms(10), Schedule::Burst { size: 10 }), None);
         assert_eq!(
             refused(20, ms(20), Schedule::Burst { size: 500 }).unwrap(),
-            "max-rate is limited to 100 packets/s on this server (500 packets within 100 ms asked for)"
+            "max-rate is limited to 100 packets/s on this server (500 packets within 100 ms requested)"
         );
         assert_eq!(
             refused(200, ms(50), Schedule::Burst { size: 5 }).unwrap(),
-            "max-bandwidth is limited to 64000 bit/s on this server (8000 bits within 100 ms asked for)"
+            "max-bandwidth is limited to 64000 bit/s on this server (8000 bits within 100 ms requested)"
         );
-        // The gaps are others than the period that is declared.
+        // The gaps do not match the declared period.
         let gaps = Gaps::Uniform { least: Span(1), most: Span(2) };
         let flood = refused(20, ms(100), Schedule::Random { gaps, batch: 1, seed: 1 }).unwrap();
         assert!(flood.starts_with("max-rate is limited to 100 packets/s"), "{flood}");
-        // One packet a window is always possible: the mean is limited.
+        // One packet per window is always possible, because the mean rate is limited.
         let slow = ServerLimits { rate: 1, bandwidth: 8000, ..ServerLimits::default() };
         let spec =
             TestSpec::new(Direction::Down, Transport::Udp, 9, 1000, Span::seconds(1), Schedule::Periodic);
@@ -365,7 +368,7 @@ mod tests {
         assert!(limits.check_port(1024).is_ok() && limits.check_port(65_535).is_ok());
         assert_eq!(
             limits.check_port(53).unwrap_err().to_string(),
-            "test-ports is limited to 1024 to 65535 on this server (53 asked for)"
+            "test-ports is limited to 1024 to 65535 on this server (53 requested)"
         );
     }
 
@@ -383,7 +386,7 @@ mod tests {
                 TestSpec::new(Direction::Down, Transport::Udp, n, l, Span(p), Schedule::Periodic).unwrap();
             limits.check(&spec).unwrap_err().to_string()
         };
-        let refused = |what: &str| format!("{what} asked for)").replace('|', "on this server");
+        let refused = |what: &str| format!("{what} requested)").replace('|', "on this server");
         assert_eq!(text(10, 501, 1_000_000), refused("max-payload is limited to 500 bytes | (501 bytes"));
         assert_eq!(text(10, 80, 250_000), refused("max-rate is limited to 1000 packets/s | (4000 packets/s"));
         assert_eq!(

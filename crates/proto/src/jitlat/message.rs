@@ -1,5 +1,5 @@
-//! The control messages, independent of the dialect. The classic codec generates messages that its dialect does not
-//! have, so that one machine per side serves both.
+//! Control messages, independent of the dialect. The classic codec generates messages that its dialect does
+//! not have, so one machine per side serves both.
 
 use super::auth::{NONCE_LEN, PROOF_LEN};
 use super::flow::FlowId;
@@ -9,49 +9,51 @@ use jitlat_core::session::HostFacts;
 use jitlat_core::so_far::ReceivedSoFar;
 use jitlat_core::{PacketRecord, Span, StampSource, TestSpec, WallTime};
 
-/// The protocol version this program speaks.
+/// Version of the protocol that this program speaks.
 pub const VERSION: u8 = 3;
-/// The capability, in both greetings, to say FEEDBACK while a stream runs: the client wants it, the server gives it.
+/// Capability in both greetings: the client wants FEEDBACK messages while a stream runs, and the server sends
+/// them.
 pub const FEEDBACK: u64 = 1;
-/// Most flows in a session.
+/// Maximum number of flows in a session.
 pub const MAX_FLOWS: usize = 8;
-/// Stamps in a chunk of transmit stamps.
+/// Number of timestamps in a chunk.
 pub(crate) const STAMP_CHUNK: usize = 4096;
 
-/// One control message.
+/// A control message.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Message {
-    /// Client: who it is and what it can.
+    /// Client: greeting, with versions and capabilities.
     Hello(Hello),
-    /// Server: who it is and what will be spoken.
+    /// Server: greeting, with the selected version.
     Welcome(Welcome),
     /// Either: proof of the pre-shared key.
     Proof([u8; PROOF_LEN]),
     /// Client: a clock probe; server: its answer.
     Probe(Probe),
-    /// Client: the flows it wants.
+    /// Client: the flows to run.
     Request(Request),
-    /// Server: granted, with the port of each flow.
+    /// Server: the request is granted. Contains the port of each flow.
     Accept(Accept),
-    /// Client: the test paths are open, start.
+    /// Client: the test paths are open; start.
     Start,
-    /// Server: started.
+    /// Server: the streams have started.
     Started,
-    /// Receiver: the flow is over; the number of packets received.
+    /// Receiver: the flow is over. Contains the number of packets received.
     Finished(FlowId, u64),
-    /// Sender: no more data packets will come; the number sent.
+    /// Sender: the last data packet was sent. Contains the number of packets sent.
     End(FlowId, u32),
     /// Client as receiver: end the flow early.
     Stop(FlowId),
-    /// Client: send the results of a flow, from this chunk on.
+    /// Client: send the results of a flow, starting with this chunk.
     Fetch(Fetch),
     /// Server: one chunk of results.
     Chunk(Chunk),
-    /// Server: the end of the results, with a summary of the flow.
+    /// Server: end of the results, with a summary of the flow.
     Results(Results),
-    /// Client: everything is fetched; discard it.
+    /// Client: everything was fetched; the results can be discarded.
     Bye,
-    /// Server as receiver: what it has received of a flow so far. Only if both sides know it, at most once a second.
+    /// Server as receiver: packets of a flow received so far. At most once per second, and only if both sides
+    /// have the capability.
     Feedback(FlowId, ReceivedSoFar),
     /// Either: keep-alive.
     KeepAlive,
@@ -60,7 +62,7 @@ pub enum Message {
 }
 
 impl Message {
-    /// The name in the protocol's description.
+    /// Returns the name in the protocol's description.
     pub fn name(&self) -> &'static str {
         match self {
             Message::Hello(_) => "HELLO",
@@ -85,55 +87,55 @@ impl Message {
     }
 }
 
-/// The client's introduction.
+/// Greeting of the client.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Hello {
-    /// Oldest version it can speak.
+    /// Oldest version that the client speaks.
     pub min_version: u8,
-    /// Newest version it can speak.
+    /// Newest version that the client speaks.
     pub max_version: u8,
-    /// Bit set of optional abilities: [`FEEDBACK`]; others are ignored.
+    /// Bit set of capabilities: [`FEEDBACK`]. Other bits are ignored.
     pub capabilities: u64,
-    /// Random.
+    /// Random bytes for the proofs.
     pub nonce: [u8; NONCE_LEN],
-    /// Whether it has a key and requires mutual proof.
+    /// True if the client has a key and requires mutual proof.
     pub authenticate: bool,
     /// Program and version.
     pub software: Option<String>,
 }
 
-/// The server's answer to [`Hello`].
+/// Server's answer to [`Hello`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Welcome {
-    /// The version spoken from here on.
+    /// Version spoken after this message.
     pub version: u8,
-    /// Bit set of optional abilities: [`FEEDBACK`]; others are ignored.
+    /// Bit set of capabilities: [`FEEDBACK`]. Other bits are ignored.
     pub capabilities: u64,
-    /// Random.
+    /// Random bytes for the proofs.
     pub nonce: [u8; NONCE_LEN],
-    /// Whether the client must prove its key.
+    /// True if the client must prove its key.
     pub authenticate: bool,
     /// Program and version.
     pub software: Option<String>,
 }
 
-/// A clock probe: T1 from the client; T2 and T3 added by the server.
+/// A clock probe: the client sets T1, and the server adds T2 and T3.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Probe {
-    /// Counts up from 0; matches answers to probes.
+    /// Sequence number from 0, which matches answers to probes.
     pub id: u32,
-    /// T1: the client sent, on its clock.
+    /// T1: time at which the client sent the probe, on its clock.
     pub sent: WallTime,
-    /// T2: the server received, on its clock.
+    /// T2: time at which the server received the probe, on its clock.
     pub arrived: Option<WallTime>,
-    /// T3: the server answered, on its clock.
+    /// T3: time at which the server answered, on its clock.
     pub answered: Option<WallTime>,
 }
 
-/// The client's request.
+/// Request of a client.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Request {
-    /// The flows, in the order of their numbers.
+    /// Flows, in the order of their numbers.
     pub flows: Vec<FlowRequest>,
     /// Facts about the client, before the test.
     pub host: HostFacts,
@@ -142,18 +144,18 @@ pub struct Request {
 /// One flow of a [`Request`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FlowRequest {
-    /// The stream; its port on the client's side is the one already bound.
+    /// Specification of the stream. The port on the client's side is already bound.
     pub spec: TestSpec,
-    /// The best stamps wanted of the server.
+    /// Best timestamps that the server should use.
     pub stamps: StampSource,
 }
 
-/// The server's grant.
+/// Grant of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Accept {
-    /// Identifier under which the results are kept; `None` from classic servers.
+    /// Identifier under which the results are stored; `None` from classic servers.
     pub session: Option<SessionId>,
-    /// In the order of the request.
+    /// Flows, in the order of the request.
     pub flows: Vec<FlowAccept>,
     /// Facts about the server, before the test.
     pub host: HostFacts,
@@ -162,79 +164,83 @@ pub struct Accept {
 /// One flow of an [`Accept`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FlowAccept {
-    /// The server's port.
+    /// Port of the server.
     pub port: u16,
-    /// The token for greetings to that port; `None` in the classic dialect.
+    /// Token for greetings to that port; `None` in the classic dialect.
     pub token: Option<u64>,
 }
 
 /// A request for results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fetch {
-    /// Of the session with this identifier; `None` in the classic dialect: of this connection.
+    /// Identifier of the session; `None` in the classic dialect, where the connection identifies it.
     pub session: Option<SessionId>,
-    /// The flow.
+    /// Number of the flow.
     pub flow: FlowId,
-    /// The first chunk, counted from 0.
+    /// First chunk to send, counted from 0.
     pub chunk: u32,
 }
 
-/// A bounded part of a flow's results.
+/// Part of a flow's results, bounded in size.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Chunk {
-    /// The flow.
+    /// Number of the flow.
     pub flow: FlowId,
-    /// Which chunk, from 0.
+    /// Index of the chunk, counted from 0.
     pub index: u32,
-    /// CRC-32 of the data as version 3 encodes it (`v3::checksum`); checked when decoding. 0 in the classic dialect.
+    /// CRC-32 of the data in version-3 encoding (`v3::checksum`), checked when decoding. 0 in the classic
+    /// dialect.
     pub crc: u32,
     /// The data.
     pub data: ChunkData,
 }
 
-/// The two kinds of results.
+/// Kinds of results.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ChunkData {
-    /// What the server received: 1024 records a chunk, the last one possibly fewer.
+    /// Packets that the server received: 1024 records per chunk, possibly fewer in the last one.
     Records(Vec<PacketRecord>),
-    /// When the server's packets left, by sequence number, `i64::MIN` = unknown: 4096 stamps per chunk, the last chunk
-    /// may have fewer. With when each entered the queue of its interface, or nothing if no entry is known.
+    /// Transmit times of the server's packets by sequence number, with `i64::MIN` for unknown: 4096 per
+    /// chunk, possibly fewer in the last one. Then the times at which they entered the queue of the
+    /// interface; empty if none is known.
     Stamps(StampSource, Vec<i64>, Vec<i64>),
 }
 
 /// The end of a flow's results.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Results {
-    /// The flow.
+    /// Number of the flow.
     pub flow: FlowId,
     /// Number of chunks of the flow.
     pub chunks: u32,
-    /// Number of records or stamps.
+    /// Number of records or timestamps.
     pub count: u64,
     /// CRC-32 over the CRC-32s (big-endian) of the chunks sent in answer to this fetch.
     pub crc: u32,
-    /// Packets that the server sent; `None` if it was the receiver.
+    /// Number of packets that the server sent; `None` if it was the receiver.
     pub sent: Option<u32>,
-    /// Of those, refused by its system.
+    /// Number of these packets that its operating system refused.
     pub failed: u32,
-    /// Datagrams that its kernel dropped because a buffer was full; `None` if unknown.
+    /// Number of datagrams that its kernel dropped because a buffer was full; `None` if unknown.
     pub drops: Option<u64>,
-    /// Packets it did not keep because the recording was full.
+    /// Number of packets that it did not record because the recording was full.
     pub refused: u64,
-    /// Packets it sent whose stamp of departure was asked for and never came; `None` if none were asked for, or unknown.
+    /// Number of packets whose requested transmit timestamp never arrived; `None` if none were requested, or
+    /// unknown.
     pub stamps_lost: Option<u32>,
-    /// The longest time for which it left arrived packets in the socket on purpose; `None` if it did not, or unknown.
+    /// Longest time for which it left arrived packets in the socket on purpose; `None` if it did not, or if
+    /// unknown.
     pub pause: Option<Span>,
-    /// Why its reception ended; `None` if it was the sender.
+    /// Reason why its reception ended; `None` if it was the sender.
     pub finish: Option<Finish>,
-    /// Why the flow failed; `None` if it did not.
+    /// Reason why the flow failed; `None` if it did not.
     pub failure: Option<String>,
     /// Facts about the server, after the test.
     pub host: HostFacts,
 }
 
 impl Results {
-    /// Empty results of `flow`.
+    /// Returns empty results of `flow`.
     pub fn none(flow: FlowId) -> Results {
         Results {
             flow,
@@ -254,23 +260,23 @@ impl Results {
     }
 }
 
-/// A refusal.
+/// A refusal, which ends the conversation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Nak {
-    /// The reason, for programs.
+    /// Reason, for programs.
     pub code: NakCode,
-    /// The reason, for people, with the limit and its value if that is the reason.
+    /// Reason, for people. Names the limit and its value if a limit is the reason.
     pub text: String,
 }
 
 impl Nak {
-    /// A refusal.
+    /// Creates a refusal.
     pub fn new(code: NakCode, text: impl Into<String>) -> Nak {
         Nak { code, text: text.into() }
     }
 }
 
-/// The reasons for a [`Nak`].
+/// Reasons for a [`Nak`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum NakCode {
     /// No reason, or one that this version does not know.
@@ -283,17 +289,17 @@ pub enum NakCode {
     Authentication,
     /// The request is invalid.
     Invalid,
-    /// A limit forbids it.
+    /// The request exceeds a limit.
     Limit,
     /// The server is full.
     Busy,
-    /// No such results, or no longer.
+    /// There are no such results, or they have expired.
     NotFound,
     /// The server failed.
     Failed,
     /// The other side timed out.
     Timeout,
-    /// The user, or the server's administrator, stopped it.
+    /// The user or the server's administrator ended the test.
     Aborted,
 }
 
@@ -312,43 +318,43 @@ impl NakCode {
         NakCode::Aborted,
     ];
 
-    /// The number on the wire.
+    /// Returns the number on the wire.
     pub fn number(self) -> u16 {
         self as u16
     }
 
-    /// The reason with this number; unknown numbers are [`NakCode::Other`].
+    /// Returns the reason with this number; unknown numbers are [`NakCode::Other`].
     pub fn from_number(number: u16) -> NakCode {
         NakCode::CODES.get(usize::from(number)).copied().unwrap_or(NakCode::Other)
     }
 }
 
-/// Why received bytes are not a message.
+/// Reason why received bytes are not a message.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DecodeError {
-    /// The connection does not begin as a jitlat conversation does.
+    /// The connection does not begin like a jitlat conversation.
     #[error("not a jitlat control connection (it begins with {})", hex(.0))]
     Preface([u8; 4]),
     /// The peer answered in the other dialect.
     #[error("the peer speaks only classic workorders")]
     ClassicPeer,
-    /// A frame longer than the protocol allows, or without a type.
+    /// A frame is longer than the protocol allows, or has no type.
     #[error("a frame of {0} bytes (1 to {max} are allowed)", max = super::v3::frame::MAX_FRAME)]
     FrameLength(u32),
     /// A field is missing or has the wrong length or value.
     #[error("{0} message: bad or missing {1}")]
     Field(&'static str, &'static str),
-    /// A workorder's command is none of 1…7, or came from the wrong side.
+    /// The command of a workorder is not 1…7, or came from the wrong side.
     #[error("workorder command {0} is not valid here")]
     Command(u32),
-    /// What is requested is impossible.
+    /// The request is impossible.
     #[error("{0}")]
     Invalid(String),
-    /// A chunk's checksum is wrong.
+    /// The checksum of a chunk is wrong.
     #[error("checksum of chunk {0} is wrong")]
     Checksum(u32),
-    /// A frame's seal is wrong.
+    /// The seal of a frame is wrong.
     #[error("a message is not authentic: its seal is wrong")]
     Seal,
 }
@@ -358,7 +364,7 @@ fn hex(bytes: &[u8]) -> String {
 }
 
 impl DecodeError {
-    /// The refusal that answers such bytes.
+    /// Returns the refusal that answers such bytes.
     pub(crate) fn to_nak(&self) -> Nak {
         let code = match self {
             DecodeError::Invalid(_) => NakCode::Invalid,

@@ -1,12 +1,12 @@
-//! The one-way protocol: a control conversation over TCP, and test streams (docs/protocols/jitlat-classic.md and
-//! docs/protocols/jitlat-v3.md).
+//! The one-way protocol: a control conversation over TCP, and test streams (docs/protocols/jitlat-classic.md
+//! and docs/protocols/jitlat-v3.md).
 //!
 //! * [`client`], [`server`] – the two sides of the conversation
 //! * [`message`] – its messages; [`classic`], [`v3`] – their encoding; [`auth`] – proof of a shared key
-//! * [`flow`] – what machines request of the driver's flow engine, and what it reports
+//! * [`flow`] – interface between the machines and the driver's flow engine
 //! * [`packet`], [`framing`], [`stream`] – the test stream: header, TCP records, sender, receiver
-//! * [`recording`] – received records and transmit stamps, and how they are combined
-//! * [`limits`], [`session_table`] – what a server grants, per request and over all sessions
+//! * [`recording`] – received records and transmit timestamps, and their combination
+//! * [`limits`], [`session_table`] – limits of a server, per request and over all sessions
 pub mod auth;
 pub mod classic;
 pub mod client;

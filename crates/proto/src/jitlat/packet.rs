@@ -2,19 +2,20 @@
 
 use jitlat_core::WallTime;
 
-/// Bytes of the header, and so of the shortest packet.
+/// Length of the header in bytes, which is also the minimum length of a packet.
 pub const HEADER_LEN: usize = jitlat_core::spec::HEADER_LEN as usize;
-/// The sequence number that ends a stream.
+/// Sequence number that ends a stream.
 pub(crate) const SENTINEL: i32 = -1;
-/// The sequence number of the greeting that opens a version-3 test path; its time field contains the flow's token.
+/// Sequence number of the greeting that opens a version-3 test path. Its time field contains the flow's
+/// token.
 pub const HELLO: i32 = -2;
 
-/// The header of a test packet.
+/// Header of a test packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PacketHeader {
-    /// When the sender read its clock, ns since 1970 UTC.
+    /// Time at which the sender read its clock, ns since 1970 UTC.
     pub sent: WallTime,
-    /// From 0; `SENTINEL` and [`HELLO`] are not data.
+    /// Sequence number from 0. `SENTINEL` and [`HELLO`] are not data.
     pub seq: i32,
 }
 
@@ -25,23 +26,23 @@ mod field {
 }
 
 impl PacketHeader {
-    /// A greeting for the flow of `token`.
+    /// Creates a greeting for the flow with this token.
     pub fn hello(token: u64) -> PacketHeader {
         PacketHeader { sent: WallTime(token as i64), seq: HELLO }
     }
 
-    /// The token, if this is a greeting.
+    /// Returns the token of a greeting; `None` if this is not a greeting.
     pub fn hello_token(&self) -> Option<u64> {
         (self.seq == HELLO).then_some(self.sent.0 as u64)
     }
 
-    /// The header at the front of `packet`; `None` if it is shorter than one.
+    /// Parses the header at the front of `packet`; `None` if the packet is too short.
     #[inline]
     pub fn parse(packet: &[u8]) -> Option<PacketHeader> {
         Some(PacketHeader { seq: field::SEQ.read(packet)?, sent: WallTime(field::TIME.read(packet)?) })
     }
 
-    /// The header as bytes.
+    /// Encodes the header.
     pub fn to_bytes(self) -> [u8; HEADER_LEN] {
         let mut bytes = [0; HEADER_LEN];
         field::TIME.write(&mut bytes, self.sent.0);
@@ -49,8 +50,8 @@ impl PacketHeader {
         bytes
     }
 
-    /// Writes the header over the front of `packet`, leaving the padding as it is. A buffer too short
-    /// for a header is left alone.
+    /// Writes the header to the front of `packet` and leaves the padding unchanged. Does nothing if the
+    /// buffer is too short.
     #[inline]
     pub fn write(self, packet: &mut [u8]) {
         if let Some(front) = packet.first_chunk_mut() {
@@ -63,7 +64,7 @@ impl PacketHeader {
 mod tests {
     use super::*;
 
-    /// The worked example of docs/protocols/jitlat-classic.md: seed Figure 6's first packet.
+    /// Worked example of docs/protocols/jitlat-classic.md: the first packet of the seed's Figure 6.
     const FIRST: [u8; 12] = [0x11, 0x4c, 0xfd, 0xdf, 0x13, 0x0d, 0xb4, 0x90, 0, 0, 0, 0];
 
     #[test]

@@ -1,17 +1,17 @@
-//! The results of a test in memory: the records of the receiver and the kernel's transmit stamps of the sender, and how
-//! the two are combined.
+//! Results of a test in memory: the receiver's records, the kernel's transmit timestamps of the sender, and
+//! their combination.
 
 use jitlat_core::record::Moment;
 use jitlat_core::{PacketRecord, Stamp, StampSource, WallTime};
 use std::collections::VecDeque;
 
-/// Records in a chunk of results (version 3), and the unit in which they are delivered.
+/// Number of records in a chunk of results (version 3), and the unit of delivery.
 pub const CHUNK: usize = 1024;
-/// Records in a block: a multiple of [`CHUNK`], so that a chunk never straddles two blocks.
+/// Number of records in a block: a multiple of [`CHUNK`], so that a chunk never straddles two blocks.
 const BLOCK: usize = 16 * CHUNK;
 
-/// Received records in arrival order, in blocks that are freed as they are consumed. Bounded: records
-/// beyond the limit are counted, not kept.
+/// Received records in arrival order, in blocks that are freed as they are consumed. Memory is bounded:
+/// records beyond the limit are counted, but not stored.
 #[derive(Clone, Debug, Default)]
 pub struct Recording {
     blocks: VecDeque<Vec<PacketRecord>>,
@@ -22,19 +22,20 @@ pub struct Recording {
 }
 
 impl Recording {
-    /// An empty recording of at most `limit` records. Memory is allocated block by block, never in advance for a number
-    /// that a peer merely claims; see [`reserve`](Recording::reserve).
+    /// Creates an empty recording of at most `limit` records. Memory is allocated block by block, because a
+    /// peer may claim any number; see [`reserve`](Recording::reserve).
     pub fn new(limit: usize) -> Recording {
         Recording { limit, ..Recording::default() }
     }
 
-    /// Bytes a full recording of `limit` records takes: what a server counts against its memory.
+    /// Returns the bytes that a full recording of `limit` records takes. A server counts them against its
+    /// memory.
     pub fn cost(limit: usize) -> u64 {
         limit as u64 * size_of::<PacketRecord>() as u64
     }
 
-    /// Allocates memory for `records` more records now, so that [`push`](Recording::push) does not allocate while
-    /// packets fly.
+    /// Allocates memory for `records` more records now, so that [`push`](Recording::push) does not allocate
+    /// while packets arrive.
     pub fn reserve(&mut self, records: usize) {
         let room = self.blocks.back().map_or(0, |b| b.capacity() - b.len());
         let wanted = records.min(self.limit - self.len.min(self.limit)).saturating_sub(room);
@@ -45,8 +46,8 @@ impl Recording {
         self.spare.reverse();
     }
 
-    /// Keeps `record`, or counts it as refused when the recording is full. Amortised: one allocation
-    /// in 16 384 records where nothing was reserved.
+    /// Stores `record`, or counts it as refused if the recording is full. Without reserved memory, allocates
+    /// once per 16 384 records.
     #[inline]
     pub fn push(&mut self, record: PacketRecord) {
         if self.len >= self.limit {
@@ -56,7 +57,8 @@ impl Recording {
         match self.blocks.back_mut() {
             Some(block) if block.len() < BLOCK && block.len() < block.capacity() => block.push(record),
             Some(block) if block.len() < BLOCK => {
-                // A short reserved block (the last one) was too short: grow it once.
+                // The reserved block is full but shorter than a whole block, because it was the last: grow it
+                // once.
                 block.reserve_exact(BLOCK - block.len());
                 block.push(record);
             }
@@ -69,27 +71,27 @@ impl Recording {
         self.len += 1;
     }
 
-    /// Records kept.
+    /// Returns the number of stored records.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether nothing is kept.
+    /// True if no records are stored.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Records that arrived after the recording was full.
+    /// Returns the number of records that arrived after the recording was full.
     pub fn refused(&self) -> u64 {
         self.refused
     }
 
-    /// Number of chunks of [`CHUNK`] records, the last one possibly shorter.
+    /// Returns the number of chunks of [`CHUNK`] records; the last one may be shorter.
     pub fn chunks(&self) -> usize {
         self.len.div_ceil(CHUNK)
     }
 
-    /// Chunk `k`, counted from 0; empty beyond the end. Only meaningful before blocks are
+    /// Returns chunk `k`, counted from 0; empty beyond the end. Only valid before blocks are
     /// [taken](Recording::take_block).
     pub fn chunk(&self, k: usize) -> &[PacketRecord] {
         let per_block = BLOCK / CHUNK;
@@ -98,12 +100,13 @@ impl Recording {
         &block[start..(start + CHUNK).min(block.len())]
     }
 
-    /// All records in arrival order.
+    /// Returns all records in arrival order.
     pub fn iter(&self) -> impl Iterator<Item = &PacketRecord> {
         self.blocks.iter().flatten()
     }
 
-    /// Records from number `k` on, in arrival order. Only valid before blocks are [taken](Recording::take_block).
+    /// Returns the records from index `k` on, in arrival order. Only valid before blocks are
+    /// [taken](Recording::take_block).
     pub fn since(&self, k: usize) -> impl Iterator<Item = &PacketRecord> {
         self.blocks.iter().skip(k / BLOCK).flatten().skip(k % BLOCK)
     }
@@ -122,22 +125,22 @@ impl Extend<PacketRecord> for Recording {
     }
 }
 
-/// The value for a missing stamp.
+/// Value of a missing timestamp.
 const MISSING: i64 = i64::MIN;
 
-/// A point in time by sequence number, [`MISSING`] where it is not known: 8 bytes a packet.
+/// Times by sequence number; [`MISSING`] if unknown. Takes 8 bytes per packet.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct TimesBySeq(Vec<i64>);
 
 impl TimesBySeq {
-    /// Allocates memory for sequence numbers below `packets` now, all missing.
+    /// Allocates memory for sequence numbers below `packets` now; all times are missing.
     fn reserve(&mut self, packets: usize) {
         if packets > self.0.len() {
             self.0.resize(packets, MISSING);
         }
     }
 
-    /// Grows up to the largest number seen.
+    /// Sets a time. Grows up to the largest sequence number seen.
     #[inline]
     fn set(&mut self, seq: u32, at: WallTime) {
         let seq = seq as usize;
@@ -154,8 +157,8 @@ impl TimesBySeq {
     }
 }
 
-/// When each packet of a stream really left, by sequence number: 8 bytes a packet; and when it entered the queue of its
-/// interface, where the kernel stamped that, for 8 bytes more.
+/// Transmit times of the packets of a stream by sequence number (8 bytes per packet), and the times at which
+/// they entered the queue of the interface, if the kernel reported them (8 bytes more).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SentStamps {
     stamps: TimesBySeq,
@@ -164,12 +167,12 @@ pub struct SentStamps {
 }
 
 impl SentStamps {
-    /// Without stamps; those to come are of kind `source`.
+    /// Creates an empty table for timestamps of the kind `source`.
     pub fn new(source: StampSource) -> SentStamps {
         SentStamps { stamps: TimesBySeq::default(), entries: TimesBySeq::default(), source }
     }
 
-    /// Allocates memory for sequence numbers below `packets` now, all missing.
+    /// Allocates memory for sequence numbers below `packets` now; all times are missing.
     pub fn reserve(&mut self, packets: usize) {
         self.stamps.reserve(packets);
     }
@@ -180,7 +183,7 @@ impl SentStamps {
         self.stamps.set(seq, at);
     }
 
-    /// Allocates memory for the entries of sequence numbers below `packets` now, all missing.
+    /// Allocates memory for the queue times of sequence numbers below `packets` now; all are missing.
     pub fn reserve_entries(&mut self, packets: usize) {
         self.entries.reserve(packets);
     }
@@ -191,56 +194,57 @@ impl SentStamps {
         self.entries.set(seq, at);
     }
 
-    /// Takes over the entries that `other` has of the same stream.
+    /// Takes the queue times out of `other`, which belongs to the same stream.
     pub fn take_entries(&mut self, other: &mut SentStamps) {
         self.entries = std::mem::take(&mut other.entries);
     }
 
-    /// When packet `seq` entered the queue of its interface, if that is known.
+    /// Returns the time at which packet `seq` entered the queue of its interface; `None` if unknown.
     #[inline]
     pub fn entry(&self, seq: i64) -> Option<WallTime> {
         self.entries.get(seq)
     }
 
-    /// When packet `seq` left, if that is known.
+    /// Returns the time at which packet `seq` left; `None` if unknown.
     #[inline]
     pub fn get(&self, seq: i64) -> Option<WallTime> {
         self.stamps.get(seq)
     }
 
-    /// The kind of stamps.
+    /// Returns the kind of timestamps.
     pub fn source(&self) -> StampSource {
         self.source
     }
 
-    /// Sequence numbers covered, with a stamp or without.
+    /// Returns the number of sequence numbers covered, with or without a timestamp.
     pub fn len(&self) -> usize {
         self.stamps.0.len()
     }
 
-    /// Whether no sequence number is covered.
+    /// True if no sequence number is covered.
     pub fn is_empty(&self) -> bool {
         self.stamps.0.is_empty()
     }
 
-    /// Bytes held: 8 for each time.
+    /// Returns the memory in use, in bytes: 8 for each time.
     pub fn memory(&self) -> u64 {
         8 * (self.stamps.0.len() + self.entries.0.len()) as u64
     }
 
-    /// Sequence numbers with a stamp.
+    /// Returns the number of packets with a timestamp.
     pub fn known(&self) -> usize {
         self.stamps.0.iter().filter(|&&at| at != MISSING).count()
     }
 
-    /// The raw stamps from sequence number `first` on, at most `count`: `i64::MIN` = missing.
+    /// Returns the raw timestamps from sequence number `first` on, at most `count`; `i64::MIN`: missing.
     pub fn raw(&self, first: usize, count: usize) -> &[i64] {
         let start = first.min(self.stamps.0.len());
         &self.stamps.0[start..start.saturating_add(count).min(self.stamps.0.len())]
     }
 
-    /// Packets that the host's own queue dropped: they entered it, the kernel saw none of them leave, and none `arrived`
-    /// (numbers, each once). 0 where stamps of packets that arrived are missing, too: then the others' prove nothing.
+    /// Returns the number of packets that the host's own queue dropped: they entered it, the kernel saw none
+    /// of them leave, and none is among `arrived` (sequence numbers without duplicates). Returns 0 if
+    /// timestamps of arrived packets are missing, too, because then a missing timestamp proves nothing.
     pub fn dropped_in_queue(&self, arrived: impl Iterator<Item = i64>) -> u64 {
         let stays = |seq: i64| self.entry(seq).is_some() && self.get(seq).is_none();
         let (mut all, mut unstamped) = (0u64, 0u64);
@@ -252,8 +256,8 @@ impl SentStamps {
         if unstamped * 100 > all { 0 } else { stay.saturating_sub(unstamped) }
     }
 
-    /// The raw entries into the queue from sequence number `first` on, `count` of them: `i64::MIN` = missing. Empty if
-    /// none of the stream is known.
+    /// Returns `count` raw queue times from sequence number `first` on; `i64::MIN`: missing. Empty if the
+    /// stream has none.
     pub(crate) fn raw_entries(&self, first: usize, count: usize) -> Vec<i64> {
         let known = if self.entries.0.is_empty() { 0 } else { count };
         (first..first.saturating_add(known))
@@ -261,7 +265,7 @@ impl SentStamps {
             .collect()
     }
 
-    /// Appends raw stamps and entries, as they come from [`raw`](SentStamps::raw) and
+    /// Appends raw timestamps and queue times from [`raw`](SentStamps::raw) and
     /// [`raw_entries`](SentStamps::raw_entries).
     pub(crate) fn extend_raw(&mut self, stamps: Vec<i64>, entries: Vec<i64>) {
         if !entries.is_empty() {
@@ -271,8 +275,8 @@ impl SentStamps {
         self.stamps.0.extend(stamps);
     }
 
-    /// Replaces the sender's own reading in `record` by the stamp of its packet, if there is one, and keeps the
-    /// difference as [`send_lag`](PacketRecord::send_lag), that to the entry into the queue as
+    /// Replaces the sender's own clock reading in `record` by the timestamp of the packet, if there is one.
+    /// Stores the difference as [`send_lag`](PacketRecord::send_lag), and the difference to the queue time as
     /// [`entry_lag`](PacketRecord::entry_lag).
     #[inline]
     pub fn join(&self, record: &mut PacketRecord) {
@@ -321,7 +325,7 @@ mod tests {
         r.extend((0..2 * n as i64).map(PacketRecord::new));
         assert!(r.blocks.iter().rev().skip(1).all(|b| b.len() == BLOCK));
         assert_eq!(r.iter().map(|r| r.seq).collect::<Vec<_>>(), (0..2 * n as i64).collect::<Vec<_>>());
-        // A limit that is only claimed allocates nothing.
+        // A large limit alone allocates nothing.
         assert_eq!(Recording::new(usize::MAX).spare.len(), 0);
     }
 
@@ -339,7 +343,7 @@ mod tests {
         (0..500).for_each(|seq| stamps.set_entry(seq, WallTime(10)));
         (0..500).filter(|seq| seq % 10 != 0).for_each(|seq| stamps.set(seq, WallTime(20)));
         assert_eq!(stamps.dropped_in_queue((0..500).filter(|seq| seq % 10 != 0)), 50);
-        // The stamp of one that arrived was lost.
+        // The timestamp of an arrived packet is missing.
         assert_eq!(stamps.dropped_in_queue((0..500).filter(|seq| seq % 10 != 0 || *seq == 40)), 49);
         assert_eq!(stamps.dropped_in_queue(0..500), 0, "all arrived: stamps are missing");
         assert_eq!(SentStamps::new(StampSource::Kernel).dropped_in_queue(0..9), 0);

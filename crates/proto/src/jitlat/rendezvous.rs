@@ -1,19 +1,19 @@
-//! [`WaitingFlows`]: which flow a peer belongs to that arrives at a port which many flows share.
+//! [`WaitingFlows`]: assigns a peer that arrives at a port shared by many flows to its flow.
 
 use super::packet::{HEADER_LEN, PacketHeader};
 use core::net::{IpAddr, SocketAddr};
 use jitlat_core::Transport;
 
-/// The peer that a waiting flow expects.
+/// Peer that a waiting flow expects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExpectedPeer {
-    /// A peer whose greeting has this token.
+    /// A peer whose greeting contains this token.
     Token(u64),
     /// Any TCP connection that does not begin with a greeting.
     AnyConnection,
 }
 
-/// A flow that waits.
+/// A waiting flow.
 #[derive(Clone, Debug)]
 struct WaitingFlow<N> {
     number: u64,
@@ -24,7 +24,7 @@ struct WaitingFlow<N> {
     notify: N,
 }
 
-/// The flows that wait for peers whose ports are not known beforehand, each with what notifies it.
+/// Flows that wait for peers with unknown ports, each with a caller's value `N` that notifies it.
 ///
 /// ```
 /// use jitlat_core::Transport;
@@ -53,7 +53,7 @@ impl<N> Default for WaitingFlows<N> {
 }
 
 impl<N> WaitingFlows<N> {
-    /// Adds a flow that waits at `local` for `expected` from `peer`; returns its number, for [`Self::remove`].
+    /// Adds a flow that waits at `local` for `expected` from `peer`. Returns its number for [`Self::remove`].
     pub fn add(
         &mut self,
         local: SocketAddr,
@@ -68,24 +68,25 @@ impl<N> WaitingFlows<N> {
         self.next
     }
 
-    /// Removes the flow with this number, if it still waits.
+    /// Removes the flow with this number if it is still waiting.
     pub fn remove(&mut self, number: u64) {
         self.waiting.retain(|w| w.number != number);
     }
 
-    /// Whether any flow waits at this port.
+    /// True if any flow waits at this port.
     pub fn waits_at(&self, local: SocketAddr, transport: Transport) -> bool {
         self.waiting.iter().any(|w| w.local == local && w.transport == transport)
     }
 
-    /// The flow that waits for the greeting `packet`, which came to `local` by UDP. It goes on waiting: the greeting may
-    /// be repeated.
+    /// Returns the flow that waits for the greeting `packet`, which arrived at `local` over UDP. The flow
+    /// goes on waiting, because the greeting may be repeated.
     pub fn greeted(&self, local: SocketAddr, from: SocketAddr, packet: &[u8]) -> Option<&N> {
         let expected = ExpectedPeer::Token(greeting(packet)?);
         self.position(local, Transport::Udp, from, expected).map(|i| &self.waiting[i].notify)
     }
 
-    /// The flow that waits for the TCP connection to `local` whose first bytes are `head`; it waits no longer.
+    /// Removes and returns the flow that waits for the TCP connection to `local` whose first bytes are
+    /// `head`.
     pub fn connected(&mut self, local: SocketAddr, from: SocketAddr, head: &[u8]) -> Option<N> {
         let expected = greeting(head).map_or(ExpectedPeer::AnyConnection, ExpectedPeer::Token);
         self.position(local, Transport::Tcp, from, expected).map(|i| self.waiting.remove(i).notify)
@@ -105,7 +106,7 @@ impl<N> WaitingFlows<N> {
     }
 }
 
-/// The token of a greeting of exactly its length.
+/// Returns the token of a greeting; `None` unless the length is exact.
 fn greeting(bytes: &[u8]) -> Option<u64> {
     (bytes.len() == HEADER_LEN).then(|| PacketHeader::parse(bytes)?.hello_token()).flatten()
 }

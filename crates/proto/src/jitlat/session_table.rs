@@ -1,4 +1,4 @@
-//! [`SessionTable`]: the resources that all sessions of a server share, and the results it still keeps.
+//! [`SessionTable`]: the resources shared by all sessions of a server, and the stored results.
 
 use super::flow::{ReceiveReport, SendReport};
 use super::limits::{ServerLimits, TransferLoad};
@@ -12,7 +12,7 @@ use jitlat_core::{SteadyTime, TestSpec};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// The identifier of a session: 64 unguessable bits, 16 hexadecimal digits.
+/// Identifier of a session: 64 unguessable bits, displayed as 16 hexadecimal digits.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct SessionId(pub u64);
 
@@ -22,9 +22,9 @@ impl fmt::Display for SessionId {
     }
 }
 
-/// Not a session identifier.
+/// The text is not a session identifier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a session's name has 16 hexadecimal digits")]
+#[error("a session identifier has 16 hexadecimal digits")]
 pub struct NotASession;
 
 impl core::str::FromStr for SessionId {
@@ -43,72 +43,72 @@ impl fmt::Debug for SessionId {
     }
 }
 
-/// A server's results of one finished flow.
+/// Server's results of one finished flow.
 #[derive(Clone, Debug)]
 pub struct FlowResults {
-    /// The stream, as it was agreed.
+    /// Specification of the stream, as agreed.
     pub spec: TestSpec,
-    /// What was received or sent.
+    /// Records or transmit timestamps.
     pub outcome: FlowOutcome,
 }
 
-/// The two kinds of result, by what the server did.
+/// Result of a flow, depending on the server's role.
 #[derive(Clone, Debug)]
 pub enum FlowOutcome {
     /// The server received: records.
     Received(ReceiveReport),
-    /// The server sent: transmit stamps.
+    /// The server sent: transmit timestamps.
     Sent(SendReport),
-    /// It failed, with the reason.
+    /// The flow failed; contains the reason.
     Failed(String),
 }
 
-/// A server's results of one finished session.
+/// Server's results of one finished session.
 #[derive(Clone, Debug)]
 pub struct SessionResults {
-    /// By flow number.
+    /// Results by flow number.
     pub flows: Vec<FlowResults>,
-    /// The server's facts, after the test.
+    /// Facts about the server after the test.
     pub host: HostFacts,
 }
 
-/// The resources that a session will need, for [`SessionTable::admit`].
+/// Resources that a session needs, for [`SessionTable::admit`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Claim {
-    /// Name of the session.
+    /// Identifier of the session.
     pub id: SessionId,
-    /// The control peer.
+    /// Address of the control peer.
     pub client: IpAddr,
-    /// Bytes of records and stamps at most.
+    /// Maximum memory for records and timestamps, in bytes.
     pub memory: u64,
-    /// The streams that the server sends.
+    /// Load of the streams that the server sends.
     pub sent: TransferLoad,
-    /// The streams that it receives.
+    /// Load of the streams that the server receives.
     pub received: TransferLoad,
-    /// Whether the client has proven a key.
+    /// True if the client has proven a key.
     pub proven: bool,
 }
 
-/// What a server has under an identifier.
+/// Result of a look-up by identifier.
 #[derive(Clone, Debug)]
 pub enum Lookup {
-    /// These results.
-    Kept(Arc<SessionResults>),
-    /// The test is not over yet: ask again later.
+    /// The test is over; these are its results.
+    Finished(Arc<SessionResults>),
+    /// The test is not over yet: retry later.
     Running,
-    /// Nothing, or nothing any more.
+    /// There is no such session, or it has been removed.
     Unknown,
 }
 
 impl Lookup {
-    /// Whether results are there.
-    pub fn is_kept(&self) -> bool {
-        matches!(self, Lookup::Kept(_))
+    /// True if there are results.
+    pub fn has_results(&self) -> bool {
+        matches!(self, Lookup::Finished(_))
     }
 }
 
-/// The sessions of a server: admitted by its [`Gate`] and within the rates of the [`ServerLimits`]. Keeps uncollected results
-/// for a limited time. One per server, behind a lock: every call is short.
+/// Sessions of a server, admitted by its [`Gate`] and within the rates of its [`ServerLimits`]. Uncollected
+/// results are stored for a limited time. A server has one table behind a lock; every call is short.
 #[derive(Debug)]
 pub struct SessionTable {
     limits: ServerLimits,
@@ -121,32 +121,32 @@ struct SessionEntry {
     client: ClientAddress,
     memory: u64,
     grant: Grant,
-    /// None once the test is over.
+    /// Zero once the test is over.
     sent: TransferLoad,
     received: TransferLoad,
-    /// Results and when they are dropped; `None` while the test runs.
-    kept: Option<(Arc<SessionResults>, SteadyTime)>,
+    /// Results, and the time at which they are dropped; `None` while the test runs.
+    stored: Option<(Arc<SessionResults>, SteadyTime)>,
 }
 
 impl SessionTable {
-    /// A table without sessions, with a gate of its own.
+    /// Creates an empty table with a gate of its own.
     pub fn new(limits: ServerLimits) -> SessionTable {
         let gate = limits.gate();
         SessionTable::sharing(limits, gate)
     }
 
-    /// A table without sessions whose resources are counted by `gate`.
+    /// Creates an empty table whose resources are counted by `gate`.
     pub fn sharing(limits: ServerLimits, gate: Gate) -> SessionTable {
         SessionTable { limits, gate, sessions: HashMap::new() }
     }
 
-    /// The limits counted against.
+    /// Returns the limits of the server.
     pub fn limits(&self) -> &ServerLimits {
         &self.limits
     }
 
-    /// Reserves room for a session, or returns the rule that forbids it. If necessary the client's own kept results are
-    /// removed, oldest first; the gate removes those of clients that hold more.
+    /// Reserves room for a session, or returns the rule that forbids it. If necessary, the client's own
+    /// stored results are removed, the oldest first. The gate removes those of clients that have more.
     pub fn admit(&mut self, claim: Claim, now: SteadyTime) -> Result<(), PolicyRefusal> {
         self.expire(now);
         let client = ClientAddress::of(claim.client);
@@ -160,11 +160,11 @@ impl SessionTable {
             }
         };
         let Claim { id, memory, sent, received, .. } = claim;
-        self.sessions.insert(id, SessionEntry { client, memory, grant, sent, received, kept: None });
+        self.sessions.insert(id, SessionEntry { client, memory, grant, sent, received, stored: None });
         Ok(())
     }
 
-    /// Limits hold for all streams of a client together, in each direction.
+    /// The limits apply to all streams of a client together, in each direction.
     fn check_rates(&self, client: ClientAddress, claim: &Claim) -> Result<(), PolicyRefusal> {
         let own = || self.sessions.values().filter(|e| e.client == client);
         self.limits.check_together(own().map(|e| e.sent).sum(), claim.sent)?;
@@ -185,23 +185,24 @@ impl SessionTable {
 
     fn drop_oldest(&mut self, client: ClientAddress) -> bool {
         let own = self.sessions.iter().filter(|(_, e)| e.client == client);
-        let kept = own.filter_map(|(id, e)| e.kept.as_ref().map(|(_, until)| (*until, *id)));
-        kept.min_by_key(|k| k.0).is_some_and(|(_, id)| self.sessions.remove(&id).is_some())
+        let stored = own.filter_map(|(id, e)| e.stored.as_ref().map(|(_, until)| (*until, *id)));
+        stored.min_by_key(|k| k.0).is_some_and(|(_, id)| self.sessions.remove(&id).is_some())
     }
 
-    /// The test of `id` is over; its results are kept for [`ServerLimits::keep`].
+    /// Ends the test of `id`, and stores its results for [`ServerLimits::keep`].
     pub fn keep(&mut self, id: SessionId, results: Arc<SessionResults>, now: SteadyTime) {
         let until = now + self.limits.keep;
         if let Some(entry) = self.sessions.get_mut(&id) {
             entry.memory = results.memory().min(entry.memory);
             entry.grant.shrink(entry.memory);
-            entry.grant.hear(now);
+            entry.grant.keep_alive(now);
             (entry.sent, entry.received) = Default::default();
-            entry.kept = Some((results, until));
+            entry.stored = Some((results, until));
         }
     }
 
-    /// The test of `id` is in use at `now`, or is not if `None`. Returns whether it has to make room for others.
+    /// Reports that the test of `id` was last used at `used`; `None`: it is not in use. Returns true if its
+    /// session must make room for another.
     pub fn is_evicted(&self, id: SessionId, used: Option<SteadyTime>) -> bool {
         let Some(entry) = self.sessions.get(&id) else { return false };
         if let Some(now) = used {
@@ -210,49 +211,51 @@ impl SessionTable {
         entry.grant.is_evicted()
     }
 
-    /// The client of `id` says at `now` that it is still there.
-    pub fn hear(&self, id: SessionId, now: SteadyTime) {
+    /// Records a keep-alive of the client of `id` at `now`.
+    pub fn keep_alive(&self, id: SessionId, now: SteadyTime) {
         if let Some(entry) = self.sessions.get(&id) {
-            entry.grant.hear(now);
+            entry.grant.keep_alive(now);
         }
     }
 
-    /// The results of `id`. Knowing the identifier is enough to get them, because a client's address may have changed.
+    /// Returns the results of `id`. The identifier alone gives access to them, because a client's address may
+    /// have changed.
     pub fn find(&self, id: SessionId) -> Lookup {
         match self.sessions.get(&id) {
             None => Lookup::Unknown,
-            Some(SessionEntry { kept: None, .. }) => Lookup::Running,
-            Some(SessionEntry { kept: Some((results, _)), .. }) => Lookup::Kept(Arc::clone(results)),
+            Some(SessionEntry { stored: None, .. }) => Lookup::Running,
+            Some(SessionEntry { stored: Some((results, _)), .. }) => Lookup::Finished(Arc::clone(results)),
         }
     }
 
-    /// Removes a session: collected, or failed before it had results.
+    /// Removes a session whose results were collected, or that failed before it had any.
     pub fn forget(&mut self, id: SessionId) {
         self.sessions.remove(&id);
     }
 
-    /// Drops results kept for too long, or whose room others needed; returns when the next of them expire. Also done by
-    /// [`admit`](SessionTable::admit).
+    /// Drops results that have expired or whose room was needed. Returns the time at which the next results
+    /// expire. [`admit`](SessionTable::admit) does the same.
     pub fn expire(&mut self, now: SteadyTime) -> Option<SteadyTime> {
-        let lasts =
-            |e: &SessionEntry| e.kept.as_ref().is_none_or(|(_, until)| now < *until && !e.grant.is_evicted());
+        let lasts = |e: &SessionEntry| {
+            e.stored.as_ref().is_none_or(|(_, until)| now < *until && !e.grant.is_evicted())
+        };
         self.sessions.retain(|_, e| lasts(e));
-        self.sessions.values().filter_map(|e| e.kept.as_ref().map(|(_, until)| *until)).min()
+        self.sessions.values().filter_map(|e| e.stored.as_ref().map(|(_, until)| *until)).min()
     }
 
-    /// Bytes claimed by running tests and kept results.
+    /// Returns the memory of running tests and stored results, in bytes.
     pub fn memory(&self) -> u64 {
         self.sessions.values().map(|e| e.memory).sum()
     }
 
-    /// Sessions running or kept.
+    /// Returns the number of sessions that run or have stored results.
     pub fn sessions(&self) -> usize {
         self.sessions.len()
     }
 }
 
 impl SessionResults {
-    /// Bytes held.
+    /// Returns the memory in use, in bytes.
     pub fn memory(&self) -> u64 {
         let of = |flow: &FlowResults| match &flow.outcome {
             FlowOutcome::Received(r) => super::Recording::cost(r.recording.len()),
@@ -353,7 +356,7 @@ mod tests {
             refused
         };
         assert_eq!(admit(1, A, 6, 10), Ok(()));
-        let why = "max-rate is limited to 100 packets/s on this server (5 packets within 100 ms beside 6 in use asked for)";
+        let why = "max-rate is limited to 100 packets/s on this server (5 packets within 100 ms in addition to 6 in use requested)";
         assert_eq!(admit(2, A, 5, 0), Err(why.to_owned()));
         assert_eq!(admit(2, A, 4, 0), Ok(()));
         assert_eq!(admit(3, B, 10, 10), Ok(()), "another client has its own limits, and session 2 ends");
@@ -368,19 +371,19 @@ mod tests {
         assert_eq!(admit(&mut l, 1, A, 600, 0), Ok(()));
         assert!(matches!(l.find(id), Lookup::Running));
         l.keep(id, results(), SteadyTime(10));
-        assert!(l.find(id).is_kept());
+        assert!(l.find(id).has_results());
         assert_eq!(l.memory(), 0, "only what is held counts");
         l.expire(SteadyTime(109));
-        assert!(l.find(id).is_kept());
+        assert!(l.find(id).has_results());
         l.expire(SteadyTime(110));
-        assert!(!l.find(id).is_kept());
+        assert!(!l.find(id).has_results());
 
         assert!(admit(&mut l, 2, A, 1, 200).is_ok() && admit(&mut l, 3, A, 1, 200).is_ok());
         l.keep(SessionId(2), results(), SteadyTime(200));
-        assert!(admit(&mut l, 4, A, 1, 201).is_ok(), "the oldest kept makes room");
-        assert!(!l.find(SessionId(2)).is_kept());
+        assert!(admit(&mut l, 4, A, 1, 201).is_ok(), "the oldest stored makes room");
+        assert!(!l.find(SessionId(2)).has_results());
         l.keep(SessionId(99), results(), SteadyTime(0));
-        assert!(!l.find(SessionId(99)).is_kept(), "only admitted sessions are kept");
+        assert!(!l.find(SessionId(99)).has_results(), "only admitted sessions are stored");
     }
 
     #[test]
@@ -401,7 +404,7 @@ mod tests {
         assert_eq!(admit(&mut l, 4, B, 1, 400_000_000), Err("max-sessions"), "not idle for long");
         assert_eq!(admit(&mut l, 4, B, 1, 1_000_000_000), Ok(()));
         l.expire(SteadyTime(1_000_000_000));
-        assert!(!l.find(SessionId(1)).is_kept() && l.sessions() == 3);
+        assert!(!l.find(SessionId(1)).has_results() && l.sessions() == 3);
     }
 
     #[test]

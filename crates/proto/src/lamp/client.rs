@@ -1,4 +1,4 @@
-//! [`Client`]: the conversation around a LaMP test, and its requests.
+//! [`Client`]: opens and closes a LaMP session, and makes its requests.
 
 use crate::lamp::packet::{HEADER_LEN, LampFollowUp, LampHeader, LampKind, push_payload};
 use crate::lamp::proof;
@@ -9,56 +9,59 @@ use jitlat_core::{Span, SteadyTime, WallTime};
 
 /// Time between repetitions of INIT and FOLLOWUP_CTRL.
 const REPEAT_INTERVAL: Span = Span::millis(100);
-/// Number of repetitions of either.
+/// Maximum number of repetitions of either.
 const MAX_REPEATS: u32 = 30;
-/// How long to wait after the last INIT, and for a follow-up's answer: LaTe servers may start slowly.
+/// Time to wait after the last INIT, and for the answer to a follow-up request. LaTe servers may start
+/// slowly.
 const LAST_ANSWER_GRACE: Span = Span::seconds(2);
-/// Longest wait for a REPORT: a LaTe server that lost the STOP sends it after 4 s of silence.
+/// Maximum time to wait for a REPORT. A LaTe server that lost the STOP sends it after 4 s of silence.
 const REPORT_TIMEOUT: Span = Span::seconds(7);
 /// Time between repetitions of STOP.
 const STOP_REPEAT_INTERVAL: Span = Span::seconds(1);
 const MAX_STOP_REPEATS: u32 = 3;
-/// How long repeated REPORTs are still acknowledged: two of the server's intervals.
+/// Time for which repeated REPORTs are acknowledged: two repetition intervals of the server.
 const REPORT_LINGER: Span = Span::millis(450);
 
-/// The kind of test.
+/// Kind of test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LampMode {
-    /// Requests and replies: round trips.
+    /// Round trips: every request is answered.
     PingLike,
-    /// Requests only; the server reports at the end. One-way: needs synchronised clocks.
+    /// One-way test: only requests, and a report of the server at the end. Needs synchronised clocks.
     Unidirectional,
 }
 
-/// LampOptions of a client.
+/// Settings of a client.
 #[derive(Clone, Copy, Debug)]
 pub struct LampOptions {
-    /// Identifier of the session; random.
+    /// Random identifier of the session.
     pub id: u16,
     /// Kind of test.
     pub mode: LampMode,
-    /// Payload bytes.
+    /// Payload length, in bytes.
     pub payload: usize,
-    /// Requests have no time; the client's own records do. LaTe does this with kernel transmit stamps.
+    /// True to send requests without a time. The client's own records have it. LaTe does the same with kernel
+    /// transmit timestamps.
     pub timeless: bool,
-    /// Ask the server for its processing time, taken with these stamps; `None`: do not.
+    /// Kind of timestamps from which the server computes the processing times that it reports; `None`: no
+    /// reports are requested.
     pub follow_up: Option<LampFollowUp>,
-    /// Send requests to a broadcast address: no conversation, and no answers are expected.
+    /// True to send requests to a broadcast address, without a session and without expecting answers.
     pub broadcast: bool,
 }
 
-/// The result of the request for follow-up.
+/// State of the request for follow-up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FollowUpState {
-    /// Not requested.
-    Unasked,
-    /// No answer yet.
-    Asked,
+    /// Follow-up was not requested.
+    NotRequested,
+    /// There is no answer yet.
+    Requested,
     /// The server sends its processing times.
     Accepted,
-    /// The server refuses.
+    /// The server refused.
     Denied,
-    /// The server has not answered: taken as a refusal.
+    /// The server has not answered, which counts as a refusal.
     Unanswered,
 }
 
@@ -67,7 +70,7 @@ enum LampClientState {
     Init,
     Negotiate,
     Ready,
-    /// All sent; in follow-up mode the last processing time is awaited.
+    /// All requests are sent. In follow-up mode, waits for the last processing time.
     Drain,
     AwaitReport,
     Reported,
@@ -75,31 +78,31 @@ enum LampClientState {
     Failed,
 }
 
-/// The client's side of one session.
+/// Client of one session.
 #[derive(Clone, Debug)]
 pub struct Client {
     options: LampOptions,
     state: LampClientState,
     follow_up: FollowUpState,
     report: Option<LampReport>,
-    /// What the server's ACK said that the next INIT returns, as proof that it arrived here; 0: nothing yet.
+    /// Value from the server's ACK that the next INIT returns, as a proof that the ACK arrived; 0: none yet.
     proof: u64,
     /// Number of repetitions in this state.
     repeats: u32,
     due: Option<SteadyTime>,
     until: Option<SteadyTime>,
-    /// Whether to send an ACK for the server's REPORT.
-    owe_ack: bool,
+    /// True if the server's REPORT must be acknowledged.
+    ack_due: bool,
     last: Option<u16>,
     last_answered: bool,
 }
 
 impl Client {
-    /// A client that sends its INIT as soon as it is polled.
+    /// Creates a client that sends its INIT when it is first polled.
     pub fn new(options: LampOptions) -> Client {
         let follow_up = match options.follow_up {
-            Some(_) if options.mode == LampMode::PingLike => FollowUpState::Asked,
-            _ => FollowUpState::Unasked,
+            Some(_) if options.mode == LampMode::PingLike => FollowUpState::Requested,
+            _ => FollowUpState::NotRequested,
         };
         Client {
             options,
@@ -110,18 +113,18 @@ impl Client {
             repeats: 0,
             due: None,
             until: None,
-            owe_ack: false,
+            ack_due: false,
             last: None,
             last_answered: false,
         }
     }
 
-    /// The result of the request for follow-up.
+    /// Returns the state of the request for follow-up.
     pub fn follow_up(&self) -> FollowUpState {
         self.follow_up
     }
 
-    /// The server's report of a unidirectional test.
+    /// Returns the server's report of a unidirectional test; `None` before it arrives.
     pub fn report(&self) -> Option<&LampReport> {
         self.report.as_ref()
     }
@@ -133,7 +136,7 @@ impl Client {
         self.until = None;
     }
 
-    /// Whether a packet must be repeated now.
+    /// True if a packet must be repeated now.
     fn repeat(&mut self, now: SteadyTime, most: u32, gap: Span, grace: Span) -> bool {
         if self.repeats >= most || self.due.is_some_and(|d| now < d) {
             return false;
@@ -185,7 +188,7 @@ impl Protocol for Client {
                     }
                     return DatagramKind::Conversation;
                 }
-                let ask = self.follow_up == FollowUpState::Asked;
+                let ask = self.follow_up == FollowUpState::Requested;
                 self.enter(if ask { LampClientState::Negotiate } else { LampClientState::Ready });
                 DatagramKind::Conversation
             }
@@ -194,7 +197,7 @@ impl Protocol for Client {
                 let answer = match LampFollowUp::from(header.length_or_type) {
                     LampFollowUp::Accept => FollowUpState::Accepted,
                     LampFollowUp::Deny | LampFollowUp::Unknown => FollowUpState::Denied,
-                    // A follow-up request: our own, returned.
+                    // A follow-up request: our own, which came back.
                     _ => return DatagramKind::Malformed,
                 };
                 if self.state == LampClientState::Negotiate {
@@ -236,8 +239,8 @@ impl Protocol for Client {
                 let Some(report) = text.and_then(|t| t.parse::<LampReport>().ok()) else {
                     return DatagramKind::Malformed;
                 };
-                self.owe_ack = true;
-                // The last report counts: one sent early, because of a pause, is replaced.
+                self.ack_due = true;
+                // The last report counts. It replaces one that was sent early because of a pause.
                 self.report = Some(report);
                 DatagramKind::Conversation
             }
@@ -248,8 +251,8 @@ impl Protocol for Client {
     fn poll_conversation(&mut self, now: Tick, out: &mut Vec<u8>) -> bool {
         let id = self.options.id;
         let now = now.steady;
-        if self.owe_ack {
-            self.owe_ack = false;
+        if self.ack_due {
+            self.ack_due = false;
             out.extend(LampHeader::new(LampKind::Ack, id, 0, 0).to_bytes());
             return true;
         }
@@ -276,8 +279,8 @@ impl Protocol for Client {
                 self.due = (self.repeats < MAX_STOP_REPEATS).then_some(now + STOP_REPEAT_INTERVAL);
                 let seq = self.last.unwrap_or(0);
                 let length = u16::try_from(self.options.payload).unwrap_or(u16::MAX);
-                // A repetition, including its time, would give a server that lost the first one a wrong latency;
-                // therefore it has no time, which causes an error there instead of a wrong value.
+                // A repeated STOP with a time would give a wrong latency at a server that lost the first.
+                // Without a time that server counts an error instead.
                 out.extend(LampHeader::new(LampKind::Stop, id, seq, length).to_bytes());
                 push_payload(out, self.options.payload);
                 true
@@ -287,7 +290,7 @@ impl Protocol for Client {
     }
 
     fn conversation_timeout(&self) -> Option<SteadyTime> {
-        if self.owe_ack {
+        if self.ack_due {
             return Some(SteadyTime(i64::MIN));
         }
         match self.state {

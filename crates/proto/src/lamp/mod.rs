@@ -1,7 +1,7 @@
 //! LaMP, the Latency Measurement Protocol (revision 2.0), compatible with the LaTe program.
 //!
 //! * [`packet`] – the 24-byte header
-//! * [`report`] – a server's report at the end of a unidirectional test
+//! * [`report`] – server's report at the end of a unidirectional test
 //! * [`client`] – INIT, requests, END; follow-up; REPORT
 //! * [`server`] – answers any number of sessions
 
@@ -19,7 +19,7 @@ pub use server::{LampReaction, LampTestStart, Server, ServerRules};
 
 /// UDP port of LaTe servers.
 pub const PORT: u16 = 46_000;
-/// UDP port of LaTe clients with raw sockets, always.
+/// Fixed UDP port of LaTe clients that use raw sockets.
 pub const RAW_PORT: u16 = 46_772;
 
 #[cfg(test)]

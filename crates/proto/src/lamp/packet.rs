@@ -3,14 +3,14 @@
 use jitlat_core::time::SECOND;
 use jitlat_core::{Span, WallTime};
 
-/// Bytes of the header.
+/// Length of the header, in bytes.
 pub const HEADER_LEN: usize = 24;
-/// The largest payload over UDP and IPv4.
+/// Maximum payload length over UDP and IPv4, in bytes.
 pub const MAX_PAYLOAD: usize = 65_507 - HEADER_LEN;
 
-/// The first byte of every packet.
+/// First byte of every packet.
 const RESERVED: u8 = 0xaa;
-/// High half of the second; the low half is the [`LampKind`].
+/// High half of the second byte. Its low half is the [`LampKind`].
 const CONTROL: u8 = 0xa0;
 
 mod field {
@@ -24,39 +24,39 @@ mod field {
     pub(crate) const MICROS: Field<u64> = SECONDS.then();
 }
 
-/// What a packet is; the low half of byte 1.
+/// Kind of a packet: the low half of byte 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum LampKind {
     /// Request with a time.
     Request = 0,
-    /// Its answer.
+    /// Answer to [`Request`](Self::Request).
     Reply = 1,
-    /// The last request.
+    /// Last request.
     EndRequest = 2,
-    /// Its answer.
+    /// Answer to [`EndRequest`](Self::EndRequest).
     EndReply = 3,
-    /// Unidirectional data.
+    /// Data packet of a unidirectional test.
     Continue = 4,
-    /// The last of it.
+    /// Last data packet of a unidirectional test.
     Stop = 5,
-    /// The server's result of a unidirectional test.
+    /// Server's result of a unidirectional test.
     Report = 6,
-    /// Of an INIT or a REPORT.
+    /// Acknowledgement of an INIT or a REPORT.
     Ack = 7,
     /// Opens a session.
     Init = 8,
     /// Request without a time.
     RequestTimeless = 9,
-    /// Its answer.
+    /// Answer to [`RequestTimeless`](Self::RequestTimeless).
     ReplyTimeless = 10,
-    /// The last request, without a time.
+    /// Last request, without a time.
     EndRequestTimeless = 11,
-    /// Its answer.
+    /// Answer to [`EndRequestTimeless`](Self::EndRequestTimeless).
     EndReplyTimeless = 12,
-    /// Asks for, accepts or denies follow-up.
+    /// Requests, accepts or denies follow-up.
     FollowUpControl = 13,
-    /// The server's processing time of one request.
+    /// Processing time of the server for one request.
     FollowUpData = 14,
 }
 
@@ -80,7 +80,7 @@ impl LampKind {
         LampKind::FollowUpData,
     ];
 
-    /// The answer to this kind, if it is a request.
+    /// Returns the kind of the answer; `None` if this kind is not a request.
     pub fn reply(self) -> Option<LampKind> {
         Some(match self {
             LampKind::Request => LampKind::Reply,
@@ -91,28 +91,29 @@ impl LampKind {
         })
     }
 
-    /// Whether this kind ends a session's data.
+    /// True if this kind ends a session's data.
     pub fn ends(self) -> bool {
         matches!(self, LampKind::EndRequest | LampKind::EndRequestTimeless | LampKind::Stop)
     }
 }
 
-/// What the two ends of a follow-up negotiate: the kind of the server's two stamps. Values of the length-or-type field.
+/// Values of the length-or-type field in the negotiation of follow-up. A request names the kind of the
+/// server's two timestamps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum LampFollowUp {
-    /// Request: both by the program.
+    /// Request: both timestamps by the program.
     Application,
-    /// Request: reception by the kernel, sending by the program.
+    /// Request: reception by the kernel, transmission by the program.
     KernelReceive,
-    /// Request: both by the kernel.
+    /// Request: both timestamps by the kernel.
     Kernel,
-    /// Request: both by the adapter.
+    /// Request: both timestamps by the network adapter.
     Hardware,
-    /// Reply: no.
+    /// Reply: denied.
     Deny,
-    /// Reply: yes.
+    /// Reply: accepted.
     Accept,
-    /// Reply: unknown kind. (LaTe can neither send nor interpret it.)
+    /// Reply: unknown kind of timestamps. (LaTe can neither send nor interpret it.)
     Unknown,
     /// Any other value.
     Other(u16),
@@ -134,7 +135,7 @@ impl From<u16> for LampFollowUp {
 }
 
 impl LampFollowUp {
-    /// The value on the wire.
+    /// Returns the value on the wire.
     pub fn code(self) -> u16 {
         match self {
             LampFollowUp::Application => 0,
@@ -149,25 +150,25 @@ impl LampFollowUp {
     }
 }
 
-/// The header of any packet.
+/// Header of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LampHeader {
-    /// What it is.
+    /// Kind of the packet.
     pub kind: LampKind,
-    /// Of the session.
+    /// Identifier of the session.
     pub id: u16,
     /// Sequence number, wrapping.
     pub seq: u16,
-    /// Payload bytes; of INIT the connection type, of FOLLOWUP_CTRL the code.
+    /// Payload length in bytes. In INIT the connection type, in FOLLOWUP_CTRL the code.
     pub length_or_type: u16,
-    /// Seconds since 1970, or 0.
+    /// Seconds since 1970 UTC, or 0.
     pub seconds: u64,
-    /// Microseconds, or 0.
+    /// Microseconds of the second, or 0.
     pub micros: u64,
 }
 
 impl LampHeader {
-    /// Bytes of the whole packet, as its kind and length field say.
+    /// Returns the length of the whole packet in bytes, according to its kind and length field.
     pub fn packet_length(&self) -> usize {
         match self.kind {
             LampKind::Init | LampKind::Ack | LampKind::FollowUpControl | LampKind::FollowUpData => HEADER_LEN,
@@ -175,25 +176,25 @@ impl LampHeader {
         }
     }
 
-    /// A header without a time.
+    /// Creates a header without a time.
     pub fn new(kind: LampKind, id: u16, seq: u16, length_or_type: u16) -> LampHeader {
         LampHeader { kind, id, seq, length_or_type, seconds: 0, micros: 0 }
     }
 
-    /// The same with a time, cut to microseconds as the format has it. Times before 1970 are none.
+    /// Adds a time, truncated to microseconds as in the format. A time before 1970 is omitted.
     pub fn at(self, t: WallTime) -> LampHeader {
         let t = t.0.max(0);
         LampHeader { seconds: (t / SECOND) as u64, micros: (t % SECOND / 1000) as u64, ..self }
     }
 
-    /// The same with a duration in the place of the time. LaTe takes a duration of nothing for an error,
-    /// so the shortest is one microsecond.
+    /// Adds a duration in the field of the time. LaTe takes zero for an error, so the minimum is one
+    /// microsecond.
     pub fn took(self, span: Span) -> LampHeader {
         self.at(WallTime(span.0.max(1000)))
     }
 
-    /// Parses the header at the front of `packet`: checks all twelve fixed bits, and the length (which LaTe itself does
-    /// not check).
+    /// Parses the header at the front of `packet`. Checks all twelve fixed bits, and the length (which LaTe
+    /// itself does not check).
     pub fn parse(packet: &[u8]) -> Option<LampHeader> {
         let control = field::CONTROL.read(packet)?;
         if field::RESERVED.read(packet) != Some(RESERVED) || control & 0xf0 != CONTROL {
@@ -209,7 +210,7 @@ impl LampHeader {
         })
     }
 
-    /// As bytes.
+    /// Encodes the header.
     pub fn to_bytes(self) -> [u8; HEADER_LEN] {
         let mut bytes = [0; HEADER_LEN];
         field::RESERVED.write(&mut bytes, RESERVED);
@@ -222,7 +223,7 @@ impl LampHeader {
         bytes
     }
 
-    /// The time it carries, if it carries a possible one.
+    /// Returns the time in the header; `None` if it is absent or invalid.
     pub fn time(&self) -> Option<WallTime> {
         if (self.seconds == 0 && self.micros == 0) || self.micros >= 1_000_000 {
             return None;
@@ -232,8 +233,8 @@ impl LampHeader {
     }
 }
 
-/// Turns the request in `packet` into its answer: only byte 1 changes. False, and nothing changed, if it is not a
-/// request.
+/// Turns the request in `packet` into its answer, by changing byte 1 only. Returns false and changes nothing
+/// if `packet` is not a request.
 pub(crate) fn turn_into_reply(packet: &mut [u8]) -> bool {
     match LampHeader::parse(packet).and_then(|h| h.kind.reply()) {
         Some(reply) => {

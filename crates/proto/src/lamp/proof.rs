@@ -1,8 +1,9 @@
-//! The proof that a client receives what is sent to its address.
+//! Proof that a client receives packets at its address.
 //!
-//! A client that can prove it says so in its INIT: [`PROOF_OFFER`] in the place of the seconds, which LaTe leaves 0. The
-//! server keeps nothing of it; its ACK has the same word, and a proof in the place of the microseconds. The client
-//! repeats its INIT with that proof, and only then there is a session and an ACK without a time.
+//! A client that supports it puts [`PROOF_OFFER`] in the seconds of its INIT, which LaTe sets to 0. The
+//! server stores nothing. Its ACK has the same value in the seconds and a proof in the microseconds. The
+//! client repeats its INIT with that proof. Only then does the server create a session and send an ACK
+//! without a time.
 
 use crate::lamp::packet::{LampHeader, LampKind};
 use core::net::{IpAddr, SocketAddr};
@@ -10,22 +11,22 @@ use hmac::{Hmac, KeyInit, Mac};
 use jitlat_core::{Span, SteadyTime};
 use sha2::Sha256;
 
-/// What INIT and ACK contain in the place of the seconds: the ASCII letters `jitproof`.
+/// Value of the seconds in INIT and ACK: the ASCII letters `jitproof`.
 const PROOF_OFFER: u64 = u64::from_be_bytes(*b"jitproof");
-/// A proof is valid for this long, and for up to as long again.
+/// Minimum validity of a proof. The maximum is twice as long.
 const PROOF_LIFETIME: Span = Span::seconds(10);
 
-/// The INIT of session `id` with the `proof` from the server's ACK; without one, 0, it asks for it.
+/// Returns the INIT of session `id` with the `proof` from the server's ACK. 0 requests a proof.
 pub(super) fn init(id: u16, seq: u16, mode: u16, proof: u64) -> LampHeader {
     LampHeader { seconds: PROOF_OFFER, micros: proof, ..LampHeader::new(LampKind::Init, id, seq, mode) }
 }
 
-/// The ACK that carries `proof` to the client.
+/// Returns the ACK that carries `proof` to the client.
 pub(super) fn ack(id: u16, proof: u64) -> LampHeader {
     LampHeader { seconds: PROOF_OFFER, micros: proof, ..LampHeader::new(LampKind::Ack, id, 0, 0) }
 }
 
-/// The proof in an INIT or an ACK; `None` if it has none to give and expects none, as LaTe's.
+/// Returns the proof in an INIT or an ACK; `None` if the sender does not support proofs, such as LaTe.
 pub(super) fn of(header: &LampHeader) -> Option<u64> {
     (header.seconds == PROOF_OFFER).then_some(header.micros)
 }
@@ -41,7 +42,7 @@ impl Prover {
         Prover { secret }
     }
 
-    /// The proof for session `id` of `client`, never 0.
+    /// Returns the proof for session `id` of `client`, which is never 0.
     pub(super) fn proof(&self, client: SocketAddr, id: u16, now: SteadyTime) -> u64 {
         self.of_period(client, id, now.0.div_euclid(PROOF_LIFETIME.0))
     }

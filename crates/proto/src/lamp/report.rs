@@ -1,4 +1,4 @@
-//! The REPORT of a unidirectional test: ASCII figures separated by `-`.
+//! REPORT of a unidirectional test: ASCII numbers separated by `-`.
 
 use core::fmt;
 use core::str::FromStr;
@@ -6,36 +6,36 @@ use jitlat_core::Span;
 use jitlat_core::time::StampSource;
 use jitlat_core::twoway::FarReport;
 
-/// The server's figures. Times are microseconds, as in the format.
+/// Statistics of the server. Times are in microseconds, as in the format.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LampReport {
-    /// Smallest latency; `None` if nothing usable was received.
+    /// Minimum latency in µs; `None` if no packet with a valid time arrived.
     pub min_us: Option<u64>,
-    /// Mean latency.
+    /// Mean latency, µs.
     pub mean_us: f64,
-    /// Largest latency.
+    /// Maximum latency, µs.
     pub max_us: u64,
-    /// Unique packets received.
+    /// Number of unique packets received.
     pub received: u64,
-    /// Arrived after a later one.
+    /// Number of packets that arrived after a later packet.
     pub out_of_order: u64,
-    /// With a zero or negative latency.
+    /// Number of packets with a zero or negative latency.
     pub errors: u64,
-    /// Kind of the server's stamps; `None` if not reported.
+    /// Kind of the server's timestamps; `None` if not reported.
     pub stamps: Option<StampSource>,
     /// Sample variance, µs².
     pub variance_us2: f64,
-    /// Highest sequence number (wrapping), if any packet came.
+    /// Highest sequence number (wrapping); `None` if no packet arrived.
     pub highest_seq: Option<u16>,
-    /// Wraps of the sequence number.
+    /// Number of times that the sequence number wrapped.
     pub wraps: u64,
-    /// Whether the session ended because packets ceased to arrive, not by a STOP.
+    /// True if the session ended by silence, not by a STOP.
     pub timed_out: bool,
-    /// Duplicates of packets; `None` if the server does not count them.
+    /// Number of duplicates; `None` if the server does not count them.
     pub duplicates: Option<u64>,
 }
 
-/// Not a report.
+/// The text is not a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not a LaMP report")]
 pub struct NotAReport;
@@ -51,7 +51,7 @@ fn type_code(stamps: Option<StampSource>) -> u8 {
 
 impl From<&LampReport> for FarReport {
     fn from(r: &LampReport) -> FarReport {
-        // Values that were not measured are missing, not zero; a latency above a century is invalid.
+        // Values that were not measured are missing, not zero. A latency above a century is invalid.
         let some = r.min_us.is_some();
         let us = |us: f64| Span((us * 1e3).clamp(0.0, 4e18).round() as i64);
         FarReport {
@@ -73,7 +73,7 @@ impl From<&LampReport> for FarReport {
 }
 
 impl fmt::Display for LampReport {
-    /// The thirteen fields of revision 2.0.
+    /// Writes the thirteen fields of revision 2.0.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let highest = self.highest_seq.map_or(-1, i64::from);
         write!(
@@ -99,8 +99,8 @@ impl fmt::Display for LampReport {
 impl FromStr for LampReport {
     type Err = NotAReport;
 
-    /// Accepts the 13 fields of today's LaTe and the 6, 7 and 8 of its older releases, with or without a NUL at the
-    /// end.
+    /// Accepts the 13 fields of the current LaTe and the 6, 7 or 8 of older releases, with or without a NUL
+    /// at the end.
     fn from_str(text: &str) -> Result<LampReport, NotAReport> {
         let text = text.trim_end_matches('\0');
         // The ninth field may be negative: then an empty part precedes its digits.
@@ -118,7 +118,7 @@ impl FromStr for LampReport {
         if minus || ![6, 7, 8, 13].contains(&count) {
             return Err(NotAReport);
         }
-        // Older releases lack the errors (6, 7 fields), the variance (6), and everything behind it.
+        // Older releases lack the errors (6 or 7 fields), the variance (6), and all later fields.
         let has_errors = count >= 8;
         let mut next = fields.into_iter();
         let mut field = || next.next().ok_or(NotAReport);
@@ -183,7 +183,7 @@ mod tests {
         let far = FarReport::from(&report);
         let us = |us: f64| Some(Span((us * 1e3) as i64));
         assert_eq!((far.min, far.mean, far.max, far.stddev), (us(71.0), us(112.25), us(161.0), us(4.0)));
-        // Of five packets with four errors there is one latency, which has no deviation.
+        // Five packets with four errors have a single latency, which has no deviation.
         let lone = FarReport::from(&LampReport { errors: 4, ..report });
         assert_eq!((lone.mean, lone.stddev), (us(112.25), None));
         let none = FarReport::from(&LampReport { min_us: None, ..report });

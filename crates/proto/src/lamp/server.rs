@@ -1,7 +1,8 @@
 //! [`Server`]: answers any number of LaMP sessions in bounded memory.
 //!
-//! A client that has not proven to receive what is sent to its address ([`super::proof`]) is never sent more packets or
-//! bytes than it has sent in the same session, so that forged packets gain nothing.
+//! A client that has not proven that it receives packets at its address ([`super::proof`]) never gets more
+//! packets or bytes than it has sent in the same session. So forged packets cannot be used to amplify
+//! traffic.
 
 use crate::access::{ClientAddress, answerable};
 use crate::lamp::packet::{HEADER_LEN, LampFollowUp, LampHeader, LampKind};
@@ -19,37 +20,43 @@ use std::collections::BTreeSet;
 /// Time between repetitions of a REPORT.
 const REPORT_REPEAT_INTERVAL: Span = Span::millis(200);
 const MAX_REPORT_REPEATS: u32 = 15;
-/// A one-way test silent for this long is reported: its STOP was lost, and LaTe's clients wait 5 s for a report.
+/// Silence after which a one-way test is reported, because its STOP was lost. LaTe's clients wait 5 s for a
+/// report.
 const MIN_SILENCE: Span = Span::seconds(3);
-/// For tests with long intervals, silence begins this long after the next packet should have arrived.
+/// For tests with long intervals, additional time after the next packet should have arrived before it counts
+/// as silence.
 const OVERDUE_GRACE: Span = Span::seconds(1);
-/// A session whose last packet came is forgotten after this long: late copies and repetitions may follow.
+/// Time for which a session is retained after its last packet: late duplicates and repetitions may follow.
 const ENDED_LINGER: Span = Span::seconds(3);
-/// A session of a client without proof is forgotten after so long without a packet, as long as its interval is unknown.
+/// Silence after which a session of a client without proof is removed while its interval is unknown.
 const UNKNOWN_INTERVAL_TIMEOUT: Span = Span::seconds(30);
-/// Sessions whose interval is known are forgotten after three of their longest, but not before this long.
+/// A session with a known interval is removed after this many of its longest intervals.
 const IDLE_INTERVALS: i64 = 3;
+/// Minimum silence before such a session is removed.
 const MIN_IDLE: Span = Span::seconds(10);
-/// Bytes that a client without proof must have sent in excess before its unidirectional test begins: with the shortest
-/// test, one STOP, they are enough for a report. LaTe, which repeats its INIT every 100 ms, has sent them after 400 ms.
+/// Number of bytes that a client without proof must have sent in excess before its unidirectional test
+/// begins. Together with the shortest test, one STOP, they are enough for a report. LaTe, which repeats its
+/// INIT every 100 ms, has sent them after 400 ms.
 const MIN_EXCESS_BYTES: i64 = 96;
 
-/// How a server behaves.
+/// Rules of a server.
 #[derive(Clone, Debug)]
 pub struct ServerRules {
-    /// Sessions at a time. The longest idle one makes room for another, those without proof first.
+    /// Maximum number of sessions. A new session replaces the one that was idle longest, those without proof
+    /// first.
     pub sessions: usize,
-    /// Of these, sessions of one [`ClientAddress`].
+    /// Maximum number of sessions per [`ClientAddress`].
     pub sessions_per_client: usize,
-    /// The longest time between packets: a session silent for this long is removed, most are much sooner.
+    /// Longest supported time between packets. A session silent for longer is removed; most are removed much
+    /// sooner.
     pub idle: Span,
-    /// Whether follow-up is granted.
+    /// True if follow-up is granted.
     pub follow_up: bool,
-    /// Networks whose addresses nobody can forge: their clients need no proof.
+    /// Networks whose source addresses cannot be forged: their clients need no proof.
     pub trusted: Vec<Prefix>,
-    /// The best kind of stamps of arrivals on this host.
+    /// Best kind of receive timestamps on this host.
     pub receive_stamps: StampSource,
-    /// The best kind of stamps of answers on this host; they are reported through [`Server::follow_up`].
+    /// Best kind of transmit timestamps on this host. They are reported through [`Server::follow_up`].
     pub send_stamps: StampSource,
 }
 
@@ -67,72 +74,73 @@ impl Default for ServerRules {
     }
 }
 
-/// What to do with a datagram.
+/// Action to take for a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LampReaction {
-    /// Send what was appended back where it came from.
+    /// Send the appended bytes back to the source.
     Answer,
-    /// The same; then call [`Server::follow_up`] with how long the answer took, and send that too.
+    /// Send the appended bytes back. Then call [`Server::follow_up`] with the time that the answer took, and
+    /// send that packet, too.
     AnswerAndFollow(LampFollowUp),
-    /// Nothing to send.
+    /// Send nothing.
     Taken,
-    /// Nothing to send: a packet of a unidirectional test, whose last it is if `last`.
+    /// Send nothing: the packet belongs to a unidirectional test.
     Counted {
-        /// Whether the client sends no more.
+        /// True if it is the last packet of the test.
         last: bool,
     },
 }
 
-/// A test whose first packet came.
+/// A test whose first packet has arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LampTestStart {
-    /// Its number.
+    /// Identifier of the session.
     pub id: u16,
-    /// Whether only the client sends.
+    /// True if only the client sends.
     pub unidirectional: bool,
-    /// Whether its client has proven to receive what is sent to its address, or needs no proof.
+    /// True if the client has proven that it receives packets at its address, or needs no proof.
     pub proven: bool,
 }
 
 impl core::fmt::Display for LampTestStart {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         let kind = if self.unidirectional { "unidirectional" } else { "ping-like" };
-        let proof = if self.proven { "" } else { ", its address without proof" };
+        let proof = if self.proven { "" } else { ", address not proven" };
         write!(f, "session {}: {kind}{proof}", self.id)
     }
 }
 
 #[derive(Clone, Debug)]
 struct LampSession<R> {
-    /// How the client's last packet arrived, and so how to reach it.
+    /// Route of the client's last packet, which is used to reach it.
     route: R,
     unidirectional: Option<Box<LampTally>>,
     follow_up: Option<LampFollowUp>,
     negotiated: bool,
     seen: SteadyTime,
-    /// Packets of the test so far.
+    /// Number of packets of the test so far.
     packets: u64,
-    /// The longest time between two packets of it.
+    /// Longest time between two packets of the test.
     longest: Span,
-    /// Whether the last packet of a ping-like test came.
+    /// True if the last packet of a ping-like test has arrived.
     ended: bool,
     credit: Credit,
     phase: OneWayPhase,
-    /// The time under which it is in the [`Server`]'s agenda.
+    /// Time under which the session is listed in the [`Server`]'s agenda.
     look: SteadyTime,
 }
 
-/// What a client may still be sent in a session.
+/// Amount that may still be sent to a client in a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Credit {
-    /// Anything: it has proven to receive it.
+    /// No limit: the client has proven that it receives packets.
     Proven,
     /// Packets and bytes received minus those sent.
     Of { packets: i64, bytes: i64 },
 }
 
 impl Credit {
-    /// At the beginning of a session.
+    /// Returns the credit at the start of a session.
     fn of(proven: bool) -> Credit {
         if proven { Credit::Proven } else { Credit::Of { packets: 0, bytes: 0 } }
     }
@@ -144,7 +152,7 @@ impl Credit {
         }
     }
 
-    /// Whether a packet of `length` may be sent, which then counts as sent.
+    /// True if a packet of `length` may be sent. The packet then counts as sent.
     fn spend(&mut self, length: usize) -> bool {
         match self {
             Credit::Proven => true,
@@ -157,7 +165,7 @@ impl Credit {
         }
     }
 
-    /// Whether `length` bytes may be sent.
+    /// True if `length` bytes may be sent.
     fn covers(self, length: i64) -> bool {
         match self {
             Credit::Proven => true,
@@ -187,13 +195,13 @@ impl<R> LampSession<R> {
         }
     }
 
-    /// The test, if its first packet was counted just now.
+    /// Returns the test if its first packet was just counted.
     fn begun(&self, id: u16) -> Option<LampTestStart> {
         let (unidirectional, proven) = (self.unidirectional.is_some(), self.credit == Credit::Proven);
         (self.packets == 1).then_some(LampTestStart { id, unidirectional, proven })
     }
 
-    /// When it is forgotten if nothing comes.
+    /// Returns the time at which the session is removed if no packet arrives.
     fn forget(&self, idle: Span) -> SteadyTime {
         let over = self.ended || self.phase == (OneWayPhase::Reported { stopped: true });
         self.seen
@@ -205,7 +213,7 @@ impl<R> LampSession<R> {
             }
     }
 
-    /// When something may be due without a packet: a report, or its removal.
+    /// Returns the time of the next action without a packet: a report, or the removal.
     fn next_look(&self, idle: Span) -> SteadyTime {
         let forget = self.forget(idle);
         match (&self.unidirectional, self.phase) {
@@ -218,23 +226,24 @@ impl<R> LampSession<R> {
     }
 }
 
-/// The state of a one-way session.
+/// State of a one-way session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum OneWayPhase {
     Open,
-    /// Its report is sent until it is acknowledged. Without `stopped`: because of silence, and more packets may come.
+    /// The report is repeated until it is acknowledged. If `stopped` is `None` it was sent because of
+    /// silence, and more packets may follow.
     Reporting {
         stopped: bool,
         sent: u32,
         due: SteadyTime,
     },
-    /// The report was acknowledged, or given up.
+    /// The report was acknowledged or given up.
     Reported {
         stopped: bool,
     },
 }
 
-/// Whether only servers send this: if it were answered, two servers would answer each other for ever.
+/// True if only servers send this kind. Two servers that answered it would answer each other forever.
 fn is_answer(kind: LampKind, word: LampFollowUp) -> bool {
     match kind {
         LampKind::Reply | LampKind::EndReply | LampKind::ReplyTimeless | LampKind::EndReplyTimeless => true,
@@ -246,20 +255,20 @@ fn is_answer(kind: LampKind, word: LampFollowUp) -> bool {
     }
 }
 
-/// The server's side of all sessions. `R` is how a client is reached, in addition to its address; the server keeps that
-/// of each session's last packet and returns it with a report.
+/// Server of all sessions. `R` is the route to a client, in addition to its address. The server stores the
+/// route of each session's last packet, and returns it with a report.
 #[derive(Clone, Debug)]
 pub struct Server<R = ()> {
     rules: ServerRules,
     prover: Prover,
     sessions: ShareTable<SessionName, LampSession<R>>,
-    /// Every session, under the time at which it is to be checked.
+    /// All sessions, ordered by the time of their next check.
     agenda: BTreeSet<(SteadyTime, SessionName)>,
     begun: Option<LampTestStart>,
 }
 
 impl<R: Copy> Server<R> {
-    /// A server without sessions. `secret` is random, so that proofs cannot be guessed.
+    /// Creates a server without sessions. `secret` must be random, so that proofs cannot be guessed.
     pub fn new(rules: ServerRules, secret: [u8; 32]) -> Server<R> {
         Server {
             prover: Prover::new(secret),
@@ -270,25 +279,26 @@ impl<R: Copy> Server<R> {
         }
     }
 
-    /// The test that the datagram handled last began; `None` if it was no test's first packet, or was asked before.
+    /// Takes the test that the last datagram began; `None` if that was not the first packet of a test, or on
+    /// a second call.
     pub fn take_begun(&mut self) -> Option<LampTestStart> {
         self.begun.take()
     }
 
-    /// Bytes that a session takes at most: with its count of packets and its place in the agenda.
+    /// Maximum memory per session in bytes, including its packet count and its entry in the agenda.
     pub const BYTES_PER_SESSION: usize = ShareTable::<SessionName, LampSession<R>>::bytes_per_entry()
         + size_of::<LampTally>()
         + 2 * size_of::<(SteadyTime, SessionName)>();
 
-    /// Sessions at the moment.
+    /// Returns the current number of sessions.
     pub fn sessions(&self) -> usize {
         self.sessions.len()
     }
 
-    fn grants(&self, wish: LampFollowUp) -> bool {
+    fn grants(&self, requested: LampFollowUp) -> bool {
         let (receive, send) = (self.rules.receive_stamps, self.rules.send_stamps);
         self.rules.follow_up
-            && match wish {
+            && match requested {
                 LampFollowUp::Application => true,
                 LampFollowUp::KernelReceive => receive >= StampSource::Kernel,
                 LampFollowUp::Kernel => receive >= StampSource::Kernel && send >= StampSource::Kernel,
@@ -297,7 +307,7 @@ impl<R: Copy> Server<R> {
             }
     }
 
-    /// Handles a datagram received at `arrival`, by `route`; the answer is appended to `out`.
+    /// Handles a datagram that was received at `arrival` by `route`, and appends the answer to `out`.
     pub fn handle(
         &mut self,
         datagram: &[u8],
@@ -314,12 +324,14 @@ impl<R: Copy> Server<R> {
         if header.kind == LampKind::Init {
             return self.open(name, &header, datagram.len(), route, now, out);
         }
-        let wish = LampFollowUp::from(header.length_or_type);
-        if is_answer(header.kind, wish) {
+        let requested = LampFollowUp::from(header.length_or_type);
+        if is_answer(header.kind, requested) {
             return Err(Silence::Loop);
         }
-        let granted = match wish {
-            wish if header.kind == LampKind::FollowUpControl && self.grants(wish) => Some(wish),
+        let granted = match requested {
+            requested if header.kind == LampKind::FollowUpControl && self.grants(requested) => {
+                Some(requested)
+            }
             _ => None,
         };
         let session = self.sessions.seen(&name).ok_or(Silence::NoSession)?;
@@ -329,15 +341,15 @@ impl<R: Copy> Server<R> {
         session.credit.add(datagram.len());
         match (header.kind, &mut session.unidirectional) {
             (LampKind::FollowUpControl, _) => {
-                // Every request is answered (LaTe answers the first only), the same as the first time.
+                // Every follow-up request gets the same answer as the first. (LaTe answers the first only.)
                 if !session.negotiated {
                     session.negotiated = true;
-                    // It doubles the packets.
+                    // Follow-up doubles the number of packets, so it needs a proof.
                     session.follow_up = granted.filter(|_| session.credit == Credit::Proven);
                 }
                 let word =
                     if session.follow_up.is_some() { LampFollowUp::Accept } else { LampFollowUp::Deny };
-                // It has just been credited with as much.
+                // The request was credited with as many bytes.
                 session.credit.spend(HEADER_LEN);
                 out.extend(LampHeader::new(LampKind::FollowUpControl, header.id, 0, word.code()).to_bytes());
                 Ok(LampReaction::Answer)
@@ -357,7 +369,7 @@ impl<R: Copy> Server<R> {
                 self.begun = session.begun(header.id);
                 let stopped = matches!(session.phase, OneWayPhase::Reporting { stopped: true, .. });
                 if !stopped {
-                    // A test that was only silent continues.
+                    // A test that was reported because of silence continues.
                     session.phase = OneWayPhase::Open;
                     if header.kind.ends() {
                         session.phase = OneWayPhase::Reporting { stopped: true, sent: 0, due: now.steady };
@@ -404,7 +416,7 @@ impl<R: Copy> Server<R> {
         let proof = proof::of(header);
         let proven = proof.is_some_and(|p| self.prover.is_valid(p, name.client, name.id, now.steady));
         if proof.is_some() && !proven {
-            // Nothing is kept of a client that has yet to prove that it is there.
+            // Nothing is stored for a client until it has proven its address.
             let proof = self.prover.proof(name.client, name.id, now.steady);
             out.extend(proof::ack(name.id, proof).to_bytes());
             return Ok(LampReaction::Answer);
@@ -413,9 +425,10 @@ impl<R: Copy> Server<R> {
         let known = self.sessions.get_mut(&name);
         let known = known.map(|s| (s.credit == Credit::Proven, s.unidirectional.is_some() == unidirectional));
         match known {
-            // Anybody can forge an INIT: it changes nothing of a client that is known.
+            // Anyone can forge an INIT, so it changes nothing for a proven client.
             Some((true, _)) if !proven => return Err(Silence::Forged),
-            // Repeated: the ACK was lost. (LaTe acknowledges only once, and the client can never start.)
+            // A repeated INIT: the ACK was lost. (LaTe acknowledges only once, and the client can never
+            // start.)
             Some((was_proven, true)) if was_proven == proven => {}
             _ => {
                 self.insert(name, LampSession::new(route, unidirectional, Credit::of(proven), now.steady))?;
@@ -425,7 +438,7 @@ impl<R: Copy> Server<R> {
         session.seen = now.steady;
         session.route = route;
         session.credit.add(length);
-        // A client that sends only and proves nothing sends more before its test begins, so that it can be reported.
+        // A one-way client without proof must send more before its test begins, so that it can get a report.
         let begun = session.packets > 0 || session.credit.covers(HEADER_LEN as i64 + MIN_EXCESS_BYTES);
         if unidirectional && !begun || !session.credit.spend(HEADER_LEN) {
             return Ok(LampReaction::Taken);
@@ -439,7 +452,7 @@ impl<R: Copy> Server<R> {
         self.rules.trusted.iter().any(|network| network.contains(ip))
     }
 
-    /// Adds a session, which another may have to leave room for.
+    /// Adds a session. It may replace another.
     fn insert(&mut self, name: SessionName, mut session: LampSession<R>) -> Result<(), Silence> {
         session.look = session.next_look(self.rules.idle).min(session.seen + MIN_IDLE);
         let look = session.look;
@@ -452,7 +465,7 @@ impl<R: Copy> Server<R> {
         Ok(())
     }
 
-    /// Updates the time at which session `name` is to be checked, if that is sooner now.
+    /// Updates the agenda if the next check of session `name` is sooner now.
     fn look_sooner(&mut self, name: SessionName) {
         let Some(session) = self.sessions.get_mut(&name) else { return };
         let look = session.next_look(self.rules.idle);
@@ -463,12 +476,12 @@ impl<R: Copy> Server<R> {
         }
     }
 
-    /// Appends the follow-up to the answer to request `seq` of session `id`, which took this host `took`.
+    /// Appends the follow-up to the answer to request `seq` of session `id`; `took` is the processing time.
     pub fn follow_up(&self, id: u16, seq: u16, took: Span, out: &mut Vec<u8>) {
         out.extend(LampHeader::new(LampKind::FollowUpData, id, seq, 0).took(took).to_bytes());
     }
 
-    /// Appends the next report due and returns where to send it, and by which route.
+    /// Appends the next report that is due. Returns the address and the route to send it to.
     pub fn poll_transmit(&mut self, now: Tick, out: &mut Vec<u8>) -> Option<(SocketAddr, R)> {
         while let Some(&(due, name)) = self.agenda.first().filter(|(due, _)| *due <= now.steady) {
             self.agenda.remove(&(due, name));
@@ -487,7 +500,8 @@ impl<R: Copy> Server<R> {
         None
     }
 
-    /// When, on the steady clock, to call [`poll_transmit`](Self::poll_transmit) at the latest.
+    /// Returns the latest time for the next call of [`poll_transmit`](Self::poll_transmit), on the steady
+    /// clock.
     pub fn poll_timeout(&self) -> Option<SteadyTime> {
         self.agenda.first().map(|(due, _)| *due)
     }
@@ -511,7 +525,7 @@ impl<R> LampSession<R> {
             self.phase = OneWayPhase::Reported { stopped };
             return false;
         }
-        // A NUL at the end is counted: LaTe parses the text without looking at its length.
+        // The length includes a NUL at the end, because LaTe parses the text without checking its length.
         let header = LampHeader::new(LampKind::Report, id, sent as u16, (text.len() + 1) as u16).at(now.wall);
         out.extend(header.to_bytes());
         out.extend(text.as_bytes());

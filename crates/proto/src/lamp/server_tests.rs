@@ -1,4 +1,4 @@
-//! What one or several clients receive from a LaMP server over time.
+//! Tests of a LaMP server with one or several clients over time.
 
 use super::*;
 use crate::lamp::report::LampReport;
@@ -17,7 +17,7 @@ fn server() -> Server {
     Server::new(ServerRules::default(), SECRET)
 }
 
-/// A server and one client of it.
+/// A server and one client.
 struct Bench {
     server: Server,
     from: SocketAddr,
@@ -42,7 +42,7 @@ impl Bench {
         }
     }
 
-    /// The client's packet arrives 5 ms after it was sent; returns the kind of the answer, if there is one.
+    /// Sends a packet that arrives 5 ms later. Returns the kind of the answer, if there is one.
     fn ask(&mut self, at: i64, kind: LampKind, seq: u16, word: u16) -> Option<LampKind> {
         let mut out = Vec::new();
         let packet = LampHeader::new(kind, 7, seq, word).at(tick(at).wall).to_bytes();
@@ -52,7 +52,8 @@ impl Bench {
         LampHeader::parse(&out).map(|h| h.kind)
     }
 
-    /// Reports sent until then, with their times, as a driver that follows the timeouts would send them.
+    /// Returns the reports sent in this period with their times, as sent by a driver that follows the
+    /// timeouts.
     fn reports(&mut self, from: i64, to: i64) -> Vec<(i64, LampReport)> {
         let mut sent = Vec::new();
         let mut now = from;
@@ -94,7 +95,7 @@ fn a_delivered_report_is_the_last_word() {
     assert_eq!(sent.iter().map(|s| s.0).collect::<Vec<_>>(), [195, 395]);
     assert_eq!((sent[0].1.received, sent[0].1.timed_out), (10, false));
     bench.ask(400, LampKind::Ack, 0, 0);
-    // A late copy changes nothing.
+    // A late duplicate changes nothing.
     bench.ask(450, LampKind::Continue, 3, 0);
     assert_eq!(bench.reports(450, 300_000), []);
     assert_eq!(bench.server.sessions(), 0, "forgotten in the end");
@@ -130,7 +131,7 @@ fn rare_packets_are_no_silence_and_a_pause_is_not_the_end() {
         bench.ask(at, LampKind::Continue, k, 0);
         assert_eq!(bench.reports(at + 5, at + 20_000), [], "20 s between packets");
     }
-    // Silence is reported, and what follows counts as well.
+    // Silence is reported. Packets that follow are counted as well.
     let sent = bench.reports(120_000, 122_000);
     assert!(sent.iter().all(|s| s.1.received == 5 && s.1.timed_out) && !sent.is_empty());
     bench.ask(122_000, LampKind::Ack, 0, 0);
@@ -164,7 +165,7 @@ fn the_longest_idle_makes_room() {
         server.handle(&packet, &arrival, (), tick(at), &mut Vec::new())
     };
     let answered = Ok(LampReaction::Answer);
-    // A third session of one client ends the first of its own; another client's is nobody's business.
+    // A client's third session replaces its own first one, and does not affect another client.
     for (id, at) in [(1, 0), (2, 10), (3, 20)] {
         assert_eq!(send(1, id, LampKind::Init, at), answered);
     }
@@ -192,7 +193,7 @@ fn reports_go_the_way_the_last_packet_came() {
 
 #[test]
 fn sessions_end_soon_after_their_clients() {
-    // Milliseconds of the packets of a test, its kind, and when at the latest it is forgotten.
+    // Times of the packets of a test in ms, its kind, and the latest time at which it is removed.
     let cases: [(&[i64], LampKind, i64); 5] = [
         (&[], LampKind::Request, 120_000),
         (&[100, 200, 300], LampKind::Request, 10_300),
@@ -219,7 +220,7 @@ fn sessions_end_soon_after_their_clients() {
     }
 }
 
-/// The attack: ids, ports and modes without end, of an address that proves nothing.
+/// The attack: any number of identifiers, ports and modes from an address that proves nothing.
 #[test]
 fn forged_sessions_get_no_more_than_they_cost() {
     for unanswered_data in [0, 1, 3] {
@@ -283,7 +284,7 @@ fn clients_in_a_trusted_network_need_no_proof() {
     }
 }
 
-/// LaTe repeats its INIT every 100 ms until the ACK comes: what it sends is enough for a report, whatever the test.
+/// LaTe repeats its INIT every 100 ms until the ACK arrives. These bytes are enough for a report of any test.
 #[test]
 fn late_gets_its_report_for_what_it_sent() {
     for packets in [1, 2, 5, 100] {
@@ -306,7 +307,7 @@ fn forged_inits_disturb_no_proven_session() {
     let mut bench = Bench::new();
     bench.open(0, 2);
     bench.ask(10, LampKind::Continue, 0, 0);
-    // A wrong proof gets the right one, at the address that is claimed; a proof of long ago as well.
+    // For a wrong or expired proof the server sends the right one to the claimed address.
     for (at, wrong) in [(20, 1), (30_000, Prover::new(SECRET).proof(bench.from, 7, tick(0).steady))] {
         let arrival = RequestArrival { from: bench.from, at: tick(at).wall, ttl: None, traffic_class: None };
         let mut out = Vec::new();
@@ -334,14 +335,14 @@ fn kinds() -> impl Strategy<Value = (LampKind, u16)> {
     ]
 }
 
-/// None, another time in its place, or a wrong one.
+/// No proof, another time, or a wrong proof.
 fn proofs() -> impl Strategy<Value = u64> {
     prop_oneof![8 => Just(0), 1 => Just(1), 1 => any::<u64>()]
 }
 
 proptest! {
-    /// Whatever packets come, in whatever order: no address without proof is sent more than it sent, in packets or
-    /// bytes, over all its ids and ports.
+    /// Property: for any packets in any order, an address without proof gets no more packets or bytes than it
+    /// sent, over all its identifiers and ports.
     #[test]
     fn no_amplifier(
         steps in proptest::collection::vec(
@@ -389,7 +390,7 @@ proptest! {
     }
 }
 
-/// Sessions are checked when something is due: the agenda holds each once.
+/// Each session has exactly one entry in the agenda.
 #[test]
 fn the_agenda_is_as_long_as_the_list_of_sessions() {
     const SESSIONS: usize = 100_000;

@@ -4,7 +4,7 @@ use crate::lamp::report::LampReport;
 use jitlat_core::Span;
 use jitlat_core::time::StampSource;
 
-/// Sequence numbers remembered to recognise duplicates.
+/// Number of sequence numbers remembered to recognise duplicates.
 const DUPLICATE_WINDOW: usize = 4096;
 
 /// Latencies, order and duplicates of the packets of one session.
@@ -40,10 +40,10 @@ impl LampTally {
         }
     }
 
-    /// Adds a packet with this number, and with this latency if it has a time.
+    /// Counts a packet with this sequence number, and with this latency if it has a time.
     pub(super) fn note(&mut self, seq: u16, latency: Option<Span>) {
         let number = match self.highest {
-            // The number with these low bits that is nearest to the highest so far.
+            // Number with these low 16 bits that is nearest to the highest so far.
             Some(h) => h + i64::from(seq.wrapping_sub(h as u16) as i16),
             None => seq.into(),
         };
@@ -60,7 +60,7 @@ impl LampTally {
             self.errors += 1;
             return;
         };
-        // Errors do not enter the mean (they do in LaTe, which biases it).
+        // Errors do not enter the mean. (In LaTe they do, which biases it.)
         self.good += 1;
         self.min = self.min.min(us);
         self.max = self.max.max(us);
@@ -69,19 +69,19 @@ impl LampTally {
         self.squares += delta * (us as f64 - self.mean);
     }
 
-    /// Whether any packet came.
+    /// True if any packet was received.
     pub(super) fn has_received(&self) -> bool {
         self.received > 0
     }
 
-    /// Whether `number` was noted before, within the window; notes it.
+    /// Records `number`. Returns true if it was recorded before, within the window.
     fn repeated(&mut self, number: i64) -> bool {
         let highest = self.highest.unwrap_or(number - 1);
         if number <= highest - DUPLICATE_WINDOW as i64 {
             return false;
         }
         let bit = |n: i64| (n.rem_euclid(DUPLICATE_WINDOW as i64) as usize / 64, 1u64 << (n.rem_euclid(64)));
-        // Numbers skipped now were not seen in this turn of the window.
+        // Skipped numbers have not been seen in this cycle of the window.
         let mut n = (highest + 1).max(number - DUPLICATE_WINDOW as i64 + 1);
         while n <= number {
             let (word, mask) = bit(n);
@@ -95,7 +95,7 @@ impl LampTally {
         seen
     }
 
-    /// The report so far.
+    /// Returns the report so far.
     pub(super) fn report(&self, stamps: StampSource, timed_out: bool) -> LampReport {
         let highest = self.highest.filter(|_| self.received > 0);
         LampReport {
@@ -173,7 +173,7 @@ mod tests {
         };
         assert_eq!(copies(&[0, window - 1, 0]), 1, "within the window");
         assert_eq!(copies(&[0, window, 0]), 0, "outside");
-        // A number in the same place of the next turn is another packet.
+        // The same slot in the next cycle belongs to another packet.
         assert_eq!(copies(&[5, 5 + window, 5 + window]), 1);
         assert_eq!(copies(&[5, 6, 5 + 2 * window, 6 + 2 * window]), 0);
         for gap in [1, 63, 64, 65, 127, 128, 129, window - 1, window, window + 1] {

@@ -1,5 +1,5 @@
-//! The control client (RFC 4656 §3): negotiates a mode, requests sessions, starts and stops them, and fetches what the
-//! server received.
+//! The control client (RFC 4656 §3): negotiates a mode, requests sessions, starts and stops them, and fetches
+//! the server's records.
 
 use super::fetch::{DataReader, Unusable};
 use super::message::{FetchSession, ScheduleSlot, SentSummary};
@@ -17,55 +17,58 @@ use jitlat_core::ntp::NtpTime;
 use jitlat_core::{Direction, Dscp, Span, SteadyTime, WallTime};
 use std::collections::VecDeque;
 
-/// Most bytes of unread messages: a Stop-Sessions, or the fetched data of one read.
+/// Maximum length of unread messages in bytes: a Stop-Sessions, or the fetched data of one read.
 const MAX_UNREAD: usize = 8 << 20;
-/// Beyond its schedule, how long a test may last.
+/// Maximum time that a test may last beyond its schedule.
 const MAX_OVERRUN: Span = Span::seconds(60);
-/// The default timeout of a session, in addition to the time that the set-up took: as in owping.
+/// Default timeout of a session, in addition to the duration of the set-up, as in owping.
 const LOSS_TIMEOUT: Span = Span::seconds(2);
 
-/// A session to request.
+/// Specification of a session to request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OwampSessionSpec {
-    /// Up: this end sends. Down: it receives.
+    /// Direction of the packets. Up: this end sends. Down: it receives.
     pub direction: Direction,
-    /// Address of this end's packets.
+    /// Address and port of this end.
     pub near: SocketAddr,
-    /// The server's address.
+    /// Address of the server.
     pub far: IpAddr,
     /// Number of packets.
     pub packets: u32,
-    /// How they are spaced.
+    /// Schedule of the packets.
     pub slots: Vec<ScheduleSlot>,
-    /// Bytes behind the fields of a test packet.
+    /// Padding bytes after the fields of a test packet.
     pub padding: u32,
-    /// When a packet counts as lost; `None` = two seconds more than the set-up took.
+    /// Time after which a packet counts as lost; `None`: two seconds plus the duration of the set-up.
     pub timeout: Option<Span>,
-    /// Code point of the packets.
+    /// DSCP of the packets.
     pub dscp: Dscp,
 }
 
-/// What a client is to do.
+/// Settings of a client.
 #[derive(Clone, Debug)]
 pub struct OwampOptions {
-    /// The mode to use; `None` = the strongest that both sides support: with a passphrase encrypted, then
-    /// authenticated; without one open.
+    /// Mode to use. `None` selects the strongest mode that both sides support: with a passphrase encrypted,
+    /// then authenticated; without one open.
     pub mode: Option<SecurityMode>,
     /// Name and passphrase for the keyed modes.
     pub user: Option<(String, Vec<u8>)>,
-    /// Sessions to ask for, on one connection, all with the same start. What the server received in them is fetched.
+    /// Sessions to request on one connection, all with the same start. The server's records of them are
+    /// fetched.
     pub sessions: Vec<OwampSessionSpec>,
-    /// How long after the requests the sessions start, beside a round trip for each message in between.
+    /// Time from the requests to the start of the sessions, in addition to a round trip for each message in
+    /// between.
     pub lead: Span,
-    /// Data to fetch of sessions that ended before.
+    /// Data of earlier sessions to fetch.
     pub fetches: Vec<FetchSession>,
-    /// Most records of one of those that are read.
+    /// Maximum number of records to read per fetched session.
     pub most_records: usize,
-    /// How long the server may take for each step.
+    /// Time that the server may take for each step.
     pub step_timeout: Span,
     /// Random bytes for the keys of the connection.
     pub random: [u8; 64],
-    /// Random bytes for the identifiers of sessions that this end receives; the n-th identifier is their sum with n.
+    /// Random bytes for the identifiers of sessions that this end receives. The n-th identifier is their sum
+    /// with n.
     pub sid: [u8; 4],
 }
 
@@ -74,13 +77,13 @@ pub struct OwampOptions {
 pub enum OwampClientInput<'a> {
     /// Bytes were received on the control connection.
     Bytes(&'a [u8]),
-    /// The connection is closed.
+    /// The connection was closed.
     Closed,
-    /// Begin the test; accepted once all sessions are granted.
+    /// Begin the test. Accepted once all sessions are granted.
     Start,
-    /// An end of a session has nothing more to send, or to wait for.
+    /// One end of a session has no more to send or to wait for.
     Complete(Sid),
-    /// A sender has ended, as [`OwampClientEvent::StopSending`] asked.
+    /// A sender has ended after [`OwampClientEvent::StopSending`].
     Sent(SentSummary),
     /// End the test early, and fetch the results so far.
     Stop,
@@ -93,32 +96,32 @@ pub struct OwampGrant {
     pub index: usize,
     /// The session as granted.
     pub session: TestSession,
-    /// Where the packets of the other end come from or go to.
+    /// Address and port of the other end's packets.
     pub far: SocketAddr,
-    /// Keys of its packets, where the mode protects them.
+    /// Keys of the packets; `None` if the mode does not protect them.
     pub keys: Option<TestKeys>,
 }
 
-/// A report or a request of a client.
+/// Report or request of a client.
 #[derive(Clone, Debug)]
 pub enum OwampClientEvent {
     /// The connection is set up in this mode.
     Mode(SecurityMode),
-    /// A session is granted: its packets may come from now on.
+    /// A session is granted. Its packets may arrive at any time.
     Granted(Box<OwampGrant>),
-    /// All are granted: [`OwampClientInput::Start`] begins.
+    /// All sessions are granted. [`OwampClientInput::Start`] begins the test.
     Ready,
-    /// The sessions begin, each by its schedule.
+    /// The sessions begin, each by its own schedule.
     Started,
-    /// End all sending; answer with [`OwampClientInput::Sent`] for each sender.
+    /// End all sending. Answer with [`OwampClientInput::Sent`] for each sender.
     StopSending,
-    /// A session of which this end was the receiver is stopped: finish it.
+    /// A session that this end received was stopped: finish it.
     Received(PeerSummary),
-    /// The records of a session, or why they are not available.
+    /// Records of a session, or the reason why they are not available.
     Fetched(Sid, Box<Result<SessionData, Unusable>>),
     /// The conversation ended normally; the connection may be closed.
     Over,
-    /// It failed; the connection is to be closed.
+    /// The conversation failed; the connection must be closed.
     Failed(AmpFailure),
 }
 
@@ -134,7 +137,7 @@ enum OwampClientState {
     Over,
 }
 
-/// One control conversation.
+/// Client of one control conversation.
 #[derive(Debug)]
 pub struct Client {
     config: OwampOptions,
@@ -142,16 +145,17 @@ pub struct Client {
     deadline: SteadyTime,
     connection: AmpConnection,
     set_up: Option<SetUp>,
-    /// When Set-Up-Response was sent, and how long its answer took.
-    set_up_said: SteadyTime,
+    /// Time at which Set-Up-Response was sent.
+    set_up_sent: SteadyTime,
+    /// Time from Set-Up-Response to its answer.
     round_trip: Span,
-    /// When the sessions start; `None` before the first request.
+    /// Start time of the sessions; `None` before the first request.
     start: Option<NtpTime>,
-    /// The request without an answer so far.
+    /// Request that has not been answered yet.
     asked: Option<TestSession>,
     granted: Vec<TestSession>,
     say_start: bool,
-    /// Whether the test should end as soon as it has begun.
+    /// True if the test must end as soon as it has begun.
     stop: bool,
     fetches: VecDeque<(FetchSession, usize)>,
     say_fetch: Option<FetchSession>,
@@ -159,7 +163,7 @@ pub struct Client {
 }
 
 impl Client {
-    /// A client whose connection is open since `now`.
+    /// Creates a client whose connection was opened at `now`.
     pub fn new(config: OwampOptions, now: Tick) -> Client {
         let fetches = config.fetches.iter().map(|fetch| (*fetch, config.most_records)).collect();
         Client {
@@ -168,7 +172,7 @@ impl Client {
             state: OwampClientState::Greeting,
             connection: AmpConnection::default(),
             set_up: None,
-            set_up_said: now.steady,
+            set_up_sent: now.steady,
             round_trip: Span::ZERO,
             start: None,
             asked: None,
@@ -205,7 +209,7 @@ impl Client {
         self.events.push_back(event);
     }
 
-    /// Reads one message, if it is complete. `Ok(false)`: not yet.
+    /// Reads one message. Returns `Ok(false)` if it is not complete yet.
     fn advance(&mut self, now: Tick) -> Result<bool, AmpFailure> {
         let Some(step) = self.step() else { return Ok(false) };
         let incoming = &mut self.connection.incoming;
@@ -227,7 +231,7 @@ impl Client {
                 if !self.connection.read_server_start()? {
                     return Ok(false);
                 }
-                self.round_trip = now.steady - self.set_up_said;
+                self.round_trip = now.steady - self.set_up_sent;
                 self.events.push_back(OwampClientEvent::Mode(self.connection.mode()));
                 if self.config.sessions.is_empty() {
                     self.fetch_next(now);
@@ -238,13 +242,13 @@ impl Client {
             OwampClientState::Request => {
                 let Some(message) = incoming.take_signed(AcceptSession::LEN) else { return Ok(false) };
                 let bytes = message.map_err(|_| AmpFailure::Forged(step))?;
-                let answer = AcceptSession::parse(&bytes).map_err(|_| AmpFailure::Unasked(step))?;
-                let session = self.asked.take().ok_or(AmpFailure::Unasked(step))?;
+                let answer = AcceptSession::parse(&bytes).map_err(|_| AmpFailure::Unexpected(step))?;
+                let session = self.asked.take().ok_or(AmpFailure::Unexpected(step))?;
                 self.grant(session, &answer)?;
                 if self.granted.len() == self.config.sessions.len() {
                     self.events.push_back(OwampClientEvent::Ready);
                     self.enter(OwampClientState::Granted, now);
-                    // The caller decides when, but within a limit.
+                    // The caller decides when to start, but within a limit.
                     self.deadline = now.steady + self.longest(now.wall);
                 } else {
                     self.enter(OwampClientState::Request, now);
@@ -269,7 +273,7 @@ impl Client {
                 match incoming.first() {
                     Some(command::STOP) if !running.has_peer_stopped() => {}
                     None => return Ok(false),
-                    Some(_) => return Err(AmpFailure::Unasked(step)),
+                    Some(_) => return Err(AmpFailure::Unexpected(step)),
                 }
                 if running.begin_peer_stop(now.wall) {
                     self.deadline = now.steady + self.config.step_timeout;
@@ -279,7 +283,7 @@ impl Client {
                 }
                 let received = running.read(incoming).map_err(|bad| match bad {
                     BadStop::Forged => AmpFailure::Forged(step),
-                    BadStop::Senseless => AmpFailure::Unasked(step),
+                    BadStop::Senseless => AmpFailure::Unexpected(step),
                 })?;
                 let Some(received) = received else { return Ok(false) };
                 self.events.extend(received.into_iter().map(OwampClientEvent::Received));
@@ -295,7 +299,7 @@ impl Client {
                 match read {
                     Ok(None) => return Ok(false),
                     Err(Unusable::Forged) => return Err(AmpFailure::Forged(step)),
-                    Err(Unusable::Other | Unusable::TooMany) => return Err(AmpFailure::Unasked(step)),
+                    Err(Unusable::Other | Unusable::TooMany) => return Err(AmpFailure::Unexpected(step)),
                     Ok(Some(data)) => {
                         self.events.push_back(OwampClientEvent::Fetched(sid, Box::new(Ok(data))));
                     }
@@ -309,14 +313,14 @@ impl Client {
                 if incoming.is_empty() {
                     return Ok(false);
                 }
-                return Err(AmpFailure::Unasked(step));
+                return Err(AmpFailure::Unexpected(step));
             }
             OwampClientState::Over => return Ok(false),
         }
         Ok(true)
     }
 
-    /// From now until the test should be over, with a margin.
+    /// Returns the time until the test should be over, with a margin.
     fn longest(&self, now: WallTime) -> Span {
         let wait = self.start.map_or(Span::ZERO, |start| start.to_nanos(now) - now);
         let longest = self.granted.iter().map(TestSession::longest).max().unwrap_or(Span::ZERO);
@@ -343,40 +347,40 @@ impl Client {
         Ok(())
     }
 
-    fn request(&mut self, wish: &OwampSessionSpec, now: Tick) -> TestSession {
+    fn request(&mut self, spec: &OwampSessionSpec, now: Tick) -> TestSession {
         let messages = self.config.sessions.len() as i64 + 1;
         let lead = self.config.lead + self.round_trip.times(messages);
         let start = *self.start.get_or_insert(NtpTime::from(now.wall + lead));
-        let timeout = wish.timeout.unwrap_or(LOSS_TIMEOUT + self.round_trip);
-        let far = SocketAddr::new(wish.far, 0);
-        let (sender, receiver, sid) = match wish.direction {
-            Direction::Up => (wish.near, far, Sid::NONE),
+        let timeout = spec.timeout.unwrap_or(LOSS_TIMEOUT + self.round_trip);
+        let far = SocketAddr::new(spec.far, 0);
+        let (sender, receiver, sid) = match spec.direction {
+            Direction::Up => (spec.near, far, Sid::NONE),
             Direction::Down => {
                 let count = u32::from_be_bytes(self.config.sid).wrapping_add(self.granted.len() as u32);
-                (far, wish.near, Sid::new(wish.near.ip(), NtpTime::from(now.wall), count.to_be_bytes()))
+                (far, spec.near, Sid::new(spec.near.ip(), NtpTime::from(now.wall), count.to_be_bytes()))
             }
         };
         let request = RequestSession {
             command: command::REQUEST_SESSION,
-            version: if wish.far.is_ipv6() { 6 } else { 4 },
-            conf_sender: (wish.direction == Direction::Down).into(),
-            conf_receiver: (wish.direction == Direction::Up).into(),
-            slots: wish.slots.len() as u32,
-            packets: wish.packets,
+            version: if spec.far.is_ipv6() { 6 } else { 4 },
+            conf_sender: (spec.direction == Direction::Down).into(),
+            conf_receiver: (spec.direction == Direction::Up).into(),
+            slots: spec.slots.len() as u32,
+            packets: spec.packets,
             sender_port: sender.port(),
             receiver_port: receiver.port(),
             sender: sender.ip(),
             receiver: receiver.ip(),
             sid,
-            padding: wish.padding,
+            padding: spec.padding,
             start,
             timeout: NtpTime::from_span(timeout),
-            type_p: u32::from(wish.dscp.value()) << 24,
+            type_p: u32::from(spec.dscp.value()) << 24,
         };
-        TestSession { request, slots: wish.slots.clone() }
+        TestSession { request, slots: spec.slots.clone() }
     }
 
-    /// The test ends once both sides have said Stop-Sessions.
+    /// Ends the test once both sides have sent Stop-Sessions.
     fn end_test(&mut self, now: Tick) {
         let OwampClientState::Running(running) = &self.state else { return };
         if running.is_over() {
@@ -434,7 +438,7 @@ impl Machine for Client {
                 OwampClientState::Running(_) => self.stop_sending(),
                 OwampClientState::Start => self.stop = true,
                 OwampClientState::Fetch(_) => {}
-                // Nothing runs: there is nothing to send.
+                // No session runs, so there is no Stop-Sessions to send.
                 _ => return self.over(OwampClientEvent::Over),
             },
         }
@@ -448,7 +452,7 @@ impl Machine for Client {
         if self.connection.incoming.len() > MAX_UNREAD
             && let Some(step) = self.step()
         {
-            self.over(OwampClientEvent::Failed(AmpFailure::Unasked(step)));
+            self.over(OwampClientEvent::Failed(AmpFailure::Unexpected(step)));
         }
     }
 
@@ -462,16 +466,16 @@ impl Machine for Client {
 
     fn poll_transmit(&mut self, now: Tick, out: &mut Vec<u8>) -> bool {
         if let Some(set_up) = self.set_up.take() {
-            self.set_up_said = now.steady;
+            self.set_up_sent = now.steady;
             set_up.write(out);
             return true;
         }
         let mut message = Vec::with_capacity(RequestSession::LEN);
         match &mut self.state {
-            // One at a time: some servers read only one request.
+            // One request at a time, because some servers read only one.
             OwampClientState::Request if self.asked.is_none() => {
-                let Some(wish) = self.config.sessions.get(self.granted.len()).cloned() else { return false };
-                let session = self.request(&wish, now);
+                let Some(spec) = self.config.sessions.get(self.granted.len()).cloned() else { return false };
+                let session = self.request(&spec, now);
                 session.request.write(&mut message);
                 self.connection.outgoing.put_signed(&message, out);
                 message.clear();

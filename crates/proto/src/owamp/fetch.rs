@@ -1,4 +1,4 @@
-//! The data after an accepting Fetch-Ack (RFC 4656 §3.9), in pieces: the request, its slots, skip ranges, records.
+//! Data after a positive Fetch-Ack (RFC 4656 §3.9), in pieces: the request, its slots, skip ranges, records.
 
 use super::message::{
     DataRecord, FetchAck, FetchSession, ScheduleSlot, SessionFinish, SkipRange, pad, padded,
@@ -9,9 +9,9 @@ use crate::amp::message::RequestSession;
 use crate::amp::{AcceptCode, Sid};
 use std::sync::Arc;
 
-/// Records in one piece: as many as fill whole blocks, often enough for a piece of 16 kB.
+/// Number of records in one piece of about 16 kB. They fill whole blocks.
 const RECORDS_PER_PIECE: usize = 640;
-/// The fewest records that fill whole blocks.
+/// Smallest number of records that fill whole blocks.
 const MIN_RECORDS_PER_BLOCK: usize = 16;
 const _: () = assert!(
     (MIN_RECORDS_PER_BLOCK * DataRecord::LEN).is_multiple_of(BLOCK)
@@ -31,13 +31,14 @@ enum FetchStage {
     Ack,
     Request,
     Skips,
-    /// Records from this place on, of all that were recorded.
+    /// Records, starting with this index.
     Records(usize),
     Done,
 }
 
 impl DataWriter {
-    /// The answer to `fetch`, or the refusal: a whole session must have stopped normally.
+    /// Creates the answer to `fetch`, or returns the refusal. A whole session is only sent once it has
+    /// stopped normally.
     pub fn new(fetch: FetchSession, data: Arc<SessionData>) -> Result<DataWriter, AcceptCode> {
         let refused = data.finished == SessionFinish::No
             || fetch.is_whole() && data.finished != SessionFinish::Normally;
@@ -47,7 +48,7 @@ impl DataWriter {
         Ok(DataWriter { data, fetch, part: FetchStage::Ack })
     }
 
-    /// Appends the next piece to `out`; false when there is none.
+    /// Appends the next piece to `out`. Returns false at the end.
     pub fn poll(&mut self, outgoing: &mut OutgoingBytes, out: &mut Vec<u8>) -> bool {
         let mut message = Vec::new();
         self.part = match self.part {
@@ -101,20 +102,20 @@ impl DataWriter {
     }
 }
 
-/// Why fetched data cannot be used.
+/// Reason why fetched data cannot be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Unusable {
-    /// The server refuses.
+    /// The server refused.
     #[error("{0}")]
     Refused(AcceptCode),
     /// An HMAC is wrong.
-    #[error("the data are not signed with the keys of this connection")]
+    #[error("the data is not signed with the keys of this connection")]
     Forged,
-    /// It answers with another session.
-    #[error("the server answers with another session")]
+    /// The server answered with another session.
+    #[error("the server answered with another session")]
     Other,
-    /// More records, slots or skip ranges than the session can have.
+    /// There are more records, slots or skip ranges than the session can have.
     #[error("the server announces more records than the session can have")]
     TooMany,
 }
@@ -131,11 +132,11 @@ pub struct DataReader {
     records: Vec<DataRecord>,
 }
 
-/// Most slots of a session that are read.
+/// Maximum number of slots to read.
 const MAX_SLOTS: u32 = 65_536;
 
 impl DataReader {
-    /// Of the answer for session `sid`, with at most this many records.
+    /// Creates a reader of the answer for session `sid`, with at most this many records.
     pub fn new(sid: Sid, most_records: usize) -> DataReader {
         DataReader {
             sid,
@@ -148,12 +149,12 @@ impl DataReader {
         }
     }
 
-    /// Of which session.
+    /// Returns the identifier of the session.
     pub fn sid(&self) -> Sid {
         self.sid
     }
 
-    /// Reads what is available. `Ok(None)`: not complete yet.
+    /// Reads all available bytes. Returns `Ok(None)` until the answer is complete.
     pub fn poll(&mut self, incoming: &mut IncomingBytes) -> Result<Option<SessionData>, Unusable> {
         while !self.is_whole() {
             if !self.advance(incoming)? {
@@ -178,12 +179,12 @@ impl DataReader {
         }))
     }
 
-    /// Whether all but the last HMAC was read.
+    /// True if everything except the last HMAC was read.
     fn is_whole(&self) -> bool {
         self.skips.is_some() && self.ack.is_some_and(|ack| self.records.len() >= ack.records as usize)
     }
 
-    /// Reads one part, if it is complete.
+    /// Reads one part once it is complete.
     fn advance(&mut self, incoming: &mut IncomingBytes) -> Result<bool, Unusable> {
         let Some(ack) = self.ack else {
             let Some(bytes) = signed(incoming, FetchAck::LEN)? else { return Ok(false) };
@@ -234,7 +235,7 @@ impl DataReader {
     }
 }
 
-/// A message of `len` bytes, HMAC included, without it.
+/// Consumes a message of `len` bytes, HMAC included, and returns it without the HMAC.
 fn signed(incoming: &mut IncomingBytes, len: usize) -> Result<Option<Vec<u8>>, Unusable> {
     incoming.take_signed(len).transpose().map_err(|_| Unusable::Forged)
 }

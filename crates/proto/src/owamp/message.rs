@@ -1,31 +1,32 @@
-//! What OWAMP-Control adds to the messages of [`amp`](crate::amp::message): slots after a request, the summary of each
-//! session in Stop-Sessions, Fetch-Session and its answer (RFC 4656 §3.5–3.9). In plain text and without their HMACs.
+//! Messages of OWAMP-Control in addition to those of [`amp`](crate::amp::message): slots after a request, the
+//! summary of each session in Stop-Sessions, Fetch-Session and its answer (RFC 4656 §3.5–3.9). All are in
+//! plain text and without their HMACs.
 
 use crate::amp::message::{HMAC_LEN, command, write_stop};
 use crate::amp::{AcceptCode, Sid};
 use crate::wire::{Reader, Truncated};
 use jitlat_core::ntp::{ErrorEstimate, NtpTime};
 
-/// One entry of a schedule: how long after the packet before the next one leaves, in units of 2⁻³² s.
+/// Entry of a schedule: the time between a packet and the previous one, in units of 2⁻³² s.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ScheduleSlot {
-    /// Exponentially distributed, with this mean.
+    /// Exponentially distributed with this mean.
     Exponential(u64),
-    /// Always as long.
+    /// Constant.
     Fixed(u64),
 }
 
 impl ScheduleSlot {
-    /// Bytes on the wire.
+    /// Length on the wire, in bytes.
     pub const LEN: usize = 16;
 
-    /// The mean of its steps, in units of 2⁻³² s.
+    /// Returns the mean time, in units of 2⁻³² s.
     pub fn mean(self) -> u64 {
         let (ScheduleSlot::Exponential(mean) | ScheduleSlot::Fixed(mean)) = self;
         mean
     }
 
-    /// From [`LEN`](Self::LEN) bytes; `Ok(None)` if its type is none.
+    /// Parses [`LEN`](Self::LEN) bytes; `Ok(None)` if the type is unknown.
     pub fn parse(bytes: &[u8]) -> Result<Option<ScheduleSlot>, Truncated> {
         let mut r = Reader::new(bytes);
         let kind = r.u8()?;
@@ -38,7 +39,7 @@ impl ScheduleSlot {
         })
     }
 
-    /// Appends it to `out`.
+    /// Appends the encoded slot to `out`.
     pub fn write(self, out: &mut Vec<u8>) {
         let (kind, value) = match self {
             ScheduleSlot::Exponential(mean) => (0, mean),
@@ -49,89 +50,91 @@ impl ScheduleSlot {
     }
 }
 
-/// Numbers that were never sent because their time had passed: both ends inclusive.
+/// Range of sequence numbers that were never sent because their time had passed, both ends inclusive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SkipRange {
-    /// The first of them.
+    /// First number.
     pub first: u32,
-    /// The last of them.
+    /// Last number.
     pub last: u32,
 }
 
 impl SkipRange {
-    /// Bytes on the wire.
+    /// Length on the wire, in bytes.
     pub const LEN: usize = 8;
 
-    /// From [`LEN`](Self::LEN) bytes.
+    /// Parses [`LEN`](Self::LEN) bytes.
     pub fn parse(bytes: &[u8]) -> Result<SkipRange, Truncated> {
         let mut r = Reader::new(bytes);
         Ok(SkipRange { first: r.u32()?, last: r.u32()? })
     }
 
-    /// Appends it to `out`.
+    /// Appends the encoded range to `out`.
     pub fn write(self, out: &mut Vec<u8>) {
         out.extend(self.first.to_be_bytes());
         out.extend(self.last.to_be_bytes());
     }
 
-    /// Whether `ranges` are ascending, apart, and below `end`.
+    /// True if `ranges` are ascending, not adjacent, and below `end`.
     pub fn are_in_order(ranges: &[SkipRange], end: u32) -> bool {
         let apart = ranges.is_sorted_by(|a, b| a.last < b.first);
         apart && ranges.iter().all(|r| r.first <= r.last) && ranges.last().is_none_or(|r| r.last < end)
     }
 }
 
-/// `len` with the zeros that fill up the last block.
+/// Returns `len` rounded up to whole blocks.
 pub(super) const fn padded(len: usize) -> usize {
     len.next_multiple_of(16)
 }
 
-/// Fills up the last block of `out`, which began at a block's start.
+/// Pads `out` with zeros to whole blocks, counted from `start`.
 pub(super) fn pad(out: &mut Vec<u8>, start: usize) {
     out.resize(start + padded(out.len() - start), 0);
 }
 
-/// The sender's summary of a session when it stops.
+/// Sender's summary of a session at its end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SentSummary {
-    /// Its name.
+    /// Identifier of the session.
     pub sid: Sid,
-    /// The first number that was neither sent nor skipped.
+    /// First sequence number that was neither sent nor skipped.
     pub next_seq: u32,
-    /// What was skipped, ascending.
+    /// Skipped numbers, ascending.
     pub skips: Vec<SkipRange>,
 }
 
 impl SentSummary {
-    /// Bytes before the skip ranges.
+    /// Length before the skip ranges, in bytes.
     const FIXED: usize = 24;
 
-    /// Bytes of one with this many skip ranges.
+    /// Returns the length of a summary with this number of skip ranges, in bytes.
     const fn len(skips: usize) -> usize {
         padded(Self::FIXED + skips * SkipRange::LEN)
     }
 }
 
-/// Stop-Sessions (RFC 4656 §3.8). Either side sends it, with summaries of the sessions in which it was the sender.
+/// Stop-Sessions (RFC 4656 §3.8). Either side sends it, with summaries of the sessions in which it sent
+/// packets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StopSessions {
-    /// Whether the test ended normally.
+    /// [`AcceptCode::Ok`] if the test ended normally.
     pub accept: AcceptCode,
-    /// The sessions of which the writer was the sender.
+    /// Summaries of the sessions in which the side that sends this message sent packets.
     pub sessions: Vec<SentSummary>,
 }
 
-/// A message is too long to be read.
+/// The message is too long to be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MessageTooLong;
 
 impl StopSessions {
-    /// Bytes before the first session.
+    /// Length before the first session, in bytes.
     const FIXED: usize = 16;
-    /// Most skip ranges of one session that are read. A sender that is never late has none.
+    /// Maximum number of skip ranges per session. A sender that is never late has none.
     pub const MOST_SKIPS: usize = 16_384;
 
-    /// Bytes of the whole message that begins with `start`, HMAC included; `None` if `start` is too short to know.
+    /// Returns the length of the whole message that begins with `start`, HMAC included, in bytes; `None` if
+    /// `start` is too short to determine it.
     pub fn len_of(start: &[u8], most_sessions: usize) -> Result<Option<usize>, MessageTooLong> {
         let number =
             |at: usize| start.get(at..at + 4)?.first_chunk().map(|b| u32::from_be_bytes(*b) as usize);
@@ -150,7 +153,7 @@ impl StopSessions {
         Ok(Some(len + HMAC_LEN))
     }
 
-    /// From a whole message.
+    /// Parses a whole message.
     pub fn parse(bytes: &[u8]) -> Result<StopSessions, Truncated> {
         let mut r = Reader::new(bytes);
         r.u8()?;
@@ -169,7 +172,7 @@ impl StopSessions {
         Ok(StopSessions { accept, sessions })
     }
 
-    /// Appends it to `out`.
+    /// Appends the encoded message to `out`.
     pub fn write(&self, out: &mut Vec<u8>) {
         write_stop(self.accept, self.sessions.len() as u32, out);
         for session in &self.sessions {
@@ -186,29 +189,29 @@ impl StopSessions {
 /// Fetch-Session (RFC 4656 §3.9): requests the records of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FetchSession {
-    /// Its name.
+    /// Identifier of the session.
     pub sid: Sid,
-    /// The first number wanted.
+    /// First sequence number to send.
     pub begin: u32,
-    /// The last number wanted.
+    /// Last sequence number to send.
     pub end: u32,
 }
 
 impl FetchSession {
-    /// Bytes on the wire, HMAC included.
+    /// Length on the wire in bytes, HMAC included.
     pub const LEN: usize = 48;
 
-    /// Everything recorded of `sid`, once it is finished.
+    /// Returns a request for all records of `sid`, once the session is finished.
     pub fn whole(sid: Sid) -> FetchSession {
         FetchSession { sid, begin: 0, end: u32::MAX }
     }
 
-    /// Whether it requests the whole session; refused while the session runs.
+    /// True if the whole session is requested, which is refused while it runs.
     pub fn is_whole(&self) -> bool {
         self.begin == 0 && self.end == u32::MAX
     }
 
-    /// From a message that begins with `FETCH_SESSION`.
+    /// Parses a message that begins with `FETCH_SESSION`.
     pub fn parse(bytes: &[u8]) -> Result<FetchSession, Truncated> {
         let mut r = Reader::new(bytes);
         r.take(8)?;
@@ -216,7 +219,7 @@ impl FetchSession {
         Ok(FetchSession { sid: Sid(r.array()?), begin, end })
     }
 
-    /// Appends it to `out`.
+    /// Appends the encoded message to `out`.
     pub fn write(&self, out: &mut Vec<u8>) {
         out.extend([command::FETCH_SESSION, 0, 0, 0, 0, 0, 0, 0]);
         out.extend(self.begin.to_be_bytes());
@@ -225,16 +228,16 @@ impl FetchSession {
     }
 }
 
-/// How a session ended, as its receiver knows it.
+/// End of a session, as seen by its receiver.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
 pub enum SessionFinish {
-    /// Its data is of no use.
+    /// The session failed; its data is unusable.
     No = 0,
-    /// Both sides stopped it.
+    /// Both sides stopped the session.
     #[default]
     Normally = 1,
-    /// It still runs, or ended without Stop-Sessions.
+    /// The session still runs, or ended without Stop-Sessions.
     Incomplete = 2,
 }
 
@@ -248,31 +251,31 @@ impl From<u8> for SessionFinish {
     }
 }
 
-/// Fetch-Ack: what follows it, if it accepts.
+/// Fetch-Ack: describes the data that follows, if the fetch is accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FetchAck {
-    /// Whether anything follows.
+    /// [`AcceptCode::Ok`] if data follows.
     pub accept: AcceptCode,
-    /// How the session ended.
+    /// End of the session.
     pub finished: SessionFinish,
-    /// Of [`SentSummary`]; zero unless it stopped normally.
+    /// [`SentSummary::next_seq`]; zero unless the session stopped normally.
     pub next_seq: u32,
-    /// Skip ranges that follow.
+    /// Number of skip ranges that follow.
     pub skips: u32,
-    /// Records that follow.
+    /// Number of records that follow.
     pub records: u32,
 }
 
 impl FetchAck {
-    /// Bytes on the wire, HMAC included.
+    /// Length on the wire in bytes, HMAC included.
     pub const LEN: usize = 32;
 
-    /// One that refuses.
+    /// Creates a Fetch-Ack that refuses.
     pub fn refusal(accept: AcceptCode) -> FetchAck {
         FetchAck { accept, finished: SessionFinish::No, next_seq: 0, skips: 0, records: 0 }
     }
 
-    /// From a whole message.
+    /// Parses a whole message.
     pub fn parse(bytes: &[u8]) -> Result<FetchAck, Truncated> {
         let mut r = Reader::new(bytes);
         let (accept, finished) = (r.u8()?.into(), r.u8()?.into());
@@ -280,7 +283,7 @@ impl FetchAck {
         Ok(FetchAck { accept, finished, next_seq: r.u32()?, skips: r.u32()?, records: r.u32()? })
     }
 
-    /// Appends it to `out`.
+    /// Appends the encoded message to `out`.
     pub fn write(&self, out: &mut Vec<u8>) {
         out.extend([self.accept as u8, self.finished as u8, 0, 0]);
         for number in [self.next_seq, self.skips, self.records] {
@@ -289,36 +292,36 @@ impl FetchAck {
     }
 }
 
-/// One packet as its receiver recorded it (RFC 4656 §3.9): as it came, or as lost.
+/// Record of one packet at its receiver (RFC 4656 §3.9), received or lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DataRecord {
-    /// Its number.
+    /// Sequence number.
     pub seq: u32,
-    /// Of the sender's clock.
+    /// Error estimate of the sender's clock.
     pub send_error: ErrorEstimate,
-    /// Of the receiver's clock.
+    /// Error estimate of the receiver's clock.
     pub receive_error: ErrorEstimate,
-    /// When it was sent, by the packet; if lost, when it should have been, by the schedule.
+    /// Send time from the packet, or from the schedule if the packet was lost.
     pub sent: NtpTime,
-    /// When it arrived; `None` = lost.
+    /// Arrival time; `None`: lost.
     pub received: Option<NtpTime>,
-    /// Time to live or hop limit on arrival; 255 also where it is not known.
+    /// Time to live or hop limit on arrival; 255 if unknown.
     pub ttl: u8,
 }
 
 impl DataRecord {
-    /// Bytes on the wire.
+    /// Length on the wire, in bytes.
     pub const LEN: usize = 25;
 
-    /// For a packet that should have been sent at `scheduled` and never arrived. `receive_error` is that of the
-    /// receiver's clock when it gave the packet up.
+    /// Returns the record of a packet that should have been sent at `scheduled` and never arrived.
+    /// `receive_error` is the error estimate of the receiver's clock when it gave the packet up.
     pub fn lost(seq: u32, scheduled: NtpTime, receive_error: ErrorEstimate) -> DataRecord {
-        // By the RFC the multiplier is 1 and the scale 64, which its field does not hold: 1 is what peers write.
+        // The RFC requires multiplier 1 and scale 64, but 64 does not fit in the field. Peers write 1.
         let send_error = ErrorEstimate::UNKNOWN;
         DataRecord { seq, send_error, receive_error, sent: scheduled, received: None, ttl: 255 }
     }
 
-    /// From [`LEN`](Self::LEN) bytes.
+    /// Parses [`LEN`](Self::LEN) bytes.
     pub fn parse(bytes: &[u8]) -> Result<DataRecord, Truncated> {
         let mut r = Reader::new(bytes);
         Ok(DataRecord {
@@ -331,7 +334,7 @@ impl DataRecord {
         })
     }
 
-    /// Appends it to `out`.
+    /// Appends the encoded record to `out`.
     pub fn write(&self, out: &mut Vec<u8>) {
         out.extend(self.seq.to_be_bytes());
         out.extend(self.send_error.0.to_be_bytes());

@@ -1,15 +1,15 @@
-//! OWAMP (RFC 4656): a control conversation over TCP that negotiates test sessions, and test packets in one direction,
-//! either way. Times are compared across hosts: one-way delays are as accurate as the clocks.
+//! OWAMP (RFC 4656): a control conversation over TCP that negotiates test sessions, and test packets in one
+//! direction per session. Delays compare times of both hosts, so they are as accurate as the clocks.
 //!
-//! * [`message`] – what OWAMP-Control adds to the messages it shares with TWAMP ([`amp`](crate::amp))
-//! * [`client`] – requests sessions, starts and stops them, fetches what the server received
-//! * [`server`] – grants them by its [`rules`], and sends what is in its [`store`]
-//! * [`session`] – what both ends know of a session, and what its receiver recorded
-//! * [`schedule`] – when its packets are sent
-//! * [`sender`], [`receiver`] – its two ends
+//! * [`message`] – messages in addition to those shared with TWAMP ([`amp`](crate::amp))
+//! * [`client`] – requests sessions, starts and stops them, and fetches the server's records
+//! * [`server`] – grants sessions by its [`rules`], and sends records from its [`store`]
+//! * [`session`] – the parameters of a session, and its receiver's records
+//! * [`schedule`] – the send times of its packets
+//! * [`sender`], [`receiver`] – the two ends of a session
 //! * [`packet`] – the test packet
 //! * [`fetch`] – recorded data sent to the client
-//! * [`statistics`] – results as owping and owstats print them
+//! * [`statistics`] – results in the format of owping and owstats
 
 pub mod client;
 pub mod fetch;

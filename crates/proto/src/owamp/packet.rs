@@ -1,23 +1,23 @@
-//! The test packet (RFC 4656 §4.1.2): its fields, and their positions in the keyed modes. The padding after them is
-//! neither encrypted nor signed.
+//! Test packet (RFC 4656 §4.1.2): its fields, and their positions in the keyed modes. The padding after them
+//! is neither encrypted nor signed.
 
 use crate::amp::{PacketOrigin, SecurityMode, TestKeys};
 use crate::wire::Field;
 use jitlat_core::ntp::{ErrorEstimate, NtpTime};
 
-/// The fields of one layout.
+/// Fields of one layout.
 struct OwampFields {
     seq: Field<u32>,
     time: Field<u64>,
     error: Field<u16>,
-    /// Bytes before the padding.
+    /// Length before the padding, in bytes.
     len: usize,
 }
 
 static OPEN: OwampFields =
     OwampFields { seq: Field::at(0), time: Field::at(4), error: Field::at(12), len: 14 };
 
-/// An HMAC is last.
+/// The keyed layout ends with an HMAC.
 static KEYED: OwampFields =
     OwampFields { seq: Field::at(0), time: Field::at(16), error: Field::at(24), len: MAX_LEN };
 
@@ -25,38 +25,38 @@ fn fields(keyed: bool) -> &'static OwampFields {
     if keyed { &KEYED } else { &OPEN }
 }
 
-/// Bytes of the longest packet without padding.
+/// Maximum length of a packet without padding, in bytes.
 pub const MAX_LEN: usize = 48;
 
-/// Bytes of a packet without padding.
+/// Returns the length of a packet without padding, in bytes.
 pub fn len(mode: SecurityMode) -> usize {
     fields(mode.protects_test()).len
 }
 
-/// What a test packet says.
+/// Fields of a test packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TestPacket {
-    /// From 0.
+    /// Sequence number, counted from 0.
     pub seq: u32,
-    /// When it was sent, by the sender's clock.
+    /// Send time on the sender's clock.
     pub sent: NtpTime,
-    /// Of that clock.
+    /// Error estimate of that clock.
     pub error: ErrorEstimate,
 }
 
-/// Why a datagram is not a packet of a session.
+/// Reason why a datagram is not a packet of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OwampPacketError {
-    /// Too short for the fields.
+    /// The datagram is too short for the fields.
     Short,
-    /// It was not made with the keys of the session.
+    /// The packet was not made with the keys of the session.
     Forged,
 }
 
 impl TestPacket {
-    /// Writes the fields over the front of `packet`, signed and encrypted where there are keys, and returns how many
-    /// bytes they are.
+    /// Writes the fields to the front of `packet`, signed and encrypted if there are keys. Returns their
+    /// length in bytes.
     pub fn write(&self, keys: Option<&TestKeys>, packet: &mut [u8; MAX_LEN]) -> usize {
         let OwampFields { seq, time, error, len } = fields(keys.is_some());
         packet[..*len].fill(0);
@@ -69,7 +69,7 @@ impl TestPacket {
         *len
     }
 
-    /// Reads the front of `datagram`.
+    /// Parses the front of `datagram`.
     pub fn parse(keys: Option<&TestKeys>, datagram: &[u8]) -> Result<TestPacket, OwampPacketError> {
         let OwampFields { seq, time, error, len } = fields(keys.is_some());
         let front = datagram.get(..*len).ok_or(OwampPacketError::Short)?;

@@ -1,4 +1,4 @@
-//! The session receiver (RFC 4656 §4.2): records what arrives, and gives up what does not arrive in time.
+//! The session receiver (RFC 4656 §4.2): records arrivals, and gives up packets that do not arrive in time.
 
 use super::message::{DataRecord, SentSummary, SessionFinish, SkipRange};
 use super::packet::{OwampPacketError, TestPacket};
@@ -12,37 +12,37 @@ use jitlat_core::ntp::{ErrorEstimate, NtpTime};
 use jitlat_core::{Span, WallTime};
 use std::collections::VecDeque;
 
-/// Duplicates recorded in addition to the number of packets.
+/// Maximum number of duplicates recorded.
 const MAX_DUPLICATES: usize = 1024;
-/// Records for which memory is taken before the first packet.
+/// Maximum number of records for which memory is allocated before the first packet.
 const RESERVED_RECORDS: usize = 1 << 20;
 
-/// Why a datagram is not recorded.
+/// Reason why a datagram is not recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Ignored {
-    /// Not from the session's sender.
+    /// The datagram is not from the session's sender.
     Source,
-    /// Shorter than the session's packets.
+    /// The datagram is shorter than the session's packets.
     Short,
-    /// Not made with the session's keys.
+    /// The packet was not made with the session's keys.
     Forged,
-    /// The session does not have this number.
+    /// The sequence number does not belong to the session.
     Number,
-    /// Its error estimate says that it is corrupt.
+    /// The error estimate marks the packet as corrupt.
     Corrupt,
-    /// It was already given up.
+    /// The packet had already been given up.
     Late,
-    /// Sent too long before or after its arrival: the clocks differ by more than the timeout.
+    /// The packet was sent too long before or after its arrival: the clocks differ by more than the timeout.
     Clock,
-    /// Sent too far from its time in the schedule.
+    /// The packet was sent too far from its scheduled time.
     Schedule,
-    /// More copies than are recorded.
+    /// There are more duplicates than can be recorded.
     Full,
 }
 
 impl Ignored {
-    /// All of them, in the order of their codes.
+    /// All reasons, in the order of their codes.
     pub const ALL: [Ignored; 9] = [
         Ignored::Source,
         Ignored::Short,
@@ -55,7 +55,7 @@ impl Ignored {
         Ignored::Full,
     ];
 
-    /// A short description.
+    /// Returns a short description.
     pub fn name(self) -> &'static str {
         [
             "from another sender",
@@ -66,37 +66,37 @@ impl Ignored {
             "too late",
             "clocks too far apart",
             "off schedule",
-            "too many copies",
+            "too many duplicates",
         ][self as usize]
     }
 }
 
-/// A packet that may still come.
+/// A packet that may still arrive.
 #[derive(Clone, Copy, Debug)]
 struct ExpectedPacket {
     at: NtpTime,
-    came: bool,
+    arrived: bool,
 }
 
-/// The sender's summary contradicts what was received: the data is of no use.
+/// The sender's summary contradicts the received packets, so the data is unusable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the sender's account of the session contradicts what was received")]
+#[error("the sender's summary contradicts the received packets")]
 pub struct Contradiction;
 
-/// The receiving end of one session. Memory for its records is taken when it is made.
+/// Receiver of one session. Memory for its records is allocated when it is created.
 #[derive(Clone, Debug)]
 pub struct SessionReceiver {
     session: TestSession,
     keys: Option<TestKeys>,
     host: IpAddr,
-    /// Source port of the packets; `None` before the first, if the sender's port is unknown.
+    /// Source port of the packets. If it is not known in advance, `None` until the first packet.
     port: Option<u16>,
     size: usize,
     timeout: i64,
     schedule: OwampSchedule,
-    /// The last time of the schedule that was computed.
+    /// Latest send time of the schedule that was computed.
     latest: NtpTime,
-    /// The packets that may still arrive, as far as computed; the first has number `given_up`.
+    /// Packets that may still arrive, as far as computed. The first has the number `given_up`.
     expected: VecDeque<ExpectedPacket>,
     given_up: u32,
     records: Vec<DataRecord>,
@@ -104,8 +104,8 @@ pub struct SessionReceiver {
 }
 
 impl SessionReceiver {
-    /// The receiver of a granted session whose packets have `len` bytes before their padding and come from `host`,
-    /// and from `port` if that is known.
+    /// Creates the receiver of a granted session. Its packets have `len` bytes before the padding, and come
+    /// from `host` and, if known, `port`.
     pub fn new(
         session: &TestSession,
         keys: Option<TestKeys>,
@@ -130,50 +130,50 @@ impl SessionReceiver {
         }
     }
 
-    /// The most bytes of memory that the receiver of `packets` packets needs: each may come twice.
+    /// Returns the maximum memory for a receiver of `packets` packets, in bytes. It allows for duplicates.
     pub fn memory(packets: u32) -> u64 {
         let records = 2 * u64::from(packets) + MAX_DUPLICATES as u64;
         records * size_of::<DataRecord>() as u64 + u64::from(packets) * size_of::<ExpectedPacket>() as u64
     }
 
-    /// Bytes of a test packet of this session.
+    /// Returns the length of a test packet of this session, in bytes.
     pub fn size(&self) -> usize {
         self.size
     }
 
-    /// The records so far, including losses.
+    /// Returns the records so far, including losses.
     pub fn records(&self) -> &[DataRecord] {
         &self.records
     }
 
-    /// Datagrams that were not recorded, by reason.
+    /// Returns the number of datagrams that were not recorded for this reason.
     pub fn ignored(&self, reason: Ignored) -> u64 {
         self.ignored[reason as usize]
     }
 
-    /// Whether every packet has arrived or was given up by `now`, on the wall clock, and a sender whose clock is behind
-    /// should have stopped as well.
+    /// True if every packet has arrived or was given up by `now` (wall clock), and even a sender whose clock
+    /// is behind should have stopped.
     pub fn is_complete(&self, now: WallTime) -> bool {
         let waited = distance(NtpTime::from(now), self.latest);
         let wait = self.timeout.saturating_add(NtpTime::from_span(END_DELAY).0 as i64);
         self.given_up >= self.session.request.packets && waited > wait
     }
 
-    /// When, by the wall clock, to call [`handle_timeout`](Self::handle_timeout) and ask whether it
-    /// [is complete](Self::is_complete). `near` is an instant of that clock.
+    /// Returns the time on the wall clock at which to call [`handle_timeout`](Self::handle_timeout) and
+    /// [`is_complete`](Self::is_complete). `near` is a time on that clock.
     pub fn poll_timeout(&mut self, near: WallTime) -> WallTime {
         let (at, delay) = match self.first_expected() {
             Some(first) => (first.at, Span::ZERO),
             None => (self.latest, END_DELAY),
         };
         let due = NtpTime(at.0.wrapping_add(self.timeout as u64));
-        // A nanosecond later it is past in either format.
+        // One nanosecond later the time has passed in either format.
         due.to_nanos(near) + delay + Span(1)
     }
 
-    /// The next time of the schedule.
+    /// Returns the next packet of the schedule.
     fn expect(&mut self) -> Option<ExpectedPacket> {
-        let expected = ExpectedPacket { at: self.schedule.next()?, came: false };
+        let expected = ExpectedPacket { at: self.schedule.next()?, arrived: false };
         self.latest = expected.at;
         self.expected.push_back(expected);
         Some(expected)
@@ -183,7 +183,8 @@ impl SessionReceiver {
         self.expected.front().copied().or_else(|| self.expect())
     }
 
-    /// Gives up the packets that should have arrived by `now`, on the wall clock. `error` is the state of that clock.
+    /// Gives up the packets that should have arrived by `now` (wall clock). `error` is the error estimate of
+    /// that clock.
     pub fn handle_timeout(&mut self, now: WallTime, error: ErrorEstimate) {
         let now = NtpTime::from(now);
         while let Some(first) = self.first_expected() {
@@ -195,14 +196,14 @@ impl SessionReceiver {
     }
 
     fn give_up(&mut self, first: ExpectedPacket, error: ErrorEstimate) {
-        if !first.came {
+        if !first.arrived {
             self.records.push(DataRecord::lost(self.given_up, first.at, error));
         }
         self.expected.pop_front();
         self.given_up += 1;
     }
 
-    /// Handles a datagram: records it, or returns why not. `error` is the state of this host's clock.
+    /// Records a datagram, or returns the reason why not. `error` is the error estimate of this host's clock.
     pub fn receive(
         &mut self,
         datagram: &[u8],
@@ -252,10 +253,10 @@ impl SessionReceiver {
             return Err(Ignored::Schedule);
         }
         let most = (self.session.request.packets as usize).saturating_mul(2).saturating_add(MAX_DUPLICATES);
-        if expected.came && self.records.len() >= most {
+        if expected.arrived && self.records.len() >= most {
             return Err(Ignored::Full);
         }
-        expected.came = true;
+        expected.arrived = true;
         self.port = Some(from.port());
         Ok(DataRecord {
             seq: packet.seq,
@@ -267,8 +268,8 @@ impl SessionReceiver {
         })
     }
 
-    /// Computes the schedule up to the packet that is `behind` the first expected one, but only as far as a packet
-    /// received now may be: forged numbers cost nothing.
+    /// Computes the schedule up to the packet that is `behind` the first expected one. It stops at the latest
+    /// packet that can have been sent by now, so that forged sequence numbers cost no time.
     fn look_ahead(&mut self, behind: usize, received: NtpTime) {
         let furthest = self.timeout.saturating_mul(2);
         while self.expected.len() <= behind
@@ -280,38 +281,41 @@ impl SessionReceiver {
         }
     }
 
-    /// The session was stopped at `stopped`, when Stop-Sessions arrived; `said` is the sender's summary. Packets that
-    /// have not arrived by then are given up, and what was sent within the timeout before it is omitted, because more
-    /// of it might have arrived (RFC 4656 §3.8).
+    /// Finishes a session that was stopped at `stopped`, when Stop-Sessions arrived; `summary` is the sender's
+    /// summary. Packets that have not arrived by then are given up. Packets sent within the timeout before
+    /// `stopped` are omitted, because more of them might have arrived (RFC 4656 §3.8).
     pub fn finish(
         mut self,
-        said: &SentSummary,
+        summary: &SentSummary,
         stopped: WallTime,
         error: ErrorEstimate,
     ) -> Result<SessionData, Contradiction> {
         let packets = self.session.request.packets;
-        let received_more = self.records.iter().any(|r| r.seq >= said.next_seq && r.received.is_some());
-        if said.next_seq > packets || received_more || !SkipRange::are_in_order(&said.skips, said.next_seq) {
+        let received_more = self.records.iter().any(|r| r.seq >= summary.next_seq && r.received.is_some());
+        if summary.next_seq > packets
+            || received_more
+            || !SkipRange::are_in_order(&summary.skips, summary.next_seq)
+        {
             return Err(Contradiction);
         }
         let latest = self.latest_counted(stopped);
-        while self.given_up < said.next_seq
+        while self.given_up < summary.next_seq
             && let Some(first) = self.first_expected().filter(|e| distance(e.at, latest) <= 0)
         {
             self.give_up(first, error);
         }
-        self.records.retain(|r| r.seq < said.next_seq && distance(r.sent, latest) <= 0);
+        self.records.retain(|r| r.seq < summary.next_seq && distance(r.sent, latest) <= 0);
         Ok(SessionData {
             session: self.session,
             finished: SessionFinish::Normally,
-            next_seq: Some(said.next_seq),
-            skips: said.skips.clone(),
+            next_seq: Some(summary.next_seq),
+            skips: summary.skips.clone(),
             records: self.records,
         })
     }
 
-    /// The session ended at `ended` without a summary of its sender. Losses after the last packet that arrived are
-    /// omitted, because those packets may never have been sent.
+    /// Finishes a session that ended at `ended` without a summary of its sender. Losses after the last
+    /// arrival are omitted, because those packets may never have been sent.
     pub fn abandon(mut self, ended: WallTime, error: ErrorEstimate) -> SessionData {
         self.handle_timeout(ended, error);
         let latest = self.latest_counted(ended);
@@ -326,7 +330,7 @@ impl SessionReceiver {
         }
     }
 
-    /// The latest send time that counts if the session is stopped at `stopped`.
+    /// Returns the latest send time that counts if the session is stopped at `stopped`.
     fn latest_counted(&self, stopped: WallTime) -> NtpTime {
         NtpTime(NtpTime::from(stopped).0.wrapping_sub(self.timeout as u64))
     }

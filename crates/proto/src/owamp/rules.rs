@@ -1,4 +1,4 @@
-//! [`OwampRules`]: what a server grants.
+//! [`OwampRules`]: the limits of a server.
 
 use super::message::ScheduleSlot;
 use super::packet;
@@ -9,36 +9,36 @@ use core::net::{IpAddr, SocketAddr};
 use jitlat_core::ntp::NtpTime;
 use jitlat_core::{Direction, Span, WallTime};
 
-/// The limits of a server, and its users.
+/// Limits of a server, and its users.
 #[derive(Clone, Debug)]
 pub struct OwampRules {
     /// Users of the keyed modes. If there are any, the open mode is not offered.
     pub users: Users,
-    /// Rounds of key derivation: a power of two, 1024 at least.
+    /// Rounds of key derivation: a power of two, at least 1024.
     pub rounds: u32,
-    /// Sessions of one connection.
+    /// Maximum number of sessions per connection.
     pub sessions: usize,
-    /// Packets of one session.
+    /// Maximum number of packets per session.
     pub packets: u32,
-    /// Schedule slots of one session.
+    /// Maximum number of schedule slots per session.
     pub slots: u32,
-    /// Bytes of a test packet.
+    /// Maximum length of a test packet, in bytes.
     pub payload: u32,
-    /// Packets a second of one session, on average.
+    /// Maximum average rate of a session, in packets per second.
     pub rate: u32,
-    /// Bits a second of payload of one session, on average.
+    /// Maximum average payload rate of a session, in bits per second.
     pub bandwidth: u64,
-    /// From the start of a session to its last packet, on average.
+    /// Maximum average time from the start of a session to its last packet.
     pub duration: Span,
-    /// How far ahead a session may start.
+    /// Maximum time from a request to the start of its session.
     pub ahead: Span,
-    /// The longest timeout after which a packet is lost.
+    /// Maximum timeout after which a packet counts as lost.
     pub timeout: Span,
-    /// How long a client may take for the set-up.
+    /// Time that a client may take for the set-up.
     pub set_up_wait: Span,
-    /// How long a connection may be idle while no test runs (SERVWAIT).
+    /// Time for which a connection may be idle while no test runs (SERVWAIT).
     pub idle: Span,
-    /// How long a client may take to end a test after this side has.
+    /// Time that a client may take to end a test after this side has ended it.
     pub stop_wait: Span,
 }
 
@@ -63,17 +63,17 @@ impl Default for OwampRules {
     }
 }
 
-/// The two ends of a control connection.
+/// Addresses of the two ends of a control connection.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ControlEnds {
-    /// The client's address.
+    /// Address of the client.
     pub(super) peer: IpAddr,
-    /// The address at which it was accepted.
+    /// Local address at which the connection was accepted.
     pub(super) local: IpAddr,
 }
 
 impl OwampRules {
-    /// The modes offered.
+    /// Returns the modes offered.
     pub fn modes(&self) -> SecurityModes {
         if self.users.is_empty() {
             SecurityModes::of(&[SecurityMode::Open])
@@ -82,7 +82,8 @@ impl OwampRules {
         }
     }
 
-    /// Whether `session` is granted to the client at `hosts` in `mode`, but for the room it takes.
+    /// Checks `session` for the client at `hosts` in `mode` against all rules, except for available
+    /// resources.
     pub(super) fn check(
         &self,
         session: &TestSession,
@@ -100,12 +101,13 @@ impl OwampRules {
             Direction::Up => (asked.sender, asked.receiver, asked.sender_port),
             Direction::Down => (asked.receiver, asked.sender, asked.receiver_port),
         };
-        // No client may request packets to or from a third host; an unspecified address means that of the connection.
+        // No client may request packets to or from a third host. An unspecified address means that of the
+        // connection.
         let is = |asked: IpAddr, actual: IpAddr| asked.is_unspecified() || asked.to_canonical() == actual;
         if !is(theirs, hosts.peer) || !is(ours, hosts.local) {
             return Err(AcceptCode::Unsupported);
         }
-        // Nor to a port of its own services.
+        // No client may request packets to a service port of its host.
         let to_service = !answerable(SocketAddr::new(hosts.peer, port));
         if direction == Direction::Down && (to_service || asked.dscp().is_none()) {
             return Err(AcceptCode::Unsupported);
@@ -123,7 +125,8 @@ impl OwampRules {
         Ok(direction)
     }
 
-    /// Whether packets of `size` bytes may follow each other as fast and for as long as `session` says.
+    /// True if packets of `size` bytes are within the limits of rate, bandwidth and duration with the
+    /// schedule of `session`.
     fn paces(&self, session: &TestSession, size: u32) -> bool {
         let packets = u128::from(session.request.packets);
         let length = session.mean_length();
@@ -134,7 +137,8 @@ impl OwampRules {
             && length <= NtpTime::from_span(self.duration).0.into()
     }
 
-    /// Bytes of the slots that follow a request, HMAC included, if so many are read.
+    /// Returns the length of the slots that follow a request, HMAC included, in bytes; `None` if there are
+    /// too many.
     pub(super) fn slots_len(&self, slots: u32) -> Option<usize> {
         (slots <= self.slots).then_some(slots as usize * ScheduleSlot::LEN + crate::amp::message::HMAC_LEN)
     }

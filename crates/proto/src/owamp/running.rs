@@ -1,5 +1,5 @@
-//! [`RunningSessions`]: the sessions of a test, on either side, from Start-Sessions until both sides have sent Stop-Sessions
-//! (RFC 4656 §3.8). Either side may be first, even while the other still sends.
+//! [`RunningSessions`]: the sessions of a test on either side, from Start-Sessions until both sides have sent
+//! Stop-Sessions (RFC 4656 §3.8). Either side may send it first, even while the other still sends packets.
 
 use super::message::{SentSummary, StopSessions};
 use super::session::TestSession;
@@ -7,7 +7,7 @@ use crate::amp::crypto::IncomingBytes;
 use crate::amp::{AcceptCode, Sid};
 use jitlat_core::{Direction, WallTime};
 
-/// The side of a test: the client's side sends upwards.
+/// Side of a test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TestSide {
     Client,
@@ -15,7 +15,7 @@ pub(super) enum TestSide {
 }
 
 impl TestSide {
-    /// Whether it sends in `session`.
+    /// True if this side sends the packets of `session`.
     pub(super) fn sends(self, session: &TestSession) -> bool {
         let sends = match self {
             TestSide::Client => Direction::Up,
@@ -33,32 +33,33 @@ struct RunningSession {
     sent: Option<SentSummary>,
 }
 
-/// The peer's summary of a session in which this side was the receiver.
+/// Peer's summary of a session that this side received.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PeerSummary {
-    /// The sender's summary.
-    pub said: SentSummary,
-    /// When it arrived, by the wall clock.
+    /// Summary of the sender.
+    pub summary: SentSummary,
+    /// Arrival time of the summary, on the wall clock.
     pub at: WallTime,
 }
 
-/// Why the peer's Stop-Sessions is not accepted.
+/// Reason why the peer's Stop-Sessions is not accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum BadStop {
     Forged,
-    /// It lacks summaries of sessions in which the peer sends, or is contradictory.
+    /// A summary of a session in which the peer sends is missing, or the summaries are contradictory.
     Senseless,
 }
 
-/// The sessions of a running test.
+/// Sessions of a running test.
 #[derive(Debug)]
 pub(super) struct RunningSessions {
     ends: Vec<RunningSession>,
-    /// Whether sending must end, or has ended.
+    /// True if sending must end or has ended.
     stopping: bool,
-    said: bool,
-    /// When the peer's Stop-Sessions began to arrive, and whether it is complete.
+    stop_sent: bool,
+    /// Time at which the peer's Stop-Sessions began to arrive.
     peer_stop: Option<WallTime>,
+    /// True once the peer's Stop-Sessions is complete.
     peer_stop_complete: bool,
 }
 
@@ -76,13 +77,13 @@ impl RunningSessions {
         RunningSessions {
             ends: sessions.map(end).collect(),
             stopping: false,
-            said: false,
+            stop_sent: false,
             peer_stop: None,
             peer_stop_complete: false,
         }
     }
 
-    /// Records that an end of this side is complete. True once all are, for the first time.
+    /// Records that one end on this side is complete. Returns true when the last one is.
     pub(super) fn complete(&mut self, sid: Sid) -> bool {
         if let Some(end) = self.ends.iter_mut().find(|end| end.sid == sid) {
             end.complete = true;
@@ -90,34 +91,34 @@ impl RunningSessions {
         self.ends.iter().all(|end| end.complete) && self.stop()
     }
 
-    /// Requests the end of sending. True the first time.
+    /// Requests the end of sending. Returns true on the first call.
     pub(super) fn stop(&mut self) -> bool {
         !core::mem::replace(&mut self.stopping, true)
     }
 
-    /// Records that a sender of this side has ended.
+    /// Records that a sender on this side has ended.
     pub(super) fn sent(&mut self, summary: SentSummary) {
         if let Some(end) = self.ends.iter_mut().find(|end| end.sid == summary.sid && end.sends) {
             end.sent = Some(summary);
         }
     }
 
-    /// This side's Stop-Sessions, once, as soon as it can be sent.
+    /// Returns this side's Stop-Sessions once, as soon as it can be sent.
     pub(super) fn poll_stop(&mut self) -> Option<StopSessions> {
-        if self.said || !self.stopping || self.ends.iter().any(|end| end.sends && end.sent.is_none()) {
+        if self.stop_sent || !self.stopping || self.ends.iter().any(|end| end.sends && end.sent.is_none()) {
             return None;
         }
-        self.said = true;
+        self.stop_sent = true;
         let sessions = self.ends.iter_mut().filter_map(|end| end.sent.take()).collect();
         Some(StopSessions { accept: AcceptCode::Ok, sessions })
     }
 
-    /// Records that the peer's Stop-Sessions began to arrive. True the first time.
+    /// Records that the peer's Stop-Sessions began to arrive. Returns true on the first call.
     pub(super) fn begin_peer_stop(&mut self, now: WallTime) -> bool {
         self.peer_stop.is_none() && self.peer_stop.replace(now).is_none()
     }
 
-    /// Reads the peer's Stop-Sessions, if it is complete.
+    /// Reads the peer's Stop-Sessions once it is complete.
     pub(super) fn read(&mut self, incoming: &mut IncomingBytes) -> Result<Option<Vec<PeerSummary>>, BadStop> {
         let Some(at) = self.peer_stop else { return Ok(None) };
         let theirs = self.ends.iter().filter(|end| !end.sends).count();
@@ -127,8 +128,8 @@ impl RunningSessions {
         let stop = StopSessions::parse(&bytes).map_err(|_| BadStop::Senseless)?;
         let mut received = Vec::new();
         for end in self.ends.iter().filter(|end| !end.sends) {
-            let said = stop.sessions.iter().find(|s| s.sid == end.sid).ok_or(BadStop::Senseless)?;
-            received.push(PeerSummary { said: said.clone(), at });
+            let summary = stop.sessions.iter().find(|s| s.sid == end.sid).ok_or(BadStop::Senseless)?;
+            received.push(PeerSummary { summary: summary.clone(), at });
         }
         if stop.sessions.len() != theirs {
             return Err(BadStop::Senseless);
@@ -137,17 +138,17 @@ impl RunningSessions {
         Ok(Some(received))
     }
 
-    /// Whether both sides have sent Stop-Sessions.
+    /// True if both sides have sent Stop-Sessions.
     pub(super) fn is_over(&self) -> bool {
-        self.said && self.peer_stop_complete
+        self.stop_sent && self.peer_stop_complete
     }
 
-    /// Whether this side has sent it.
+    /// True if this side has sent Stop-Sessions.
     pub(super) fn has_sent_stop(&self) -> bool {
-        self.said
+        self.stop_sent
     }
 
-    /// Whether the peer's is complete.
+    /// True if the peer's Stop-Sessions is complete.
     pub(super) fn has_peer_stopped(&self) -> bool {
         self.peer_stop_complete
     }

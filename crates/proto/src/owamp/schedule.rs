@@ -1,6 +1,6 @@
-//! When the packets of a session are sent (RFC 4656 §5, §3.6). Both ends compute it from the session's identifier and
-//! slots: the sender follows it, the receiver determines losses by it. All of it is fixed point, so that they agree to
-//! the last bit.
+//! Send times of the packets of a session (RFC 4656 §5, §3.6). Both ends compute them from the session's
+//! identifier and slots: the sender follows them, and the receiver uses them to detect losses. The arithmetic
+//! is fixed point, so both ends get identical results.
 
 use super::message::ScheduleSlot;
 use crate::amp::Sid;
@@ -23,7 +23,8 @@ const Q: [u32; 11] = [
     0xffff_ffff,
 ];
 
-/// Random numbers that are equal at both ends: AES in counter mode, keyed with the session's identifier.
+/// Generator of random numbers that are equal at both ends: AES in counter mode, keyed with the session's
+/// identifier.
 #[derive(Clone)]
 struct Uniform {
     cipher: Aes128,
@@ -37,7 +38,7 @@ impl Uniform {
         Uniform { cipher: Aes128::new(&sid.0.into()), drawn: 0, block: [0; 16] }
     }
 
-    /// The next 32 bits.
+    /// Returns the next 32 bits.
     fn draw(&mut self) -> u32 {
         let word = (self.drawn % 4) as usize;
         if word == 0 {
@@ -49,12 +50,12 @@ impl Uniform {
         self.block.as_chunks::<4>().0.get(word).map_or(0, |bytes| u32::from_be_bytes(*bytes))
     }
 
-    /// An exponential deviate of mean 1, in units of 2⁻³² (Knuth's algorithm 3.4.1 S).
+    /// Returns an exponential deviate of mean 1, in units of 2⁻³² (Knuth's algorithm 3.4.1 S).
     fn exponential(&mut self) -> u64 {
         let ln2 = u64::from(Q[0]);
         let u = self.draw();
         let ones = u.leading_ones();
-        // The zero behind the ones goes too.
+        // Also removes the zero after the leading ones.
         let u = u.checked_shl(ones + 1).unwrap_or(0);
         if u < Q[0] {
             return u64::from(ones) * ln2 + u64::from(u);
@@ -65,12 +66,12 @@ impl Uniform {
     }
 }
 
-/// The product of two 32.32 numbers, cut to 32.32.
+/// Returns the product of two 32.32 numbers, truncated to 32.32.
 fn multiply(x: u64, y: u64) -> u64 {
     ((u128::from(x) * u128::from(y)) >> 32) as u64
 }
 
-/// The send times of one session, in order. The first packet leaves one step after the start.
+/// Send times of one session, in order. The first packet leaves one step after the start.
 #[derive(Clone)]
 pub struct OwampSchedule {
     slots: Box<[ScheduleSlot]>,
@@ -81,8 +82,8 @@ pub struct OwampSchedule {
 }
 
 impl OwampSchedule {
-    /// The schedule of a session with this identifier: `packets` packets from `start` on, using `slots` in turn. Slots
-    /// beyond the number of packets are never used.
+    /// Creates the schedule of a session with this identifier: `packets` packets from `start` on, with
+    /// `slots` in turn. Slots beyond the number of packets are never used.
     pub fn new(sid: &Sid, start: NtpTime, slots: &[ScheduleSlot], packets: u32) -> OwampSchedule {
         let used = slots.len().min(packets as usize);
         OwampSchedule {
@@ -90,7 +91,7 @@ impl OwampSchedule {
             uniform: Uniform::new(sid),
             at: start,
             next: 0,
-            // Without a slot there is no schedule.
+            // Without slots there is no schedule.
             packets: if slots.is_empty() { 0 } else { packets },
         }
     }
@@ -135,7 +136,7 @@ mod tests {
         OwampSchedule::new(&sid(name), NtpTime(0), slots, packets).map(|t| t.0).collect()
     }
 
-    /// The check values of RFC 4656 Appendix B: sums of deviates of mean 1.
+    /// Check values of RFC 4656 Appendix B: sums of deviates of mean 1.
     #[test]
     fn published_check_values() {
         let published = [
@@ -157,7 +158,7 @@ mod tests {
         }
     }
 
-    /// The schedule of a recorded session, whose sender left each packet 76 to 144 µs late.
+    /// Schedule of a recorded session. Its sender sent each packet 76 to 144 µs late.
     #[test]
     fn a_recorded_schedule() {
         let offsets =
@@ -173,13 +174,13 @@ mod tests {
         assert_eq!(mixed[18], 0xd_65c2_252a + 9 * 7);
         assert_eq!(mixed[19] - mixed[18], 7);
         assert!(offsets("2872979303ab47eeac028dab3829dab2", &[], 20).is_empty());
-        // More slots than packets: those beyond are not reached.
+        // With more slots than packets, the last slots are not reached.
         assert_eq!(offsets("2872979303ab47eeac028dab3829dab2", &slots, 1), [0x6d27_e540]);
     }
 
     #[test]
     fn a_first_word_of_ones_is_thirty_two_doublings() {
-        // The algorithm's result for the rarest number, which no published sum is certain to contain.
+        // The algorithm's result for the rarest number, which published sums may not contain.
         assert_eq!(u32::MAX.leading_ones(), 32);
         assert_eq!(u32::MAX.checked_shl(33), None);
     }

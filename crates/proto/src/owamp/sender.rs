@@ -9,11 +9,11 @@ use crate::machine::Tick;
 use jitlat_core::ntp::{ErrorEstimate, NtpTime};
 use jitlat_core::{Span, SteadyTime, WallTime};
 
-/// Time after the last packet and its timeout until either end considers its session complete: the other end's clock
-/// may be behind.
+/// Time after the last packet and its timeout before either end considers its session complete, because the
+/// other end's clock may be behind.
 pub(super) const END_DELAY: Span = Span::seconds(1);
 
-/// The sending end of one session: which packet leaves when, and which are skipped.
+/// Sender of one session: schedules packets, and skips those that are too late.
 ///
 /// ```text
 /// loop { sleep until poll_timeout; if let Some((seq, len)) = poll_transmit(now, …) { send } }
@@ -24,29 +24,31 @@ pub struct SessionSender {
     keys: Option<TestKeys>,
     schedule: OwampSchedule,
     timeout: Span,
-    /// One instant on both clocks: the schedule, which is in wall time, is followed on the steady clock.
+    /// Time on both clocks at one instant. It converts the schedule, which is in wall time, to the steady
+    /// clock.
     anchor: Tick,
-    /// The number that comes next, and when.
+    /// Sequence number of the next packet.
     next: u32,
+    /// Time to send the next packet.
     due: Option<SteadyTime>,
     last_due: SteadyTime,
     skips: Vec<SkipRange>,
     stopped: bool,
 }
 
-/// A packet to be sent now.
+/// A packet that must be sent now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DuePacket {
-    /// Its number.
+    /// Sequence number.
     pub seq: u32,
-    /// Bytes written to the front of the packet; [`RequestSession::padding`](crate::amp::message::RequestSession::padding) bytes of
-    /// padding follow.
+    /// Number of bytes written to the front of the packet;
+    /// [`RequestSession::padding`](crate::amp::message::RequestSession::padding) bytes of padding follow.
     pub len: usize,
 }
 
 impl SessionSender {
-    /// The sender of a granted session. `now` ties the schedule to the steady clock: a step of the wall clock during
-    /// the session moves the times in the packets, not the packets.
+    /// Creates the sender of a granted session. The schedule follows the steady clock from `now` on: a step
+    /// of the wall clock during the session changes the times in the packets, but not when they are sent.
     pub fn new(session: &TestSession, keys: Option<TestKeys>, now: Tick) -> SessionSender {
         let mut sender = SessionSender {
             session: session.clone(),
@@ -64,7 +66,7 @@ impl SessionSender {
         sender
     }
 
-    /// On to the next packet.
+    /// Advances to the next packet.
     fn step(&mut self) {
         self.due = self.schedule.next().map(|at| {
             let wall: WallTime = at.to_nanos(self.anchor.wall);
@@ -73,18 +75,19 @@ impl SessionSender {
         self.last_due = self.due.unwrap_or(self.last_due);
     }
 
-    /// When to ask again; `None` once stopped.
+    /// Returns the time of the next call; `None` once stopped.
     pub fn poll_timeout(&self) -> Option<SteadyTime> {
         (!self.stopped).then(|| self.due.unwrap_or(self.last_due + self.timeout + END_DELAY))
     }
 
-    /// Whether every packet has been sent and would have come or be lost by now.
+    /// True if every packet has been sent, and has arrived or counts as lost by now.
     pub fn is_complete(&self, now: SteadyTime) -> bool {
         self.due.is_none() && now >= self.last_due + self.timeout + END_DELAY
     }
 
-    /// Writes the packet that is due at `now` to the front of `packet`: read the clocks again for every call and send
-    /// at once. Packets later than the session's timeout are skipped. `error` is the state of this host's clock.
+    /// Writes the packet that is due at `now` to the front of `packet`. Read the clocks for every call, and
+    /// send the packet at once. Packets later than the session's timeout are skipped. `error` is the error
+    /// estimate of this host's clock.
     pub fn poll_transmit(
         &mut self,
         now: Tick,
@@ -106,7 +109,8 @@ impl SessionSender {
         None
     }
 
-    /// The system did not accept packet `seq`, the last one written: it counts as skipped, not as lost on the way.
+    /// Records that the system did not accept the last packet, `seq`. It counts as skipped, not as lost on
+    /// the path.
     pub fn not_sent(&mut self, seq: u32) {
         if self.skips.len() < StopSessions::MOST_SKIPS {
             self.skip(seq);
@@ -120,12 +124,12 @@ impl SessionSender {
         }
     }
 
-    /// Packets sent so far.
+    /// Returns the number of packets sent so far.
     pub fn sent(&self) -> u32 {
         self.next - self.skips.iter().map(|r| r.last - r.first + 1).sum::<u32>()
     }
 
-    /// Stops sending; returns the summary for Stop-Sessions.
+    /// Stops sending and returns the summary for Stop-Sessions.
     pub fn stop(&mut self) -> SentSummary {
         self.stopped = true;
         SentSummary { sid: self.session.sid(), next_seq: self.next, skips: self.skips.clone() }

@@ -1,5 +1,5 @@
-//! The control server (RFC 4656 §3): grants test sessions, starts and stops them, and sends what was received, within
-//! limits.
+//! The control server (RFC 4656 §3): grants test sessions within limits, starts and stops them, and sends
+//! their records.
 
 use super::fetch::DataWriter;
 use super::message::{FetchAck, FetchSession, ScheduleSlot, SentSummary};
@@ -18,24 +18,24 @@ use jitlat_core::{Direction, Span, SteadyTime, WallTime};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// Most bytes of unread messages; the longest is a Stop-Sessions.
+/// Maximum length of unread messages in bytes; the longest is a Stop-Sessions.
 const MAX_UNREAD: usize = 4 << 20;
-/// Beyond its schedule, how long a test may last.
+/// Maximum time that a test may last beyond its schedule.
 const MAX_OVERRUN: Span = Span::seconds(60);
 
-/// A session for which the driver must make room and open a socket.
+/// A requested session, for which the driver must reserve resources and open a socket.
 #[derive(Clone, Debug)]
 pub struct OwampOpenRequest {
-    /// With its identifier, and with the addresses of the connection if the client left them open. The port of this end
-    /// is the requested one.
+    /// Session with its identifier. Addresses that the client left open are those of the connection. The port
+    /// of this end is the requested one.
     pub session: TestSession,
-    /// Up: this end receives. Down: it sends.
+    /// Direction of the packets. Up: this end receives. Down: it sends.
     pub direction: Direction,
-    /// Address of the other end's packets. Port 0: that of the first packet.
+    /// Address and port of the other end. Port 0: the source port of the first packet.
     pub far: SocketAddr,
     /// Mode of the connection.
     pub mode: SecurityMode,
-    /// Keys of its packets, where the mode protects them.
+    /// Keys of the packets; `None` if the mode does not protect them.
     pub keys: Option<TestKeys>,
 }
 
@@ -44,54 +44,54 @@ pub struct OwampOpenRequest {
 pub enum OwampServerInput<'a> {
     /// Bytes were received on the control connection.
     Bytes(&'a [u8]),
-    /// The connection is closed.
+    /// The connection was closed.
     Closed,
-    /// The socket requested by [`OwampServerEvent::Open`] is open on this port, or is not available.
+    /// The requested socket ([`OwampServerEvent::Open`]) is open on this port, or is not available.
     Opened(Result<u16, AcceptCode>),
-    /// An end of a session has nothing more to send, or to wait for.
+    /// One end of a session has no more to send or to wait for.
     Complete(Sid),
-    /// A sender has ended, as [`OwampServerEvent::StopSending`] asked.
+    /// A sender has ended after [`OwampServerEvent::StopSending`].
     Sent(SentSummary),
-    /// The answer to [`OwampServerEvent::Fetch`]; `None` if there are no such records.
+    /// Answer to [`OwampServerEvent::Fetch`]; `None` if there are no such records.
     Found(Option<Arc<SessionData>>),
 }
 
-/// A request of a server to its driver.
+/// Request of a server to its driver.
 #[derive(Clone, Debug)]
 pub enum OwampServerEvent {
-    /// Open a socket; answer with [`OwampServerInput::Opened`] before anything else.
+    /// Open a socket. Answer with [`OwampServerInput::Opened`] before any other input.
     Open(Box<OwampOpenRequest>),
-    /// The sessions granted since the last test begin. Packets may have arrived before.
+    /// The sessions granted since the last test begin. Their packets may have arrived before.
     Start,
-    /// End all sending; answer with [`OwampServerInput::Sent`] for each sender.
+    /// End all sending. Answer with [`OwampServerInput::Sent`] for each sender.
     StopSending,
-    /// A session of which this end was the receiver is stopped: finish it, and keep what it recorded.
+    /// A session that this end received was stopped: finish it, and store its records.
     Received(PeerSummary),
-    /// Find what was recorded of a session that belongs to this [`Owner`]; answer with [`OwampServerInput::Found`].
+    /// Find the records of a session that belongs to this [`Owner`]. Answer with [`OwampServerInput::Found`].
     Fetch(FetchSession, Owner),
-    /// Nothing more will be sent: close the connection once everything is written. Sessions that have not ended yet end
-    /// now; receivers are [abandoned](super::SessionReceiver::abandon).
+    /// The conversation is over: close the connection once everything is written. Sessions that still run end
+    /// now; their receivers are [abandoned](super::SessionReceiver::abandon).
     Over(AmpEndReason),
 }
 
 #[derive(Debug)]
 enum OwampServerState {
-    /// The greeting is to be sent, or its answer awaited.
+    /// Sending the greeting, or waiting for the response.
     SetUp,
     /// Between tests.
     Idle,
-    /// The driver opens a socket for this session.
+    /// Waiting for the driver to open a socket for this session.
     Opening(Box<TestSession>),
     /// A test runs.
     Running(RunningSessions),
-    /// The driver searches for records.
+    /// Waiting for the driver to find records.
     Finding(FetchSession),
-    /// Data are being written.
+    /// Sending data.
     Fetching(Box<DataWriter>),
     Over,
 }
 
-/// One control conversation.
+/// Server of one control conversation.
 #[derive(Debug)]
 pub struct Server {
     rules: OwampRules,
@@ -101,16 +101,17 @@ pub struct Server {
     state: OwampServerState,
     deadline: SteadyTime,
     connection: AmpConnection,
-    /// Already encrypted, in the order they are to be written.
-    saying: VecDeque<Vec<u8>>,
-    /// Granted and not started yet.
+    /// Encrypted messages in the order in which they must be written.
+    queued: VecDeque<Vec<u8>>,
+    /// Sessions that are granted but not started yet.
     sessions: Vec<TestSession>,
     named: u32,
     events: VecDeque<OwampServerEvent>,
 }
 
 impl Server {
-    /// A server for the connection from `peer` to `local`, accepted at `now`, on a host that serves since `started`.
+    /// Creates a server for the connection from `peer` to `local`, accepted at `now`. The host has been
+    /// serving since `started`.
     pub fn new(
         rules: OwampRules,
         peer: SocketAddr,
@@ -129,14 +130,14 @@ impl Server {
             started,
             state: OwampServerState::SetUp,
             connection: AmpConnection::default(),
-            saying: VecDeque::from([greeting]),
+            queued: VecDeque::from([greeting]),
             sessions: Vec::new(),
             named: 0,
             events: VecDeque::new(),
         }
     }
 
-    /// The owner of this connection's sessions.
+    /// Returns the owner of this connection's sessions.
     pub fn owner(&self) -> Owner {
         match self.connection.user() {
             Some(user) => Owner::User(user.to_owned()),
@@ -153,10 +154,10 @@ impl Server {
         let (mut message, mut bytes) = (Vec::new(), Vec::new());
         write(&mut message);
         self.connection.outgoing.put_signed(&message, &mut bytes);
-        self.saying.push_back(bytes);
+        self.queued.push_back(bytes);
     }
 
-    /// Reads one message, if it is complete. `Ok(false)`: not yet.
+    /// Reads one message. Returns `Ok(false)` if it is not complete yet.
     fn advance(&mut self, now: Tick) -> Result<bool, AmpEndReason> {
         match &mut self.state {
             OwampServerState::SetUp => {
@@ -164,7 +165,7 @@ impl Server {
                 let entry = entry(&self.rules, &self.random, self.started);
                 let let_in = self.connection.read_set_up(&entry, &mut answer);
                 if !answer.is_empty() {
-                    self.saying.push_back(answer);
+                    self.queued.push_back(answer);
                 }
                 if !let_in? {
                     return Ok(false);
@@ -173,7 +174,7 @@ impl Server {
                 Ok(true)
             }
             OwampServerState::Idle => self.command(now),
-            // What follows the client's Stop-Sessions is read after this side's.
+            // Messages after the client's Stop-Sessions are read once this side's has been sent.
             OwampServerState::Running(running) if running.has_peer_stopped() => Ok(false),
             OwampServerState::Running(running) => {
                 match self.connection.incoming.first() {
@@ -212,7 +213,7 @@ impl Server {
         self.deadline = now.steady + self.rules.idle;
     }
 
-    /// Sends Stop-Sessions once it can be sent, and ends the test once both sides have.
+    /// Sends Stop-Sessions as soon as possible, and ends the test once both sides have sent it.
     fn end_test(&mut self, now: Tick) {
         let OwampServerState::Running(running) = &mut self.state else { return };
         if let Some(stop) = running.poll_stop() {
@@ -226,7 +227,7 @@ impl Server {
         }
     }
 
-    /// The length of what follows is unknown: the conversation cannot continue.
+    /// The length of the rest is unknown, so the conversation cannot continue.
     fn refuse_command(&mut self) -> Result<bool, AmpEndReason> {
         self.send_signed(|out| write_start_ack(AcceptCode::Unsupported, out));
         Err(AmpEndReason::Confused)
@@ -281,7 +282,7 @@ impl Server {
         };
         let request = RequestSession::parse(request).map_err(|_| AmpEndReason::Confused)?;
         let Some(slots) = self.rules.slots_len(request.slots) else {
-            // More than is read: the conversation cannot continue.
+            // There are too many slots to be read, so the conversation cannot continue.
             self.refuse(AcceptCode::Permanent);
             return Err(AmpEndReason::Confused);
         };
@@ -425,7 +426,7 @@ impl Machine for Server {
     }
 
     fn poll_transmit(&mut self, now: Tick, out: &mut Vec<u8>) -> bool {
-        if let Some(bytes) = self.saying.pop_front() {
+        if let Some(bytes) = self.queued.pop_front() {
             out.extend(bytes);
             return true;
         }
@@ -436,7 +437,7 @@ impl Machine for Server {
         }
         self.idle(now);
         self.read_on(now);
-        match self.saying.pop_front() {
+        match self.queued.pop_front() {
             Some(bytes) => {
                 out.extend(bytes);
                 true

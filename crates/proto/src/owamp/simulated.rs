@@ -1,6 +1,6 @@
-//! Tests on the simulated network: conversations over paths that lose, duplicate, delay and reorder test packets,
-//! between hosts whose clocks are wrong, that pause, that vanish, with unrelated packets. They end in time, and the
-//! records are correct.
+//! Tests on the simulated network. Paths lose, duplicate, delay and reorder test packets; hosts have wrong
+//! clocks, pause and vanish; unrelated packets arrive. Conversations must end in time, and the records must
+//! be correct.
 
 use super::{DataRecord, ScheduleSlot, SessionFinish};
 use crate::amp::{AmpEndReason, SecurityMode};
@@ -19,15 +19,15 @@ fn both(packets: u32, slot: ScheduleSlot) -> Vec<(Direction, u32, Vec<ScheduleSl
     vec![(Direction::Up, packets, vec![slot]), (Direction::Down, packets, vec![slot])]
 }
 
-/// Copies of each number among these.
+/// Counts the occurrences of each sequence number.
 fn tally(seqs: impl Iterator<Item = u32>) -> BTreeMap<u32, usize> {
     let mut tally = BTreeMap::new();
     seqs.for_each(|seq| *tally.entry(seq).or_default() += 1);
     tally
 }
 
-/// A test that ended normally has the correct records of every session: each packet that arrived, with its times, and
-/// each that did not.
+/// Checks that a test that ended normally has correct records of every session: each packet that arrived,
+/// with its times, and each that did not.
 fn check(outcome: &OwampSimOutcome, sessions: usize) {
     assert_eq!(outcome.client, Ok(()));
     assert_eq!(outcome.server, Some(AmpEndReason::Closed));
@@ -38,7 +38,7 @@ fn check(outcome: &OwampSimOutcome, sessions: usize) {
         let near = truth.sent.first().map_or(crate::sim::EPOCH, |s| s.1);
         let (came, lost): (Vec<&DataRecord>, Vec<_>) =
             data.records.iter().partition(|r| r.received.is_some());
-        // In the order they came, with both their times.
+        // In order of arrival, with both times.
         let recorded: Vec<_> = came.iter().map(|r| (r.seq, r.received.unwrap().to_nanos(near))).collect();
         let in_time: Vec<_> = truth.came.iter().take(recorded.len()).copied().collect();
         assert_eq!(recorded, in_time);
@@ -47,7 +47,7 @@ fn check(outcome: &OwampSimOutcome, sessions: usize) {
             assert_eq!(record.sent, NtpTime::from(sent[&record.seq]));
             assert_eq!((record.send_error, record.ttl), (crate::sim::owamp::ERROR, 255));
         }
-        // Every number up to the last that counts is present: as often as it arrived, or once as lost.
+        // Every number up to the last that counts is present: once per arrival, or once as lost.
         let arrivals = tally(truth.came.iter().map(|c| c.0));
         assert_eq!(tally(came.iter().map(|r| r.seq)), arrivals);
         let next = data.next_seq.unwrap();
@@ -82,7 +82,7 @@ fn both_directions_in_every_mode_and_schedule() {
     }
 }
 
-/// Five of a hundred packets are dropped in one direction: lost there, and none in the other.
+/// One direction drops 5 of 100 packets, and the loss is reported in that direction only.
 #[test]
 fn loss_is_reported_by_direction() {
     for (up, down) in [(5, 0), (0, 5), (7, 3)] {
@@ -104,7 +104,7 @@ fn loss_is_reported_by_direction() {
     }
 }
 
-/// Clocks that differ change delays, not counts, as long as they agree within the timeout.
+/// A clock offset below the timeout changes delays, but not counts.
 #[test]
 fn clocks_apart_move_delays_alone() {
     for ms in [-400, 90, 400] {
@@ -125,7 +125,7 @@ fn clocks_apart_move_delays_alone() {
             }
         }
     }
-    // If they differ more, everything counts as lost: the protocol cannot distinguish it from loss.
+    // With a larger offset everything counts as lost: the protocol cannot distinguish the two.
     let clocks = [SimClock::default(), SimClock { offset: Span::seconds(2), skew_ppb: 0 }];
     let outcome =
         OwampWorld { clocks, ..OwampWorld::new(SecurityMode::Open, both(50, ScheduleSlot::Fixed(10 * MS))) }
@@ -136,9 +136,9 @@ fn clocks_apart_move_delays_alone() {
     }
 }
 
-/// A sender that is delayed skips what is too late, reports it, and sends the rest in a burst.
+/// A delayed sender skips packets that are too late, reports them, and sends the rest in a burst.
 #[test]
-fn a_paused_sender_skips_and_says_so() {
+fn a_paused_sender_reports_the_packets_it_skips() {
     for host in [SimHost::Client, SimHost::Server] {
         let mut world = OwampWorld::new(SecurityMode::Authenticated, both(50, ScheduleSlot::Fixed(20 * MS)));
         world.troubles = vec![(Span::millis(600), OwampTrouble::Pause(host, Span::millis(800)))];
@@ -168,7 +168,7 @@ fn an_interrupt_ends_the_test_and_keeps_what_there_is() {
         assert!(outcome.took < Span::seconds(5), "{ms} ms: {:?}", outcome.took);
         for (sid, data) in &outcome.data {
             let (data, truth) = (data.as_ref().unwrap(), &outcome.truth[sid]);
-            // What was sent within the timeout before the end is omitted (RFC 4656 §3.8).
+            // Packets sent within the timeout before the end are omitted (RFC 4656 §3.8).
             let counted = data.records.len() as u64;
             let sent = truth.sent.len() as u64;
             assert!(
@@ -230,13 +230,13 @@ fn trouble() -> impl Strategy<Value = OwampTrouble> {
     ]
 }
 
-/// Whatever happens, a conversation ends, the server sends only to its client and not more than was granted, and memory
-/// is bounded.
+/// Checks that a conversation ends under any conditions, that the server sends only to its client and no more
+/// than was granted, and that memory is bounded.
 fn survive(outcome: &OwampSimOutcome, granted: u64) {
     assert!(outcome.took < Span::seconds(1100), "{:?}", outcome.took);
     assert_eq!(outcome.misdirected, 0);
     assert!(outcome.server_sent <= granted, "{} sent", outcome.server_sent);
-    assert!(outcome.server_said < 1 << 20);
+    assert!(outcome.server_control_bytes < 1 << 20);
     assert!(outcome.kept <= 4);
     for (sid, data) in &outcome.data {
         let Ok(data) = data else { continue };

@@ -1,8 +1,8 @@
-//! [`Statistics`]: a session's results as perfSONAR's tools print them, digit by digit: `owping -v` and `owstats -v`
+//! [`Statistics`]: prints a session's results exactly like perfSONAR's tools: `owping -v` and `owstats -v`
 //! ([`Statistics::text`]), and `-R` ([`Statistics::raw`]).
 //!
-//! Their definitions are not jitlat's: delays are differences of times in double precision, percentiles are counted in
-//! buckets and over lost packets too, and duplicates have a minimum and a maximum.
+//! The definitions differ from jitlat's: delays are differences of times in double precision, percentiles are
+//! counted in buckets and include lost packets, and minimum and maximum include duplicates.
 
 use super::message::DataRecord;
 use super::session::SessionData;
@@ -12,10 +12,10 @@ use jitlat_core::ntp::{ErrorEstimate, NtpTime};
 use jitlat_core::units::civil;
 use std::collections::{BTreeMap, HashMap};
 
-/// The highest n of the n-reordering that is counted.
+/// Maximum n for which n-reordering is counted.
 const MAX_REORDERING: usize = 1000;
 
-/// How statistics are printed: options of owping.
+/// Format of the statistics: options of owping.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OwpingOptions {
     /// Width of the buckets in which delays are counted for median and percentiles, in seconds (`-b`).
@@ -30,19 +30,19 @@ impl Default for OwpingOptions {
     }
 }
 
-/// A session's results, to be printed.
+/// Results of a session, with their format.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Statistics {
-    /// What its receiver recorded.
+    /// Records of the session.
     pub data: SessionData,
-    /// How to print it.
+    /// Format of the text.
     pub style: OwpingOptions,
 }
 
-/// What is counted, by the rules of owping.
+/// Counts by the rules of owping.
 #[derive(Default)]
 struct OwpingCounts {
-    /// By number: how many records of a received packet.
+    /// Number of records of received packets, by sequence number.
     received: HashMap<u32, u64>,
     lost: u64,
     arrivals: u64,
@@ -52,15 +52,15 @@ struct OwpingCounts {
     buckets: BTreeMap<i64, u64>,
     /// Times to live, without duplicates.
     ttls: BTreeMap<u8, u64>,
-    /// By n − 1: arrivals that overtook at least n others.
+    /// Number of arrivals that were preceded by at least n packets with higher numbers, at index n − 1.
     reordered: Vec<u64>,
-    /// The largest sum of the errors of both clocks, in seconds.
+    /// Largest sum of the errors of both clocks, in seconds.
     error: f64,
     unsynchronised: bool,
 }
 
 impl Statistics {
-    /// The lines of `owping -v`: first every packet, then the summary. Times of the day are UTC.
+    /// Returns the lines of `owping -v`: every packet, then the summary. Times of day are UTC.
     pub fn text(&self) -> String {
         let mut out = String::new();
         let heading = self.heading();
@@ -84,8 +84,8 @@ impl Statistics {
         out
     }
 
-    /// The lines of `owping -R`: number, and time, synchronisation and error of both clocks, and time to live of each
-    /// record; no arrival of a lost packet.
+    /// Returns the lines of `owping -R`, one per record: number; time, synchronisation and error of both
+    /// clocks; time to live. Lost packets have no arrival.
     pub fn raw(&self) -> String {
         let mut out = String::new();
         for record in &self.data.records {
@@ -112,7 +112,7 @@ impl Statistics {
         format!("\n--- owping statistics from {from} to {to} ---\nSID:\t{sid}\n")
     }
 
-    /// The records of packets that were not skipped.
+    /// Returns the records of packets that were not skipped.
     fn records(&self) -> impl Iterator<Item = &DataRecord> {
         let skips = &self.data.skips;
         let skipped = move |seq: u32| {
@@ -204,7 +204,8 @@ impl Statistics {
 }
 
 impl OwpingCounts {
-    /// The upper edge of the bucket at which `share` of all sent packets have arrived, in seconds; `None` if fewer have.
+    /// Returns the upper edge of the bucket at which `share` of all sent packets have arrived, in seconds;
+    /// `None` if fewer have arrived.
     fn percentile(&self, share: f64, sent: u64, bucket: f64) -> Option<f64> {
         let mut arrived = 0;
         let reaches = |(_, packets): &(&i64, &u64)| {
@@ -215,7 +216,8 @@ impl OwpingCounts {
     }
 }
 
-/// The delay of a received packet in seconds, as these tools compute it: the times lose their last bits.
+/// Returns the delay of a received packet in seconds, as these tools compute it: the times lose their last
+/// bits.
 fn delay(record: &DataRecord) -> Option<f64> {
     let seconds = |at: NtpTime| at.0 as f64 / UNITS;
     Some(seconds(record.received?) - seconds(record.sent))
@@ -228,7 +230,7 @@ fn seconds(error: ErrorEstimate) -> f64 {
     f64::from(error.0 & 0xff) * 2_f64.powi(scale)
 }
 
-/// The sum of the errors of both clocks, in seconds.
+/// Returns the sum of the errors of both clocks, in seconds.
 fn errors(record: &DataRecord) -> f64 {
     seconds(record.send_error) + seconds(record.receive_error)
 }
@@ -241,7 +243,7 @@ fn milliseconds(seconds: Option<f64>) -> String {
     seconds.map_or("nan".to_owned(), |seconds| general(seconds * 1000.0, 3))
 }
 
-/// A number with so many significant digits as C prints it with `%g`.
+/// Formats a number with this number of significant digits, like C's `%g`.
 fn general(value: f64, digits: usize) -> String {
     if value == 0.0 || !value.is_finite() {
         return format!("{value}");
@@ -260,9 +262,9 @@ fn general(value: f64, digits: usize) -> String {
     trimmed(&format!("{value:.*}", (digits as i32 - 1 - power).max(0) as usize))
 }
 
-/// A time of the day with its date, UTC, to the nearest millisecond.
+/// Formats a time of day with its date in UTC, to the nearest millisecond.
 fn time_of_day(at: NtpTime) -> String {
-    // Eras of 2^32 s begin in 1900 and 2036; times without the highest bit are of the later one.
+    // Eras of 2^32 s begin in 1900 and 2036. Times without the highest bit belong to the later era.
     let era = i64::from(at.0 >> 63 == 0) << 32;
     let thousandths = ((u128::from(at.0) * 1000 + (1 << 31)) >> 32) as i64;
     let seconds = thousandths.div_euclid(1000) + era - 2_208_988_800;

@@ -1,4 +1,4 @@
-//! [`Store`]: a server's records, kept for a limited time for their owners, within limits.
+//! [`Store`]: stores records of sessions for their owners, for a limited time and within limits.
 
 use super::message::DataRecord;
 use super::session::SessionData;
@@ -8,23 +8,23 @@ use jitlat_core::{Span, SteadyTime};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// The owner of a session: knowing its identifier is not enough to get its data.
+/// Owner of a session. The identifier of a session alone does not give access to its data.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Owner {
     /// A user of the keyed modes.
     User(String),
-    /// In the open mode, the host that requested the session.
+    /// The host that requested the session, in the open mode.
     Host(IpAddr),
 }
 
-/// The bounds of a store.
+/// Limits of a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StoreLimits {
-    /// Bytes of records, of running sessions and kept ones.
+    /// Maximum memory for the records of running and finished sessions, in bytes.
     pub memory: u64,
-    /// The same of one owner.
+    /// Maximum memory per owner, in bytes.
     pub memory_per_owner: u64,
-    /// How long the records of a session are kept after its end.
+    /// Time for which the records of a session are stored after its end.
     pub keep: Span,
 }
 
@@ -38,11 +38,11 @@ impl Default for StoreLimits {
 struct StoredSession {
     owner: Owner,
     bytes: u64,
-    /// `None` while it runs.
+    /// `None` while the session runs.
     data: Option<(Arc<SessionData>, SteadyTime)>,
 }
 
-/// Sessions that are received, and what was recorded of those that ended.
+/// Sessions that are being received, and records of finished sessions.
 #[derive(Debug)]
 pub struct Store {
     limits: StoreLimits,
@@ -50,23 +50,23 @@ pub struct Store {
 }
 
 impl Store {
-    /// An empty one.
+    /// Creates an empty store.
     pub fn new(limits: StoreLimits) -> Store {
         Store { limits, sessions: HashMap::new() }
     }
 
-    /// Sessions in it, running or kept.
+    /// Returns the number of sessions, running or finished.
     pub fn len(&self) -> usize {
         self.sessions.len()
     }
 
-    /// Whether it is empty.
+    /// True if there are no sessions.
     pub fn is_empty(&self) -> bool {
         self.sessions.is_empty()
     }
 
-    /// Claims memory for a session of `packets` that is about to run, one record each. The oldest data of the same
-    /// owner is removed to make room. Refused if the identifier is in use or there is no room.
+    /// Reserves memory for a session of `packets` that is about to run, one record per packet. If necessary,
+    /// the owner's oldest data is removed. Refused if the identifier is in use or there is no room.
     pub fn claim(
         &mut self,
         sid: Sid,
@@ -99,7 +99,7 @@ impl Store {
         self.sessions.values().filter(|k| owner.is_none_or(|o| k.owner == *o)).map(|k| k.bytes).sum()
     }
 
-    /// Keeps what was recorded of a session that was claimed.
+    /// Stores the records of a session for which memory was reserved.
     pub fn keep(&mut self, mut data: SessionData, now: SteadyTime) {
         data.records.shrink_to_fit();
         if let Some(kept) = self.sessions.get_mut(&data.session.sid()) {
@@ -108,29 +108,30 @@ impl Store {
         }
     }
 
-    /// Gives up a session of which nothing is to be kept.
+    /// Removes a session without storing its records.
     pub fn release(&mut self, sid: Sid) {
         self.sessions.remove(&sid);
     }
 
-    /// What was recorded of `sid`, if it ended and belongs to `owner`.
+    /// Returns the records of `sid` if it has ended and belongs to `owner`.
     pub fn find(&mut self, sid: Sid, owner: &Owner, now: SteadyTime) -> Option<Arc<SessionData>> {
         self.expire(now);
         let kept = self.sessions.get(&sid).filter(|kept| kept.owner == *owner)?;
         kept.data.as_ref().map(|(data, _)| data.clone())
     }
 
-    /// Bytes that a session with so many records takes.
+    /// Returns the memory of a session with this number of records, in bytes.
     pub fn memory(records: usize) -> u64 {
         records as u64 * size_of::<DataRecord>() as u64 + 1024
     }
 
-    /// Whether `sid` runs, or its records are kept.
+    /// True if `sid` runs or its records are stored.
     pub fn contains(&self, sid: Sid) -> bool {
         self.sessions.contains_key(&sid)
     }
 
-    /// Forgets what was kept for long enough, and returns when the next of it will have been; the other methods do so as well.
+    /// Removes expired records, and returns the time at which the next ones expire. The other methods also do
+    /// this.
     pub fn expire(&mut self, now: SteadyTime) -> Option<SteadyTime> {
         let keep = self.limits.keep;
         self.sessions.retain(|_, kept| kept.data.as_ref().is_none_or(|(_, since)| now - *since < keep));

@@ -1,4 +1,4 @@
-//! What the server grants and hands out, and to whom; messages of any content.
+//! Tests of the server's grants, of the access to its records, and of messages with any content.
 
 use super::fetch::{DataReader, DataWriter};
 use super::message::{MessageTooLong, StopSessions};
@@ -23,7 +23,7 @@ fn ip(text: &str) -> IpAddr {
     text.parse().unwrap()
 }
 
-/// owping's default request, in one direction or the other.
+/// Returns owping's default request in this direction.
 fn session(direction: Direction) -> TestSession {
     let up = direction == Direction::Up;
     let (sender, receiver) = if up { (ip(PEER), ip(LOCAL)) } else { (ip(LOCAL), ip(PEER)) };
@@ -47,18 +47,18 @@ fn session(direction: Direction) -> TestSession {
     TestSession { request, slots: vec![ScheduleSlot::Exponential(0x1999_9999)] }
 }
 
-/// A server that has accepted the open mode.
+/// Returns a server on whose connection the open mode was selected.
 fn server(rules: OwampRules) -> Server {
     let (peer, local) = ((ip(PEER), 50_000).into(), (ip(LOCAL), PORT).into());
     let mut server = Server::new(rules, peer, local, NOW.wall, ServerRandom::new([7; 52]), NOW);
     let mut set_up = Vec::new();
     SetUp::open().write(&mut set_up);
     server.handle(NOW, OwampServerInput::Bytes(&set_up));
-    assert_eq!(said(&mut server).len(), Greeting::LEN + ServerStart::LEN + ServerStart::TIME_LEN);
+    assert_eq!(output(&mut server).len(), Greeting::LEN + ServerStart::LEN + ServerStart::TIME_LEN);
     server
 }
 
-fn said(server: &mut Server) -> Vec<u8> {
+fn output(server: &mut Server) -> Vec<u8> {
     let mut out = Vec::new();
     while server.poll_transmit(NOW, &mut out) {}
     out
@@ -81,7 +81,7 @@ fn ask(server: &mut Server, session: &TestSession) -> Option<Box<OwampOpenReques
     }
 }
 
-/// What becomes of a request like the usual one, but for `change`.
+/// Returns the answer to the usual request, modified by `change`.
 fn answer_to(direction: Direction, change: impl Fn(&mut TestSession)) -> AcceptCode {
     let (mut server, mut session) = (server(OwampRules::default()), session(direction));
     change(&mut session);
@@ -89,7 +89,7 @@ fn answer_to(direction: Direction, change: impl Fn(&mut TestSession)) -> AcceptC
     if ask(&mut server, &session).is_some() {
         server.handle(NOW, OwampServerInput::Opened(Ok(9000)));
     }
-    let answer = AcceptSession::parse(&said(&mut server)).unwrap();
+    let answer = AcceptSession::parse(&output(&mut server)).unwrap();
     // A refused request does not change the state of the connection.
     assert!(ask(&mut server, &self::session(Direction::Up)).is_some());
     answer.accept
@@ -115,14 +115,15 @@ fn what_is_granted() {
         (Up, |s| (s.request.packets, s.slots) = (1, vec![ScheduleSlot::Fixed(0)]), Ok),
         (Up, |s| (s.request.packets, s.slots) = (2, vec![ScheduleSlot::Fixed(50_000 << 32)]), Permanent),
         (Up, |s| s.slots = vec![ScheduleSlot::Fixed(1 << 32); 100], Ok),
-        // Only between the two ends of the control connection; an open address means them.
+        // Packets are only allowed between the two ends of the control connection. An unspecified address
+        // means one of them.
         (Up, |s| s.request.sender = ip("198.51.100.1"), Unsupported),
         (Up, |s| s.request.receiver = ip("198.51.100.1"), Unsupported),
         (Down, |s| s.request.receiver = ip("198.51.100.1"), Unsupported),
         (Down, |s| s.request.sender = ip("198.51.100.1"), Unsupported),
         (Up, |s| s.request.sender = ip("0.0.0.0"), Ok),
         (Down, |s| (s.request.sender, s.request.receiver) = (ip("0.0.0.0"), ip("0.0.0.0")), Ok),
-        // Nor to a service of the client.
+        // They are not allowed to a service of the client.
         (Down, |s| s.request.receiver_port = 53, Unsupported),
         (Down, |s| s.request.receiver_port = 0, Unsupported),
         (Down, |s| s.request.receiver_port = 861, Ok),
@@ -145,14 +146,14 @@ fn a_connection_has_so_many_sessions() {
         if ask(&mut server, &session(Direction::Up)).is_some() {
             server.handle(NOW, OwampServerInput::Opened(Ok(9000)));
         }
-        assert_eq!(AcceptSession::parse(&said(&mut server)).unwrap().accept, accept);
+        assert_eq!(AcceptSession::parse(&output(&mut server)).unwrap().accept, accept);
     }
     let mut server = self::server(OwampRules::default());
     for accept in [AcceptCode::Ok, AcceptCode::Failure] {
         if ask(&mut server, &session(Direction::Down)).is_some() {
             server.handle(NOW, OwampServerInput::Opened(Ok(9000)));
         }
-        assert_eq!(AcceptSession::parse(&said(&mut server)).unwrap().accept, accept, "a name is used once");
+        assert_eq!(AcceptSession::parse(&output(&mut server)).unwrap().accept, accept, "a name is used once");
     }
 }
 
@@ -170,11 +171,11 @@ fn what_has_no_place_ends_the_conversation() {
     for number in [0, 3, 5, 200] {
         assert_eq!(over(&[number; 32]), Some(AmpEndReason::Confused));
     }
-    // More slots than are read.
+    // More slots than the server reads.
     let mut request = Vec::new();
     RequestSession { slots: 1 << 20, ..session(Direction::Up).request }.write(&mut request);
     assert_eq!(over(&request), Some(AmpEndReason::Confused));
-    // The short form of nothing at all is waited for.
+    // The server waits for the rest of an incomplete message.
     assert_eq!(over(&[1; 10]), None);
 }
 
@@ -183,7 +184,7 @@ fn a_test_without_sessions_is_over_at_once() {
     let mut server = server(OwampRules::default());
     say(&mut server, write_start);
     assert!(matches!(server.poll_event(), Some(OwampServerEvent::Start)));
-    let bytes = said(&mut server);
+    let bytes = output(&mut server);
     assert_eq!((bytes.len(), bytes[32], bytes[36..40].iter().sum::<u8>()), (64, command::STOP, 0));
     say(&mut server, |out| StopSessions { accept: AcceptCode::Ok, sessions: Vec::new() }.write(out));
     assert!(ask(&mut server, &session(Direction::Up)).is_some(), "and the next can be asked for");
@@ -222,7 +223,7 @@ fn ranges_are_fetched_and_unfinished_sessions_not_whole() {
                     return Ok((data, pieces));
                 }
             }
-            assert!(more, "all of it was said");
+            assert!(more, "all of it was sent");
         }
     };
     let whole = data(3000, SessionFinish::Normally);
@@ -310,14 +311,14 @@ fn fetching_is_for_the_owner() {
         say(&mut server, |out| fetch.write(out));
         let Some(OwampServerEvent::Fetch(asked, owner)) = server.poll_event() else { panic!() };
         assert_eq!((asked, owner), (fetch, Owner::Host(ip(PEER))));
-        // What is received meanwhile is read afterwards.
+        // Messages received meanwhile are read afterwards.
         say(&mut server, |out| fetch.write(out));
         assert!(server.poll_event().is_none());
         server.handle(NOW, OwampServerInput::Found(found));
-        assert_eq!(said(&mut server).len(), len);
+        assert_eq!(output(&mut server).len(), len);
         assert!(matches!(server.poll_event(), Some(OwampServerEvent::Fetch(..))));
         server.handle(NOW, OwampServerInput::Found(None));
-        assert_eq!(said(&mut server)[0], AcceptCode::Failure as u8);
+        assert_eq!(output(&mut server)[0], AcceptCode::Failure as u8);
     }
 }
 
@@ -345,7 +346,7 @@ proptest! {
         prop_assert_eq!(bytes.len() % 16, 0);
         prop_assert_eq!(StopSessions::len_of(&bytes, 3), Ok(Some(bytes.len() + HMAC_LEN)));
         prop_assert_eq!(StopSessions::parse(&bytes), Ok(stop.clone()));
-        // Truncated anywhere: unknown yet, or the same length.
+        // After any truncation the length is unknown or the same.
         let known = StopSessions::len_of(&bytes[..cut.min(bytes.len())], 3).unwrap();
         prop_assert!(known.is_none_or(|len| len == bytes.len() + HMAC_LEN));
         if stop.sessions.len() == 3 {

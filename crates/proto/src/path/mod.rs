@@ -1,9 +1,8 @@
-//! The path itself: the routers that a packet passes, found from their ICMP errors about packets whose TTL ends there.
+//! Path discovery: finds the routers on a path from their ICMP errors about packets whose TTL expired.
 //!
-//! * [`quotation`] – parses ICMP errors: the packet they quote (RFC 792, 4443, 1812) and the MPLS labels in their
-//!   extensions
-//!   (RFC 4884, 4950)
-//! * [`tracer`] – which probe is due when, and which hop an answer belongs to
+//! * [`quotation`] – parses ICMP errors: the packet they quote (RFC 792, 4443, 1812) and the MPLS labels in
+//!   their extensions (RFC 4884, 4950)
+//! * [`tracer`] – schedules probes and assigns answers to hops
 
 pub mod quotation;
 #[cfg(test)]

@@ -1,25 +1,26 @@
 //! [`Quotation`]: the packet that an ICMP error quotes.
 //!
-//! Errors may come from any host: every length is checked, and invalid messages are errors of their own kind. Checksums
-//! of the messages are verified by the kernel.
+//! ICMP errors may come from any host. So every length is checked, and each kind of invalid message has an
+//! error of its own. The kernel verifies the checksums of the messages.
 
 use crate::echo::checksum;
 use crate::wire::Field;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use jitlat_core::path::Label;
 
-/// Most labels kept of one packet; more than any network uses.
+/// Maximum number of MPLS labels stored per packet; more than any network uses.
 pub const MAX_LABELS: usize = 16;
-/// Bytes to which the quoted packet is padded before extensions by a sender without a length field (RFC 4884 §5.5).
+/// Length to which a sender without a length field pads the quoted packet before extensions (RFC 4884 §5.5),
+/// in bytes.
 const PADDED_BYTES: usize = 128;
 
 mod icmp {
     use super::Field;
     pub const TYPE: Field<u8> = Field::at(0);
     pub(crate) const CODE: Field<u8> = TYPE.then();
-    /// Length of the quoted packet in 32-bit words (ICMP), if RFC 4884 is supported.
+    /// Length of the quoted packet in 32-bit words (ICMP). Zero if the sender does not support RFC 4884.
     pub(crate) const LENGTH_V4: Field<u8> = Field::at(5);
-    /// The same for ICMPv6, in 64-bit words.
+    /// Length of the quoted packet in 64-bit words (ICMPv6).
     pub(crate) const LENGTH_V6: Field<u8> = Field::at(4);
     pub const HEADER: usize = 8;
 }
@@ -48,32 +49,32 @@ mod v6 {
     pub const HEADER: usize = DESTINATION.end();
 }
 
-/// The first bytes of UDP and of TCP.
+/// First bytes of UDP and TCP.
 mod transport {
     use super::Field;
     pub const SOURCE: Field<u16> = Field::at(0);
     pub const DESTINATION: Field<u16> = SOURCE.then();
-    /// Of UDP: header and payload.
+    /// Length of UDP header and payload.
     pub(crate) const UDP_LENGTH: Field<u16> = DESTINATION.then();
 }
 
-/// The extension structure (RFC 4884 §7) and its objects.
+/// Extension structure (RFC 4884 §7) and its objects.
 mod extension {
     use super::Field;
-    /// Version in the upper four bits.
+    /// Version, in the upper four bits.
     pub const VERSION: Field<u8> = Field::at(0);
     pub const CHECKSUM: Field<u16> = Field::at(2);
     pub const HEADER: usize = CHECKSUM.end();
-    /// Of an object: its length with this header.
+    /// Length of an object, with this header.
     pub const LENGTH: Field<u16> = Field::at(0);
     pub(crate) const CLASS: Field<u8> = LENGTH.then();
     pub const KIND: Field<u8> = CLASS.then();
     pub(crate) const OBJECT: usize = KIND.end();
-    /// RFC 4950: the MPLS label stack of the packet as it came in.
+    /// Class and type of the MPLS label stack of the packet when it arrived (RFC 4950).
     pub const MPLS: (u8, u8) = (1, 1);
 }
 
-/// Version of the Internet protocol of an error.
+/// IP version of an ICMP error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IcmpFamily {
     /// ICMP.
@@ -82,52 +83,52 @@ pub enum IcmpFamily {
     V6,
 }
 
-/// Why the packet went no further.
+/// Reason why the packet was not forwarded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IcmpCause {
-    /// Its TTL expired.
+    /// The TTL expired.
     TimeExceeded,
-    /// Nothing listens at its port.
+    /// No program listens at the port.
     PortUnreachable,
-    /// Another reason why it cannot be delivered, by its code in the family.
+    /// The packet cannot be delivered for another reason. Contains the ICMP or ICMPv6 code.
     Unreachable(u8),
 }
 
 /// An ICMP error and the packet that caused it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Quotation {
-    /// The kind of error.
+    /// Kind of error.
     pub cause: IcmpCause,
     /// Source address of the quoted packet.
     pub source: IpAddr,
-    /// Its destination address.
+    /// Destination address of the quoted packet.
     pub destination: IpAddr,
-    /// 17 for UDP, 6 for TCP.
+    /// Protocol: 17 for UDP, 6 for TCP.
     pub protocol: u8,
-    /// TTL or hop limit with which it reached the router.
+    /// TTL or hop limit of the packet when it reached the router.
     pub ttl: u8,
-    /// TOS octet or traffic class with which it reached the router.
+    /// TOS octet or traffic class of the packet when it reached the router.
     pub traffic_class: u8,
-    /// Source and destination port.
+    /// Source and destination ports.
     pub ports: [u16; 2],
-    /// For UDP: bytes of payload, according to its header; `None` for TCP.
+    /// UDP payload length in bytes, according to the header; `None` for TCP.
     pub payload: Option<u16>,
-    /// Its MPLS labels, the outermost first.
+    /// MPLS labels, the outermost first.
     pub labels: Vec<Label>,
 }
 
-/// Why bytes are not a quotation.
+/// Reason why bytes are not a quotation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum QuotationError {
-    /// They end too early.
+    /// The bytes end too early.
     #[error("an ICMP error ends within {0}")]
     Truncated(&'static str),
-    /// Another message than an error about a packet.
-    #[error("ICMP type {0} is no error that quotes a packet")]
+    /// The message is not an error about a packet.
+    #[error("ICMP type {0} is not an error that quotes a packet")]
     NoError(u8),
     /// The quoted packet has another IP version, or a header that is too short.
-    #[error("an ICMP error quotes no IP packet of its family")]
+    #[error("an ICMP error does not quote an IP packet of its family")]
     NotIp,
     /// The quoted packet is a later fragment, which has no ports.
     #[error("an ICMP error quotes a later fragment")]
@@ -138,10 +139,10 @@ pub enum QuotationError {
 }
 
 impl Quotation {
-    /// Reads an ICMP or ICMPv6 message, from its type on.
+    /// Parses an ICMP or ICMPv6 message, which begins with its type.
     ///
     /// # Errors
-    /// [`QuotationError`]. Invalid extensions are ignored, the quotation is kept.
+    /// [`QuotationError`] if the quotation is invalid. Invalid extensions are ignored.
     pub fn parse(family: IcmpFamily, message: &[u8]) -> Result<Quotation, QuotationError> {
         let truncated = QuotationError::Truncated("its header");
         let kind = icmp::TYPE.read(message).ok_or(truncated)?;
@@ -198,7 +199,7 @@ fn ipv4(cause: IcmpCause, packet: &[u8]) -> Result<Quotation, QuotationError> {
     })
 }
 
-/// Our own probes have no extension headers; a quoted packet with some is not ours.
+/// Our own probes have no extension headers, so a quoted packet that has some is not ours.
 fn ipv6(cause: IcmpCause, packet: &[u8]) -> Result<Quotation, QuotationError> {
     let truncated = QuotationError::Truncated("the quoted IPv6 header");
     let first = v6::FIRST.read(packet).ok_or(truncated)?;
@@ -225,7 +226,7 @@ fn ipv6(cause: IcmpCause, packet: &[u8]) -> Result<Quotation, QuotationError> {
     })
 }
 
-/// Source and destination port, and the payload of UDP.
+/// Source and destination ports, and the UDP payload length.
 type Ports = ([u16; 2], Option<u16>);
 
 fn ports(protocol: u8, header: &[u8]) -> Result<Ports, QuotationError> {
@@ -241,12 +242,12 @@ fn ports(protocol: u8, header: &[u8]) -> Result<Ports, QuotationError> {
     Ok((ports, payload))
 }
 
-/// The labels among the extension objects; `None` if this is not an extension structure.
+/// Returns the labels among the extension objects; `None` if this is not an extension structure.
 fn labels(structure: &[u8]) -> Option<Vec<Label>> {
     if extension::VERSION.read(structure)? >> 4 != 2 {
         return None;
     }
-    // Zero: not computed. Otherwise the sum over everything must be zero.
+    // Zero means that there is no checksum. Otherwise the sum over all bytes must be zero.
     if extension::CHECKSUM.read(structure)? != 0 && checksum(structure) != 0 {
         return None;
     }
@@ -323,12 +324,12 @@ mod tests {
                 let bytes = message(&quoted(family), [kind, 0], stated, &stack);
                 assert_eq!(Quotation::parse(family, &bytes).unwrap().labels, stack, "{family:?} {stated:?}");
             }
-            // A wrong checksum: not an extension at all.
+            // With a wrong checksum the bytes are not an extension.
             let mut bytes = message(&quoted(family), [kind, 0], Some(128), &stack);
             *bytes.last_mut().unwrap() ^= 1;
             assert_eq!(Quotation::parse(family, &bytes).unwrap().labels, []);
         }
-        // RFC 4950's own layout: one label, 16, bottom of the stack, by hand.
+        // RFC 4950's own layout, written by hand: one label, 16, at the bottom of the stack.
         let mut object = vec![0x20, 0, 0, 0, 0, 8, 1, 1, 0x00, 0x01, 0x01, 0x40];
         let sum = checksum(&object).to_be_bytes();
         object[2..4].copy_from_slice(&sum);

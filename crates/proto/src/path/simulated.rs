@@ -1,4 +1,4 @@
-//! A path of routers in virtual time, which quote what reaches them, and the bytes of their errors.
+//! A path of routers in virtual time. The routers quote expired packets in the bytes of real ICMP errors.
 
 use super::quotation::{IcmpFamily, Quotation};
 use super::tracer::{ProbeAnswer, TracePlan, Tracer};
@@ -7,7 +7,7 @@ use core::net::IpAddr;
 use jitlat_core::path::{Label, Path, PathEnd};
 use jitlat_core::{Span, SteadyTime, Transport, WallTime};
 
-/// A packet as it is quoted.
+/// A quoted packet.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Quoted {
     pub family: IcmpFamily,
@@ -15,7 +15,7 @@ pub(crate) struct Quoted {
     pub ports: [u16; 2],
     pub traffic_class: u8,
     pub ttl: u8,
-    /// Of UDP.
+    /// UDP payload length, in bytes.
     pub payload: u16,
 }
 
@@ -28,8 +28,8 @@ pub fn addresses(family: IcmpFamily) -> [IpAddr; 2] {
     }
 }
 
-/// The ICMP error about `quoted`; the quoted packet is padded to `stated` bytes, which the message states, or to 128,
-/// which it does not.
+/// Returns the ICMP error about `quoted`. If `stated` is given, the quoted packet is padded to this many
+/// bytes and the message states the length; otherwise it is padded to 128.
 pub fn message(q: &Quoted, kind: [u8; 2], stated: Option<usize>, labels: &[Label]) -> Vec<u8> {
     let mut packet = match q.family {
         IcmpFamily::V4 => {
@@ -78,16 +78,16 @@ pub fn message(q: &Quoted, kind: [u8; 2], stated: Option<usize>, labels: &[Label
 /// A router of the simulated path.
 #[derive(Clone, Debug, Default)]
 struct Router {
-    /// One way, from this host.
+    /// One-way delay from this host.
     delay: Span,
-    /// The traffic class it writes into packets that it forwards; `None`: unchanged.
+    /// Traffic class that the router writes into forwarded packets; `None`: unchanged.
     rewrites: Option<u8>,
-    /// Answers only one of so many probes; 0: none.
+    /// The router answers one of this many probes; 0: none.
     answers_each: u32,
     labels: Vec<Label>,
 }
 
-/// Traces a path of `routers` with the destination behind the last.
+/// Traces a path of `routers` with the destination after the last.
 fn trace(plan: &TracePlan, routers: &[Router], destination_answers: bool) -> Path {
     const PORT: u16 = 50_000;
     let family = if plan.destination.is_ipv4() { IcmpFamily::V4 } else { IcmpFamily::V6 };
@@ -150,7 +150,7 @@ fn trace(plan: &TracePlan, routers: &[Router], destination_answers: bool) -> Pat
             assert_eq!(tracer.slot(&quotation, PORT, ports), Some(slot));
             assert_eq!(tracer.slot(&Quotation { ports: [1, 2], ..quotation.clone() }, PORT, ports), None);
             tracer.answer(slot, ProbeAnswer::of_quotation(quotation.clone(), from, wall(at)), now);
-            // A second answer is ignored.
+            // A second answer to the same probe is ignored.
             tracer.answer(slot, ProbeAnswer::of_quotation(quotation, from, wall(at)), now);
         }
         if tracer.round() == 1 {

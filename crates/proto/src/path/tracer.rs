@@ -1,47 +1,48 @@
-//! [`Tracer`]: which probe is due when, and which hop an answer belongs to.
+//! [`Tracer`]: schedules probes and assigns answers to hops.
 //!
-//! All UDP probes have the same addresses and ports, so that load-balancing routers keep them on one path; they are
-//! distinguished by their lengths. TCP probes are connection attempts, distinguished by their source ports.
+//! All UDP probes have the same addresses and ports, so load-balancing routers send them along one path. They
+//! are distinguished by their lengths. TCP probes are connection attempts, distinguished by their source
+//! ports.
 
 use super::quotation::{IcmpCause, Quotation};
 use core::net::IpAddr;
 use jitlat_core::path::{HopReplies, Label, Path, PathEnd, ProbeReply};
 use jitlat_core::{Dscp, Span, SteadyTime, Transport, WallTime};
 
-/// Shortest payload of a probe by UDP, bytes.
+/// Minimum payload of a UDP probe, in bytes.
 pub const MIN_PAYLOAD: u16 = 32;
-/// Probes that can be distinguished at a time: lengths, or ports.
+/// Maximum number of probes that can be distinguished at a time, by lengths or ports.
 pub const MAX_PROBES: u16 = 128;
-/// After this many silent hops at the end, no further hops are probed.
+/// Number of silent hops after which no further hops are probed.
 const MAX_SILENT_HOPS: usize = 4;
 
-/// What to probe, and how.
+/// Settings of a trace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TracePlan {
-    /// This host's address.
+    /// Address of this host.
     pub source: IpAddr,
-    /// The far host's.
+    /// Address of the destination.
     pub destination: IpAddr,
-    /// Of the probes.
+    /// Transport protocol of the probes.
     pub transport: Transport,
     /// Destination port of the probes.
     pub port: u16,
-    /// Code point of the probes.
+    /// DSCP of the probes.
     pub dscp: Dscp,
-    /// Probes to each hop.
+    /// Number of probes per hop.
     pub probes: u32,
-    /// Time between two probes to the same hop: routers limit the rate of their answers.
+    /// Time between two probes to the same hop. Routers limit the rate of their answers.
     pub period: Span,
-    /// Time between two probes to neighbouring hops.
+    /// Time between probes to neighbouring hops.
     pub spacing: Span,
-    /// The largest time to live to try.
+    /// Maximum time to live.
     pub hops: u8,
-    /// How long to wait for an answer.
+    /// Time to wait for an answer.
     pub timeout: Span,
 }
 
 impl TracePlan {
-    /// The default plan: ten probes to each of at most thirty hops, one a second.
+    /// Returns the default settings: ten probes, one per second, to each of at most thirty hops.
     pub fn new(source: IpAddr, destination: IpAddr) -> TracePlan {
         TracePlan {
             source,
@@ -58,39 +59,40 @@ impl TracePlan {
     }
 }
 
-/// A probe to be sent now.
+/// A probe that must be sent now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DueProbe {
-    /// Its slot, which determines its length or source port.
+    /// Slot of the probe, which determines its length or source port.
     pub slot: u16,
-    /// Its time to live.
+    /// Time to live.
     pub ttl: u8,
 }
 
 impl DueProbe {
-    /// Bytes of payload of a probe by UDP.
+    /// Returns the payload length of a UDP probe, in bytes.
     pub fn payload(self) -> u16 {
         MIN_PAYLOAD + self.slot
     }
 }
 
-/// An answer that is about one of our probes.
+/// An answer to one of our probes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProbeAnswer {
-    /// Its sender.
+    /// Source address of the answer.
     pub from: IpAddr,
-    /// When it arrived.
+    /// Arrival time.
     pub at: WallTime,
-    /// Traffic class in the quoted packet; `None` if nothing is quoted.
+    /// Traffic class in the quoted packet; `None` if no packet is quoted.
     pub traffic_class: Option<u8>,
-    /// Labels in the quotation.
+    /// MPLS labels in the quotation.
     pub labels: Vec<Label>,
-    /// Set if the path ends at its sender.
+    /// Kind of the end of the path, if the path ends at this hop.
     pub end: Option<PathEnd>,
 }
 
 impl ProbeAnswer {
-    /// The answer for `quotation` in an error of `from`. "Port unreachable" is the destination's own answer.
+    /// Creates the answer for `quotation`, in an error from `from`. "Port unreachable" is the destination's
+    /// own answer.
     pub fn of_quotation(quotation: Quotation, from: IpAddr, at: WallTime) -> ProbeAnswer {
         let end = match quotation.cause {
             IcmpCause::TimeExceeded => None,
@@ -111,7 +113,7 @@ struct Outstanding {
     until: SteadyTime,
 }
 
-/// Probes every hop of a path in turn, round by round; see the module's documentation.
+/// Probes all hops of a path in turn, round by round. See the module's documentation.
 ///
 /// ```text
 /// while !tracer.is_over(now) { send tracer.poll_probe(now); wait until tracer.deadline() or an answer; tracer.answer(…) }
@@ -119,7 +121,7 @@ struct Outstanding {
 #[derive(Clone, Debug)]
 pub struct Tracer {
     plan: TracePlan,
-    /// When the current round began.
+    /// Start time of the current round.
     round_start: SteadyTime,
     round: u32,
     /// Time to live of the next probe.
@@ -134,7 +136,7 @@ pub struct Tracer {
 }
 
 impl Tracer {
-    /// Begins at `now`.
+    /// Creates a tracer that begins at `now`.
     pub fn new(plan: TracePlan, now: SteadyTime) -> Tracer {
         let last = plan.hops.max(1);
         Tracer {
@@ -151,12 +153,12 @@ impl Tracer {
         }
     }
 
-    /// The plan.
+    /// Returns the settings.
     pub fn plan(&self) -> &TracePlan {
         &self.plan
     }
 
-    /// The next probe, if one is due: send it, then call [`Tracer::sent`].
+    /// Returns the next probe, if one is due. Send it, then call [`Tracer::sent`].
     pub fn poll_probe(&mut self, now: SteadyTime) -> Option<DueProbe> {
         if self.round == self.plan.probes || now < self.next_at {
             return None;
@@ -191,8 +193,8 @@ impl Tracer {
         self.over_at = self.over_at.max(until);
     }
 
-    /// The slot of the probe that `quotation` is about, if it is ours: `from_port` is the source port of our UDP
-    /// probes; `slot_of_port` returns the slot of a TCP probe's source port.
+    /// Returns the slot of the probe that `quotation` is about, if the probe is ours. `from_port` is the
+    /// source port of our UDP probes; `slot_of_port` returns the slot of a TCP probe's source port.
     pub fn slot(
         &self,
         quotation: &Quotation,
@@ -217,8 +219,8 @@ impl Tracer {
 
     /// Records an answer to the probe of `slot`. A second answer, or a late one, is ignored.
     pub fn answer(&mut self, slot: u16, answer: ProbeAnswer, now: SteadyTime) {
-        let Some(place) = self.outstanding.get_mut(usize::from(slot)) else { return };
-        let Some(probe) = place.take_if(|p| now <= p.until) else { return };
+        let Some(entry) = self.outstanding.get_mut(usize::from(slot)) else { return };
+        let Some(probe) = entry.take_if(|p| now <= p.until) else { return };
         let ProbeAnswer { from, at, traffic_class, labels, end } = answer;
         let reply = ProbeReply { from, rtt: at - probe.sent, traffic_class, labels, end };
         self.replies[usize::from(probe.ttl) - 1].replies.push(reply);
@@ -227,29 +229,29 @@ impl Tracer {
         }
     }
 
-    /// When there is something to do again.
+    /// Returns the time of the next action.
     pub fn deadline(&self) -> SteadyTime {
         if self.round == self.plan.probes { self.over_at } else { self.next_at }
     }
 
-    /// Whether nothing is left to send or to wait for.
+    /// True if there is nothing left to send or to wait for.
     pub fn is_over(&self, now: SteadyTime) -> bool {
         let waits = |p: &Option<Outstanding>| p.is_some_and(|p| p.ttl <= self.last && now < p.until);
         self.round == self.plan.probes && !self.outstanding.iter().any(waits)
     }
 
-    /// After the first round: removes hops after a silent end of the path.
+    /// Removes the hops after a silent end of the path. Called after the first round.
     pub fn forget_silence(&mut self) {
         let answered = self.replies.iter().rposition(|r| !r.replies.is_empty()).map_or(0, |k| k + 1);
         self.last = self.last.min((answered + MAX_SILENT_HOPS).min(usize::from(u8::MAX)) as u8);
     }
 
-    /// Rounds that have ended.
+    /// Returns the number of finished rounds.
     pub fn round(&self) -> u32 {
         self.round
     }
 
-    /// The results so far.
+    /// Returns the results so far.
     pub fn path(&self) -> Path {
         let TracePlan { source, destination, transport, port, dscp, .. } = self.plan;
         Path::new([source, destination], (transport, port, dscp), &self.replies)

@@ -1,4 +1,4 @@
-//! [`PolicyFile`]: a policy in TOML, read and written.
+//! [`PolicyFile`]: reads and writes a policy in TOML.
 //!
 //! ```
 //! use jitlat_proto::policy::file::{PolicyFile, write};
@@ -26,21 +26,21 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
-/// A policy file. What it does not name stays as it is.
+/// A policy file. Rules that it does not contain are left unchanged.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct PolicyFile {
     allow: Vec<String>,
     deny: Vec<String>,
-    /// File with the key of one-way tests and digests.
+    /// File with the key for one-way tests and digests.
     pub key_file: Option<PathBuf>,
     client: QuotaTable,
     total: QuotaTable,
-    /// The rules of services, by name.
+    /// Rules of services, by name.
     pub services: BTreeMap<String, ServiceTable>,
 }
 
-/// The rules of a service in a [`PolicyFile`].
+/// Rules of a service in a [`PolicyFile`].
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct ServiceTable {
@@ -48,13 +48,13 @@ pub struct ServiceTable {
     open: Option<bool>,
     allow: Vec<String>,
     deny: Vec<String>,
-    /// File with its key or users.
+    /// File with the service's key or users.
     pub key_file: Option<PathBuf>,
-    /// Key files of one-way tests, IRTT and digests, by the name of the peer, and of STAMP, by network.
+    /// Key files by the name of the peer (one-way tests, IRTT, digests), or by network (STAMP).
     pub keys: BTreeMap<String, PathBuf>,
     client: QuotaTable,
     total: QuotaTable,
-    /// What one connection gets.
+    /// Limits of one connection.
     connection: RateTable,
 }
 
@@ -84,41 +84,41 @@ enum Amount {
     Text(String),
 }
 
-/// What is wrong with a policy file.
+/// Error in a policy file.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FileError {
-    /// Not TOML, or with names that mean nothing.
+    /// The file is not TOML, or contains unknown names.
     #[error(transparent)]
     Toml(#[from] toml::de::Error),
-    /// A service that does not exist.
-    #[error("there is no service '{name}'; these are: {services}")]
+    /// There is no such service.
+    #[error("there is no service '{name}'; the services are: {services}")]
     Service {
-        /// As it is written.
+        /// Name in the file.
         name: String,
-        /// Those that exist.
+        /// Names of all services.
         services: String,
     },
-    /// Not a network.
+    /// The text is not a network.
     #[error("'{0}' is not a network: write an address or a network: 192.0.2.7, 192.0.2.0/24, 2001:db8::/32")]
     Network(String),
-    /// A limit for each connection of a service without it.
-    #[error("services.{0}.connection: only {TCP} limits each connection; limit a client of {0}")]
+    /// The service has no limits per connection.
+    #[error("services.{0}.connection: only {TCP} limits each connection; use services.{0}.client instead")]
     Connection(String),
-    /// An amount that cannot be read.
+    /// An amount cannot be parsed.
     #[error("{table}")]
     Amount {
-        /// The table it is in.
+        /// Table that contains the amount.
         table: String,
-        /// What is wrong with it.
+        /// Reason why it cannot be parsed.
         source: QuantityError,
     },
 }
 
-/// The service of `services` with this name.
+/// Returns the service of `services` with this name.
 ///
 /// # Errors
-/// There is none.
+/// [`FileError::Service`] if there is none.
 pub fn service(name: &str, services: &[Service]) -> Result<Service, FileError> {
     let unknown = || FileError::Service { name: name.to_owned(), services: services.join(", ") };
     services.iter().copied().find(|s| *s == name).ok_or_else(unknown)
@@ -134,7 +134,7 @@ impl Amount {
 }
 
 impl PolicyFile {
-    /// Reads the text of a file.
+    /// Parses the text of a policy file.
     ///
     /// # Errors
     /// [`FileError::Toml`]
@@ -142,20 +142,20 @@ impl PolicyFile {
         Ok(toml::from_str(text)?)
     }
 
-    /// With the names of its files relative to `folder`.
+    /// Resolves the names of key files relative to `folder`.
     pub fn beside(mut self, folder: &Path) -> PolicyFile {
-        let place = |path: &mut PathBuf| *path = folder.join(&*path);
-        self.key_file.iter_mut().for_each(place);
+        let resolve = |path: &mut PathBuf| *path = folder.join(&*path);
+        self.key_file.iter_mut().for_each(resolve);
         for rules in self.services.values_mut() {
-            rules.key_file.iter_mut().chain(rules.keys.values_mut()).for_each(place);
+            rules.key_file.iter_mut().chain(rules.keys.values_mut()).for_each(resolve);
         }
         self
     }
 
-    /// Changes what it names in `policy`, whose services are `services`.
+    /// Applies the file's rules to `policy`, whose services are `services`.
     ///
     /// # Errors
-    /// [`FileError`]; some of it may be applied then.
+    /// [`FileError`]; some rules may have been applied.
     pub fn apply(&self, policy: &mut Policy, services: &[Service]) -> Result<(), FileError> {
         let fault = |table: &str, source| FileError::Amount { table: table.to_owned(), source };
         networks(&mut policy.networks, &self.allow, &self.deny)?;
@@ -225,15 +225,15 @@ impl QuotaTable {
     }
 }
 
-/// `policy` in the form of its file, with each of `services`; `serves`: which of them this server has at all; `files`: where
-/// the names of its key files are.
+/// Writes `policy` in the format of a policy file, with each of `services`. `serves` is true for the services
+/// that this server has at all. `files` provides the names of key files.
 pub fn write(
     policy: &Policy,
     services: &[Service],
     serves: impl Fn(Service) -> bool,
     files: &PolicyFile,
 ) -> String {
-    let mut text = String::from("# What jitlat serve grants: docs/security.md\n");
+    let mut text = String::from("# Access policy of jitlat serve: see docs/security.md\n");
     text += &lists(&policy.networks);
     let key_file = |path: &Option<PathBuf>| path.as_deref().map(name_of);
     text += &entries([("key-file", key_file(&files.key_file))]);
@@ -274,7 +274,7 @@ fn lists(networks: &Networks) -> String {
 }
 
 fn quota(name: &str, quota: &Quota) -> String {
-    // Exactly: seconds as a fraction are rounded after some months.
+    // Exact, because fractional seconds would be rounded after some months.
     let time = |span: Span| match span.0 % SECOND {
         0 => format!("\"{}s\"", span.0 / SECOND),
         _ => format!("\"{}ns\"", span.0),
@@ -290,28 +290,28 @@ fn quota(name: &str, quota: &Quota) -> String {
     rows(name, limits)
 }
 
-/// A number of TOML, which end here; nothing has so much.
+/// Formats a number, limited to the largest integer of TOML.
 fn most(n: u64) -> String {
     n.min(i64::MAX as u64).to_string()
 }
 
-/// A table of what has a value; nothing if nothing has.
+/// Formats a table of the rows that have a value; an empty text if there are none.
 fn rows<const N: usize>(name: &str, rows: [(&str, Option<String>); N]) -> String {
     let rows = entries(rows);
     if rows.is_empty() { rows } else { format!("\n[{name}]\n{rows}") }
 }
 
-/// The rows of a table that have a value.
+/// Formats the rows that have a value.
 fn entries<const N: usize>(rows: [(&str, Option<String>); N]) -> String {
     rows.into_iter().filter_map(|(key, value)| Some(format!("{key} = {}\n", value?))).collect()
 }
 
-/// The name of a file, as a string of TOML.
+/// Formats the name of a file as a TOML string.
 fn name_of(path: &Path) -> String {
     quoted(&path.to_string_lossy())
 }
 
-/// `text` as a string of TOML.
+/// Formats `text` as a TOML string.
 fn quoted(text: &str) -> String {
     let escaped = text.chars().map(|c| match c {
         '"' | '\\' => format!("\\{c}"),

@@ -1,4 +1,4 @@
-//! [`Gate`]: what clients hold, counted against the [`Policy`].
+//! [`Gate`]: counts the resources that clients use against the [`Policy`].
 
 use super::proofs::WrongProofs;
 use super::wasted::WastedGrants;
@@ -11,45 +11,47 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-/// What a client asks to hold.
+/// Resources that a client requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ask {
-    /// TCP connections.
+    /// Number of TCP connections.
     pub connections: usize,
-    /// Sessions.
+    /// Number of sessions.
     pub sessions: usize,
-    /// Bytes of memory.
+    /// Memory in bytes.
     pub memory: u64,
-    /// Whether the client has proven a key: nobody without one takes its place.
+    /// True if the client has proven a key. Clients without a key cannot take its resources.
     pub proven: bool,
 }
 
 impl Ask {
-    /// One connection.
+    /// A request for one connection.
     pub const CONNECTION: Ask = Ask { connections: 1, sessions: 0, memory: 0, proven: false };
 
-    /// One session, with this many bytes of memory.
+    /// Returns a request for one session with this many bytes of memory.
     pub fn session(memory: u64) -> Ask {
         Ask { connections: 0, sessions: 1, memory, proven: false }
     }
 
-    /// The same for a client that has proven a key, if `proven`.
+    /// Returns the same request, for a client that has proven a key if `proven`.
     pub fn proven(self, proven: bool) -> Ask {
         Ask { proven, ..self }
     }
 }
 
-/// Something may be idle for as long as it was in use, at least and at most for so long, before it makes room for others.
+/// An idle grant can be evicted after as long as it was in use, clamped to this range.
 const IDLE_LIMITS: (Span, Span) = (Span::millis(500), Span::seconds(10));
-/// The least for clients that wasted a place of late, beside one that did not.
+/// Lower end of that range for clients that recently wasted a grant, if another client without waste needs
+/// the room.
 const MIN_IDLE_AFTER_WASTE: Span = Span::millis(50);
-/// How long a session may wait for its first packet while its client says that it is still there: several round trips.
+/// Time that a session with keep-alives may wait for its first packet: several round trips.
 const FIRST_PACKET_TIMEOUT: Span = Span::seconds(2);
 
-/// Called when a grant has been evicted, on the thread of the client that needed the room: it must return at once.
+/// Callback after the eviction of a grant, called on the thread of the client that needed the room. It must
+/// return at once.
 pub type OnEviction = Arc<dyn Fn() + Send + Sync>;
 
-/// Grants what the policy allows, and counts it until it is given back. Clones share the same counts.
+/// Grants resources within the policy, and counts them until they are released. Clones share the same counts.
 #[derive(Clone)]
 pub struct Gate(Arc<GateShared>);
 
@@ -71,11 +73,11 @@ struct GateState {
     next: u64,
     proofs: WrongProofs,
     wasted: WastedGrants,
-    /// The latest time given so far.
+    /// Latest time of any call so far.
     now: Option<SteadyTime>,
 }
 
-/// Something granted.
+/// A grant that is in use.
 #[derive(Debug)]
 struct HeldGrant {
     number: u64,
@@ -88,9 +90,10 @@ struct HeldGrant {
 #[derive(Debug)]
 struct Activity {
     granted: SteadyTime,
-    /// When it was last used, and when its client was last heard of, ns on the steady clock.
+    /// Time of the last use, ns on the steady clock.
     used: AtomicI64,
-    heard: AtomicI64,
+    /// Time of the client's last sign of life, ns on the steady clock.
+    alive: AtomicI64,
     busy: AtomicBool,
     proven: AtomicBool,
     evicted: AtomicBool,
@@ -101,42 +104,42 @@ impl Activity {
         Activity {
             granted,
             used: AtomicI64::new(granted.0),
-            heard: AtomicI64::new(granted.0),
+            alive: AtomicI64::new(granted.0),
             busy: AtomicBool::new(false),
             proven: AtomicBool::new(proven),
             evicted: AtomicBool::new(false),
         }
     }
 
-    /// Whether it was ever used.
+    /// True if the grant was ever used.
     fn was_used(&self) -> bool {
         self.busy.load(Relaxed) || self.used.load(Relaxed) != self.granted.0
     }
 
-    /// How long it has been idle, in thousandths of how long it may be; `None`: it makes no room for others. `begin`: how long
-    /// it may be unused at first; `again`: its client wasted a place of late.
+    /// Returns the idle time in thousandths of the permitted idle time; `None` if the grant must not be
+    /// evicted. `begin`: time that it may be unused at first. `again`: the client recently wasted a grant.
     fn idle(&self, now: SteadyTime, begin: Span, again: bool) -> Option<i64> {
         if self.busy.load(Relaxed) {
             return None;
         }
         let used = SteadyTime(self.used.load(Relaxed));
-        let heard = SteadyTime(self.heard.load(Relaxed)).max(used);
+        let alive = SteadyTime(self.alive.load(Relaxed)).max(used);
         let (least, longest) = (if again { MIN_IDLE_AFTER_WASTE } else { IDLE_LIMITS.0 }, IDLE_LIMITS.1);
         let of = |idle: Span, timeout: Span| (idle >= timeout).then_some(idle.0 / (timeout.0 / 1000));
-        let silent = of(now - heard, (heard - self.granted).clamp(least, longest));
-        // Words alone keep it only so long.
-        let words = match (self.was_used(), again) {
+        let silent = of(now - alive, (alive - self.granted).clamp(least, longest));
+        // Keep-alives extend it only to this limit.
+        let unused_limit = match (self.was_used(), again) {
             (true, _) => longest,
             (false, true) => least,
             (false, false) => begin.max(least),
         };
-        silent.max(of(now - used, words).filter(|_| heard > used))
+        silent.max(of(now - used, unused_limit).filter(|_| alive > used))
     }
 }
 
-/// What was granted; dropping it gives it back.
+/// A granted resource. Dropping it releases the resource.
 #[derive(Debug)]
-#[must_use = "what was granted is free again when this is dropped"]
+#[must_use = "dropping the grant releases it at once"]
 pub struct Grant {
     gate: Gate,
     number: u64,
@@ -144,32 +147,32 @@ pub struct Grant {
 }
 
 impl Grant {
-    /// It was used now: it is not idle.
+    /// Records that the grant is in use at `now`.
     pub fn touch(&self, now: SteadyTime) {
         self.activity.used.store(now.0, Relaxed);
     }
 
-    /// Its client says now that it is still there: it is not idle, but if it is not used for ten seconds, whatever is said.
-    pub fn hear(&self, now: SteadyTime) {
-        self.activity.heard.store(now.0, Relaxed);
+    /// Records a sign of life of the client now. Without use, that extends the grant by at most ten seconds.
+    pub fn keep_alive(&self, now: SteadyTime) {
+        self.activity.alive.store(now.0, Relaxed);
     }
 
-    /// Its client has proven a key: it makes no room for those who have not.
+    /// Records that the client has proven a key: clients without a key cannot evict it.
     pub fn set_proven(&self) {
         self.activity.proven.store(true, Relaxed);
     }
 
-    /// From now on it never makes room for others.
+    /// Protects the grant from eviction.
     pub fn set_busy(&self) {
         self.activity.busy.store(true, Relaxed);
     }
 
-    /// Whether it has made room for others: its holder must end. It no longer counts.
+    /// True if the grant was evicted. It no longer counts, and its holder must end.
     pub fn is_evicted(&self) -> bool {
         self.activity.evicted.load(Relaxed)
     }
 
-    /// From now on it needs only this many bytes.
+    /// Reduces the memory to this many bytes.
     pub fn shrink(&self, memory: u64) {
         let mut state = self.gate.state();
         if let Some(held) = state.granted.iter_mut().find(|h| h.number == self.number) {
@@ -181,8 +184,8 @@ impl Grant {
 impl Drop for Grant {
     fn drop(&mut self) {
         let mut state = self.gate.state();
-        let Some(place) = state.granted.iter().position(|held| held.number == self.number) else { return };
-        let held = state.granted.swap_remove(place);
+        let Some(index) = state.granted.iter().position(|held| held.number == self.number) else { return };
+        let held = state.granted.swap_remove(index);
         if held.ask.sessions > 0
             && !held.activity.was_used()
             && let Some(now) = state.now
@@ -192,18 +195,18 @@ impl Drop for Grant {
     }
 }
 
-/// Room for a table of sessions.
+/// Grant of memory for a table of sessions.
 #[derive(Debug)]
 pub struct TableGrant {
-    /// Sessions.
+    /// Maximum number of sessions.
     pub entries: usize,
-    /// Of these, sessions of one client.
+    /// Maximum number of sessions per client.
     pub per_client: usize,
-    /// Its memory.
+    /// Grant of the memory.
     pub memory: Grant,
 }
 
-/// What is counted: its names in refusals, by [`Scope`], the limit, and how much is asked for.
+/// A counted resource: its names in refusals by [`Scope`], its limit, and the requested amount.
 struct Resource {
     names: [&'static str; 4],
     limit: fn(&Quota) -> Option<u64>,
@@ -233,7 +236,7 @@ const RESOURCES: [Resource; 3] = [
 ];
 
 impl Scope {
-    /// Whether what `client` has of `service` is counted together with `held`.
+    /// True if resources of `client` for `service` are counted together with `held`.
     fn includes(self, held: &HeldGrant, service: Service, client: ClientAddress) -> bool {
         (!self.is_of_a_service() || held.service == service)
             && (!self.is_of_a_client() || held.client == client)
@@ -248,17 +251,17 @@ struct Reached {
 }
 
 impl Gate {
-    /// A gate with everything free.
+    /// Creates a gate without any grants.
     pub fn new(policy: Policy) -> Gate {
         Gate(Arc::new(GateShared { policy, state: Mutex::default() }))
     }
 
-    /// Its policy.
+    /// Returns the policy.
     pub fn policy(&self) -> &Policy {
         &self.0.policy
     }
 
-    /// Calls `on_eviction` after each eviction from now on, as long as the caller holds it.
+    /// Calls `on_eviction` after each further eviction, as long as the caller holds it.
     pub fn notify_of_evictions(&self, on_eviction: &OnEviction) {
         let mut state = self.state();
         state.on_eviction.retain(|other| other.strong_count() > 0);
@@ -269,13 +272,13 @@ impl Gate {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Grants `ask` of `service` to `address`. If all clients together have reached a limit, what is idle of clients that
-    /// hold more than this one makes room: what has been idle longest, compared to how long it was in use. Clients that
-    /// wasted a place within the last minute make room sooner, for those who did not; those who have proven a key, only for
-    /// others who have, and after those who have not.
+    /// Grants `ask` of `service` to `address`. If all clients together have reached a limit, an idle grant of
+    /// a client with more grants than this one is evicted: the one that has been idle longest, relative to
+    /// its time in use. Clients that wasted a grant within the last minute are evicted sooner in favour of
+    /// others. Clients with a proven key are evicted last, and only in favour of others with one.
     ///
     /// # Errors
-    /// The rule that forbids it.
+    /// The rule that forbids the grant.
     pub fn admit(
         &self,
         service: Service,
@@ -314,8 +317,9 @@ impl Gate {
         Grant { gate: self.clone(), number, activity }
     }
 
-    /// Reserves memory for a table of at most `entries` sessions of `service`, each of `size` bytes, which are not admitted
-    /// one by one: at most a sixteenth of the memory of all, so that others have room.
+    /// Reserves memory for a table of at most `entries` sessions of `service`, each of `size` bytes, which
+    /// are not admitted one by one. The table gets at most a sixteenth of the total memory, to leave room for
+    /// others.
     pub fn reserve_table(
         &self,
         service: Service,
@@ -343,25 +347,26 @@ impl Gate {
         let entries = (entries as u64).min(sessions(of_all)).min(least(free).min(share) / size);
         let per_client = entries.min(sessions(of_client)).min(memory(of_client) / size);
         let ask = Ask { memory: entries * size, ..Ask::default() };
-        // Of no client.
+        // The memory belongs to no client.
         let grant =
             self.grant(&mut state, service, ClientAddress::of(Ipv4Addr::UNSPECIFIED.into()), ask, now);
         grant.set_busy();
         TableGrant { entries: entries as usize, per_client: per_client as usize, memory: grant }
     }
 
-    /// `address` gave a wrong key: after a second one it has to wait before it may connect again. Returns whether that
-    /// is worth a line in the log; repetitions are less and less.
+    /// Records that `address` gave a wrong key. After the second one it must wait before it may connect
+    /// again. Returns true if the failure is worth a log line; repeated failures become ever rarer in the
+    /// log.
     pub fn wrong_key(&self, address: IpAddr, now: SteadyTime) -> bool {
         self.state().proofs.failed(ClientAddress::of(address), now)
     }
 
-    /// `address` gave the right key.
+    /// Records that `address` gave the right key.
     pub fn right_key(&self, address: IpAddr) {
         self.state().proofs.succeeded(ClientAddress::of(address));
     }
 
-    /// What is held of `service`.
+    /// Returns the resources in use by `service`.
     pub fn held(&self, service: Service) -> Ask {
         let state = self.state();
         let mut sum = Ask::default();
@@ -398,8 +403,9 @@ impl GateState {
         Ok(())
     }
 
-    /// Evicts what has been idle longest, compared to how long it may be, of a client that holds more than `client`; false
-    /// if there is none, or if the limit is the client's own. `proven`: `client` has proven a key.
+    /// Evicts the grant that has been idle longest, relative to its permitted time, of a client with more
+    /// grants than `client`. Returns false if there is none, or if the limit is the client's own. `proven`:
+    /// `client` has proven a key.
     fn make_room(
         &mut self,
         reached: &Reached,
@@ -414,7 +420,7 @@ impl GateState {
         let of = |held: &HeldGrant| {
             if scope.includes(held, service, client) { (resource.asked)(&held.ask) } else { 0 }
         };
-        // Of each client: how much, and in how many pieces.
+        // For each client: the amount, and the number of grants.
         let mut holds: HashMap<ClientAddress, (u64, u64)> = HashMap::new();
         for (held, amount) in self.granted.iter().map(|held| (held, of(held))).filter(|(_, n)| *n > 0) {
             let (sum, count) = holds.entry(held.client).or_default();
@@ -422,21 +428,21 @@ impl GateState {
         }
         let own = holds.get(&client).map_or(0, |(sum, _)| *sum);
         let is_better = !self.wasted.has(client, now);
-        let idle = self.granted.iter().enumerate().filter_map(|(place, held)| {
+        let idle = self.granted.iter().enumerate().filter_map(|(index, held)| {
             let (sum, count) = *holds.get(&held.client).filter(|_| of(held) > 0)?;
             let has_proven = held.activity.proven.load(Relaxed);
             if held.client == client || sum <= own || has_proven && !proven {
                 return None;
             }
             let again = is_better && self.wasted.has(held.client, now);
-            // Who holds several like it has a share of the time for each.
+            // A client with several unused grants shares the time among them.
             let begin = if held.ask.sessions > 0 { FIRST_PACKET_TIMEOUT } else { IDLE_LIMITS.1 };
             let begin = Span(begin.0 / i64::try_from(count.max(1)).unwrap_or(i64::MAX));
             let idle = held.activity.idle(now, begin, again)?;
-            Some((!has_proven, idle, place))
+            Some((!has_proven, idle, index))
         });
-        let Some((_, _, place)) = idle.max() else { return false };
-        let held = self.granted.swap_remove(place);
+        let Some((_, _, index)) = idle.max() else { return false };
+        let held = self.granted.swap_remove(index);
         held.activity.evicted.store(true, Relaxed);
         if !held.activity.was_used() {
             self.wasted.add(held.client, now);
@@ -453,7 +459,7 @@ impl Resource {
             return LimitRefusal::new(name, allowed, "one more");
         }
         let mb = |bytes: u64| bytes.div_ceil(1 << 20);
-        let beside = format!("{} MB beside {} MB in use", mb(asked), mb(used));
+        let beside = format!("{} MB in addition to {} MB in use", mb(asked), mb(used));
         LimitRefusal::new(name, format_args!("{} MB", mb(allowed)), beside)
     }
 }

@@ -1,11 +1,11 @@
-//! [`Keys`]: the keys of a service, by the names of its peers.
+//! [`Keys`]: the keys of a service, by peer.
 
-/// The keys of a service, each with the name of the peer that has it. Without any, no key is needed.
+/// Keys of a service, each with the name of the peer that has it. Without keys, no proof is required.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Keys<K>(Vec<(String, K)>);
 
 impl<K> Keys<K> {
-    /// The name of a key that is not one peer's.
+    /// Name of a key that does not belong to a single peer.
     pub const ANY: &str = "any";
 
     /// Adds the key of the peer `name`.
@@ -13,34 +13,34 @@ impl<K> Keys<K> {
         self.0.push((name.into(), key));
     }
 
-    /// Whether there are none.
+    /// True if there are no keys.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// How many there are.
+    /// Returns the number of keys.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// The names of the peers, in the order of their keys.
+    /// Returns the names of the peers, in the order of their keys.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.0.iter().map(|(name, _)| name.as_str())
     }
 
-    /// The first key that `proves` accepts, with the name of its peer.
+    /// Returns the first key that `proves` accepts, with the name of its peer.
     pub(crate) fn find(&self, proves: impl Fn(&K) -> bool) -> Option<&(String, K)> {
-        self.position(proves).and_then(|place| self.0.get(place))
+        self.position(proves).and_then(|index| self.0.get(index))
     }
 
-    /// The place of the first key that `proves` accepts, for [`get`](Keys::get).
+    /// Returns the index of the first key that `proves` accepts, for [`get`](Keys::get).
     pub(crate) fn position(&self, proves: impl Fn(&K) -> bool) -> Option<usize> {
         self.0.iter().position(|(_, key)| proves(key))
     }
 
-    /// The key at this place, with the name of its peer.
-    pub(crate) fn get(&self, place: usize) -> Option<&(String, K)> {
-        self.0.get(place)
+    /// Returns the key at this index, with the name of its peer.
+    pub(crate) fn get(&self, index: usize) -> Option<&(String, K)> {
+        self.0.get(index)
     }
 }
 
@@ -51,7 +51,7 @@ impl<K> Default for Keys<K> {
 }
 
 impl<K> From<Option<K>> for Keys<K> {
-    /// One key of all peers, or none.
+    /// Creates a list of one key for all peers, or an empty list.
     fn from(key: Option<K>) -> Keys<K> {
         Keys(key.into_iter().map(|key| (Keys::<K>::ANY.to_owned(), key)).collect())
     }

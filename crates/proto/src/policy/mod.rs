@@ -1,5 +1,6 @@
-//! The access policy of a server: who may use which service, and how much of it. One [`Policy`] holds the rules of all
-//! services, one [`Gate`] counts against them, and every listener asks it: [`Gate::admit`].
+//! Access policy of a server: which clients may use which service, and how much of it. A [`Policy`] contains
+//! the rules of all services. One [`Gate`] counts the use of resources, and every listener calls
+//! [`Gate::admit`].
 //!
 //! ```
 //! use jitlat_core::SteadyTime;
@@ -36,20 +37,20 @@ use jitlat_core::Span;
 use jitlat_core::prefix::Prefix;
 use std::collections::BTreeMap;
 
-/// The name of a service, as in `--only` and in policy files.
+/// Name of a service, as in `--only` and in policy files.
 pub type Service = &'static str;
 
 /// One-way tests: control connections and test sessions.
 pub const ONE_WAY: Service = "jitlat";
-/// The test ports of one-way tests, where TCP connections introduce themselves.
+/// Test ports of one-way tests, at which TCP connections begin with a greeting.
 pub const TEST_PORT: Service = "test-port";
 /// STAMP and TWAMP Light.
 pub const STAMP: Service = "stamp";
 /// TWAMP: control connections and test sessions.
 pub const TWAMP: Service = "twamp";
-/// OWAMP: control connections, test sessions and what they have recorded.
+/// OWAMP: control connections, test sessions and their records.
 pub const OWAMP: Service = "owamp";
-/// LaMP, over UDP and in frames.
+/// LaMP, over UDP and in Ethernet frames.
 pub const LAMP: Service = "lamp";
 /// IRTT.
 pub const IRTT: Service = "irtt";
@@ -58,24 +59,24 @@ pub const TCP: Service = "tcp";
 /// Packet digests.
 pub const DIGESTS: Service = "digests";
 
-/// Tests that hosts push to a collector.
+/// Collector: tests that hosts push to it.
 pub const COLLECT: Service = "collect";
 
-/// Every service. A protocol that is added has its line here, and its cases in the test of all rules.
+/// All services. A new protocol needs an entry here, and cases in the test of all rules.
 pub const SERVICES: &[Service] =
     &[ONE_WAY, TEST_PORT, STAMP, TWAMP, OWAMP, LAMP, IRTT, TCP, DIGESTS, COLLECT];
 
-/// Which networks are served.
+/// Networks that are served.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Networks {
-    /// The only ones served; empty: all.
+    /// Only these networks are served; empty: all.
     pub allow: Vec<Prefix>,
-    /// Not served, even if allowed.
+    /// Networks that are not served, even if allowed.
     pub deny: Vec<Prefix>,
 }
 
 impl Networks {
-    /// Whether `address` is served.
+    /// True if `address` is served.
     pub fn admit(&self, address: IpAddr) -> bool {
         let address = address.to_canonical();
         let within = |networks: &[Prefix]| networks.iter().any(|network| network.contains(address));
@@ -83,38 +84,38 @@ impl Networks {
     }
 }
 
-/// The rules of one service.
+/// Rules of one service.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ServiceRules {
-    /// Not served at all.
+    /// True if the service is switched off.
     pub off: bool,
-    /// Served without proof of a key although a key is configured.
+    /// True if no proof is required although a key is configured.
     pub open: bool,
-    /// Its networks, in addition to those of all services.
+    /// Networks served, in addition to the restrictions of all services.
     pub networks: Networks,
-    /// What one client gets of it.
+    /// Limits of one client.
     pub client: Quota,
-    /// What all clients get of it together.
+    /// Limits of all clients together.
     pub total: Quota,
-    /// What one connection gets of it: TCP request-response only.
+    /// Limits of one connection; TCP request-response only.
     pub connection: ClientLimits,
 }
 
-/// The rules of a server.
+/// Rules of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Policy {
-    /// Who is served by any service.
+    /// Networks that are served by any service.
     pub networks: Networks,
-    /// What one client gets of all services together.
+    /// Limits of one client over all services.
     pub client: Quota,
-    /// What all clients get of all services together.
+    /// Limits of all clients together over all services.
     pub total: Quota,
-    /// The rules of each service; without an entry those of all services.
+    /// Rules of each service. A service without an entry only has the rules of all services.
     pub services: BTreeMap<Service, ServiceRules>,
 }
 
 impl Default for Policy {
-    /// Safe for a host on the open Internet with 4 GB of memory.
+    /// Returns rules that are safe for a host on the open Internet with 4 GB of memory.
     fn default() -> Policy {
         let rules = |connections: Option<(usize, usize)>, sessions: Option<(usize, usize)>| ServiceRules {
             client: Quota {
@@ -147,9 +148,9 @@ impl Default for Policy {
                 (LAMP, rules(None, Some((16_384, 256)))),
                 (IRTT, rules(None, Some((4096, 64)))),
                 (TCP, rules(Some((64, 16)), None)),
-                // A session is a capture; connections that have not asked for one end soon.
+                // A session is a capture. Connections that do not request one end soon.
                 (DIGESTS, rules(Some((64, 8)), Some((4, 2)))),
-                // A session is a host that has proven its key; hosts may share an address.
+                // A session is a host that has proven its key. Several hosts may share an address.
                 (COLLECT, rules(Some((256, 64)), Some((128, 32)))),
             ]
             .into(),
@@ -157,40 +158,40 @@ impl Default for Policy {
     }
 }
 
-/// Why something is not granted.
+/// Reason why a resource is not granted.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PolicyRefusal {
-    /// Its address is not among those served.
-    #[error("this address is not served here")]
+    /// The address is not in a network that is served.
+    #[error("this server does not serve this address")]
     Network,
     /// The service is off.
-    #[error("this service is off")]
+    #[error("this service is switched off")]
     Off,
     /// A limit would be exceeded.
     #[error(transparent)]
     Limit(#[from] LimitRefusal),
-    /// This address gave wrong keys.
-    #[error("wrong keys came from this address; try again in {} s", .0.0.div_euclid(1_000_000_000) + 1)]
+    /// This address gave wrong keys. Contains the time to wait.
+    #[error("this address gave wrong keys; try again in {} s", .0.0.div_euclid(1_000_000_000) + 1)]
     WrongKeys(Span),
 }
 
 impl Policy {
-    /// The rules of `service`, to be changed.
+    /// Returns the rules of `service` to be changed.
     pub fn service(&mut self, service: Service) -> &mut ServiceRules {
         self.services.entry(service).or_default()
     }
 
-    /// Whether `service` is off.
+    /// True if `service` is off.
     pub fn is_off(&self, service: Service) -> bool {
         self.services.get(service).is_some_and(|rules| rules.off)
     }
 
-    /// Whether `service` is served without proof of a key although a key is configured.
+    /// True if `service` is served without proof of a key although a key is configured.
     pub fn is_open(&self, service: Service) -> bool {
         self.services.get(service).is_some_and(|rules| rules.open)
     }
 
-    /// Whether `service` is served to `address` at all.
+    /// Checks whether `service` is available to `address` at all.
     pub fn admits(&self, service: Service, address: IpAddr) -> Result<(), PolicyRefusal> {
         let rules = self.services.get(service);
         if rules.is_some_and(|r| r.off) {
@@ -200,7 +201,7 @@ impl Policy {
         if served { Ok(()) } else { Err(PolicyRefusal::Network) }
     }
 
-    /// The limits of `service` in `scope`.
+    /// Returns the limits of `service` in `scope`.
     pub fn quota(&self, service: Service, scope: Scope) -> Quota {
         let rules = self.services.get(service);
         match scope {
@@ -211,12 +212,12 @@ impl Policy {
         }
     }
 
-    /// The connection limits of `service`.
+    /// Returns the limits of `service` for one connection.
     pub fn connection(&self, service: Service) -> ClientLimits {
         self.services.get(service).map(|rules| rules.connection).unwrap_or_default()
     }
 
-    /// The longest that something of `service` may last; `None`: not limited.
+    /// Returns the maximum duration of a session of `service`; `None`: no limit.
     pub fn duration(&self, service: Service) -> Option<Span> {
         Scope::ALL.iter().filter_map(|scope| self.quota(service, *scope).duration).min()
     }

@@ -1,17 +1,17 @@
-//! [`WrongProofs`]: clients that gave wrong keys wait, longer each time.
+//! [`WrongProofs`]: makes clients that gave wrong keys wait, longer each time.
 
 use crate::access::ClientAddress;
 use jitlat_core::{Span, SteadyTime};
 use std::collections::HashMap;
 
-/// Clients remembered; beyond them the one that waits least is forgotten.
+/// Number of clients remembered. Beyond it the one with the shortest wait is removed.
 const MAX_CLIENTS: usize = 1024;
-/// The wait after the second wrong key; each further one doubles it.
+/// Wait after the second wrong key. Each further one doubles it.
 const MIN_WAIT: Span = Span::seconds(1);
-/// The longest wait.
+/// Maximum wait.
 const MAX_WAIT: Span = Span::seconds(64);
 
-/// Who gave wrong keys of late.
+/// Clients that recently gave wrong keys.
 #[derive(Debug, Default)]
 pub(super) struct WrongProofs(HashMap<ClientAddress, Penalty>);
 
@@ -22,14 +22,15 @@ struct Penalty {
 }
 
 impl WrongProofs {
-    /// How long `client` has still to wait; `None`: not at all.
+    /// Returns the time that `client` must still wait; `None`: no wait.
     pub(super) fn wait(&self, client: ClientAddress, now: SteadyTime) -> Option<Span> {
         self.0.get(&client).map(|p| p.until - now).filter(|left| left.0 > 0)
     }
 
-    /// `client` gave a wrong key. Returns whether it is worth a line in the log: the first, second, fourth, eighth, …
+    /// Records that `client` gave a wrong key. Returns true if the failure is worth a log line: the first,
+    /// second, fourth, eighth, …
     pub(super) fn failed(&mut self, client: ClientAddress, now: SteadyTime) -> bool {
-        // What is over for as long as the longest wait is forgotten.
+        // Entries are removed once they have been over for as long as the maximum wait.
         self.0.retain(|_, p| now - p.until < MAX_WAIT);
         if self.0.len() >= MAX_CLIENTS && !self.0.contains_key(&client) {
             let least = self.0.iter().min_by_key(|(_, p)| p.until).map(|(client, _)| *client);
@@ -37,7 +38,7 @@ impl WrongProofs {
         }
         let penalty = self.0.entry(client).or_insert(Penalty { failures: 0, until: now });
         penalty.failures = penalty.failures.saturating_add(1);
-        // The first may be a mistake: it costs nothing.
+        // The first wrong key may be a mistake and costs nothing.
         let wait = match penalty.failures {
             1 => Span::ZERO,
             n => Span(MIN_WAIT.0 << (n - 2).min(6)).min(MAX_WAIT),
@@ -46,7 +47,7 @@ impl WrongProofs {
         penalty.failures.is_power_of_two()
     }
 
-    /// `client` gave the right key.
+    /// Records that `client` gave the right key.
     pub(super) fn succeeded(&mut self, client: ClientAddress) {
         self.0.remove(&client);
     }

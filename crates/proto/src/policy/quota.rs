@@ -1,54 +1,54 @@
-//! [`Quota`]: what may be had at most, and of whom it is counted.
+//! [`Quota`]: limits on resources, and the scope in which their use is counted.
 
 use jitlat_core::Span;
 
-/// Whose use is counted against a [`Quota`].
+/// Scope in which use is counted against a [`Quota`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Scope {
-    /// One client's, of one service.
+    /// Use of one service by one client.
     ServiceClient,
-    /// All clients', of one service.
+    /// Use of one service by all clients.
     ServiceTotal,
-    /// One client's, of all services.
+    /// Use of all services by one client.
     Client,
-    /// All clients', of all services.
+    /// Use of all services by all clients.
     Total,
 }
 
 impl Scope {
-    /// Every scope, the narrowest first.
+    /// All scopes, the narrowest first.
     pub const ALL: [Scope; 4] = [Scope::ServiceClient, Scope::ServiceTotal, Scope::Client, Scope::Total];
 
-    /// Whether it is one service's.
+    /// True if the scope is one service.
     pub fn is_of_a_service(self) -> bool {
         matches!(self, Scope::ServiceClient | Scope::ServiceTotal)
     }
 
-    /// Whether it is one client's.
+    /// True if the scope is one client.
     pub fn is_of_a_client(self) -> bool {
         matches!(self, Scope::ServiceClient | Scope::Client)
     }
 }
 
-/// Limits; `None`: not limited.
+/// Limits; `None`: no limit.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Quota {
-    /// Packets answered a second, in every 100 ms.
+    /// Answers in packets per second, within every 100 ms.
     pub packets: Option<u32>,
-    /// Bytes sent in answers a second, in every 100 ms.
+    /// Answers in bytes per second, within every 100 ms.
     pub bytes: Option<u64>,
-    /// TCP connections.
+    /// Number of TCP connections.
     pub connections: Option<usize>,
-    /// Sessions: tests running or kept, TWAMP sessions, digest captures.
+    /// Number of sessions: tests that run or have stored results, TWAMP sessions, digest captures.
     pub sessions: Option<usize>,
-    /// Bytes of memory for sessions.
+    /// Memory for sessions, in bytes.
     pub memory: Option<u64>,
-    /// How long a session, or a connection without sessions, may last.
+    /// Maximum duration of a session, or of a connection without sessions.
     pub duration: Option<Span>,
 }
 
 impl Quota {
-    /// Whether it limits rates.
+    /// True if there is a limit on a rate.
     pub(super) fn limits_rates(&self) -> bool {
         self.packets.is_some() || self.bytes.is_some()
     }

@@ -40,7 +40,7 @@ fn networks_hold_for_all_services_and_for_one() {
 }
 
 #[test]
-fn a_service_that_is_off_admits_nobody() {
+fn a_service_that_is_off_admits_no_client() {
     for service in SERVICES {
         let mut policy = Policy::default();
         policy.service(service).off = true;
@@ -81,7 +81,7 @@ fn a_connection_needs_no_wait_for_right_keys_and_sessions_need_none() {
     assert_eq!(admit(Ask::CONNECTION, second(0)), Ok(()));
 }
 
-/// Every quota of what is held, in every scope, for every service: one less than the limit is granted.
+/// Every quota on resources, in every scope, for every service: one less than the limit is granted.
 #[test]
 fn every_service_keeps_every_quota_in_every_scope() {
     type Set = fn(&mut Quota);
@@ -127,13 +127,13 @@ fn refusals_name_the_limit() {
     let held: Vec<_> =
         (0..16).map(|_| gate.admit(TWAMP, ip(A), Ask::CONNECTION, second(0)).unwrap()).collect();
     let refused = gate.admit(TWAMP, ip(A), Ask::CONNECTION, second(0)).unwrap_err().to_string();
-    assert_eq!(refused, "max-connections-per-client is limited to 16 on this server (one more asked for)");
+    assert_eq!(refused, "max-connections-per-client is limited to 16 on this server (one more requested)");
     drop(held);
     let _half = gate.admit(ONE_WAY, ip(A), Ask::session(1 << 30), second(0)).unwrap();
     let refused = gate.admit(TWAMP, ip(A), Ask::session(1 << 30), second(0)).unwrap_err().to_string();
     assert_eq!(
         refused,
-        "max-memory-per-client is limited to 1536 MB on this server (1024 MB beside 1024 MB in use asked for)"
+        "max-memory-per-client is limited to 1536 MB on this server (1024 MB in addition to 1024 MB in use requested)"
     );
 }
 
@@ -154,10 +154,10 @@ fn when_full_the_longest_idle_of_those_who_hold_more_makes_room() {
     assert_eq!(held.iter().map(Grant::is_evicted).collect::<Vec<_>>(), [false, false, true, false]);
     let second = admit(B, 20).unwrap();
     assert_eq!(held.iter().map(Grant::is_evicted).collect::<Vec<_>>(), [false, false, true, true]);
-    // Both hold two now.
+    // Both clients have two connections now.
     assert_eq!(limit_of(admit(A, 30)), "max-connections");
     assert_eq!(limit_of(admit(B, 30)), "max-connections");
-    // A third client has none yet: the oldest idle of the others goes, and never what is busy.
+    // A third client has none yet. The longest idle grant of the others is evicted, but never a busy one.
     first.set_busy();
     second.set_busy();
     let third = admit("198.51.100.1", 40).unwrap();
@@ -195,7 +195,7 @@ fn what_was_hardly_used_makes_room_before_what_stalls() {
 }
 
 #[test]
-fn nobody_without_a_key_takes_the_place_of_who_has_proven_one() {
+fn clients_without_a_key_never_replace_clients_with_one() {
     let mut policy = Policy::default();
     policy.service(ONE_WAY).total.sessions = Some(2);
     let gate = Gate::new(policy);
@@ -204,12 +204,12 @@ fn nobody_without_a_key_takes_the_place_of_who_has_proven_one() {
     let trusted = admit(A, 0, true).unwrap();
     let other = admit(B, 50, false).unwrap();
     assert!(admit("198.51.100.1", 50, false).is_err(), "one is not idle, the other has proven a key");
-    // What is idle of those without a key goes first, however long the others have been idle.
+    // Idle grants of clients without a key are evicted first, however long the others have been idle.
     let second_trusted = admit("198.51.100.1", 52, true).unwrap();
     assert!(other.is_evicted() && !trusted.is_evicted());
     assert!(admit("198.51.100.2", 99, false).is_err());
     assert!(admit("198.51.100.2", 99, true).is_ok() && trusted.is_evicted() && !second_trusted.is_evicted());
-    // A connection is that of a key as soon as it is proven.
+    // A connection counts as keyed as soon as the key is proven.
     let mut policy = Policy::default();
     policy.service(ONE_WAY).total.connections = Some(1);
     let gate = Gate::new(policy);
@@ -220,10 +220,10 @@ fn nobody_without_a_key_takes_the_place_of_who_has_proven_one() {
 }
 
 #[test]
-fn words_alone_keep_a_place_for_two_seconds_and_ten_between_packets() {
+fn keep_alives_extend_a_grant_by_two_seconds_and_by_ten_between_packets() {
     let at = |ms: i64| SteadyTime(ms * 1_000_000);
-    // How long the first client keeps all of `count` places that it has, if it is heard of every 100 ms and uses them every
-    // `period` ms from 100 ms to `last`.
+    // Returns how long the first client keeps all its `count` grants, in ms, with a keep-alive every 100 ms
+    // and a packet every `period` ms from 100 ms to `last`; `None`: for the whole minute.
     let kept = |count: usize, period: i64, last: i64| {
         let mut policy = Policy::default();
         policy.service(ONE_WAY).total.sessions = Some(count);
@@ -232,7 +232,7 @@ fn words_alone_keep_a_place_for_two_seconds_and_ten_between_packets() {
         let held: Vec<Grant> = (0..count).map(|_| admit(A, 0).unwrap()).collect();
         let lost = (0..600).map(|k| 100 * k).find(|ms| {
             for grant in &held {
-                grant.hear(at(*ms));
+                grant.keep_alive(at(*ms));
                 if period > 0 && ms % period == 100 && *ms <= last {
                     grant.touch(at(*ms));
                 }
@@ -245,17 +245,18 @@ fn words_alone_keep_a_place_for_two_seconds_and_ten_between_packets() {
     assert_eq!(kept(1, 0, 0), Some(2000), "two for the first packet");
     assert_eq!(kept(1, 4000, 20_100), Some(30_100), "ten seconds after the last packet");
     assert_eq!(kept(1, 4000, 60_000), None, "a packet in four seconds");
-    // Who holds many places without having begun keeps each for a share of the time; who uses them keeps them.
+    // A client with many unused grants keeps each for a share of the time. A client that uses them keeps
+    // them.
     assert_eq!((kept(2, 0, 0), kept(32, 0, 0)), (Some(1000), Some(500)));
     assert_eq!(kept(32, 4000, 60_000), None);
 }
 
-/// Attackers with many addresses at a server of one-way tests with its usual 128 sessions, and an honest client every 90 ms
-/// whose first packet comes 150 ms after it was admitted, and one every 4 s from then on.
+/// Attackers with many addresses at a server of one-way tests with its usual 128 sessions. An honest client
+/// arrives every 90 ms; it sends its first packet 150 ms after admission, then one every 4 s.
 struct Crowd {
     gate: Gate,
     now: SteadyTime,
-    /// What the attackers hold, and since when.
+    /// Grants of the attackers, with the time of each.
     held: std::collections::VecDeque<(Grant, SteadyTime)>,
     honest: Vec<(Grant, SteadyTime)>,
     asked: usize,
@@ -264,9 +265,10 @@ struct Crowd {
 }
 
 impl Crowd {
-    /// `asking` sessions a second are asked for, from `addresses` in turn, for `seconds`. If `heard`, their clients say that they
-    /// are still there; after `given_back` they give a session back by themselves. The honest begin after 5 s.
-    fn run(asking: i64, addresses: u32, heard: bool, given_back: Span, seconds: i64) -> Crowd {
+    /// Runs attackers that request `asking` sessions per second, from `addresses` in turn, for `seconds`. If
+    /// `kept_alive`, they send keep-alives. They release each session after `given_back`. Honest clients start
+    /// after 5 s.
+    fn run(asking: i64, addresses: u32, kept_alive: bool, given_back: Span, seconds: i64) -> Crowd {
         let mut crowd = Crowd {
             gate: Gate::new(Policy::default()),
             now: second(0),
@@ -285,8 +287,8 @@ impl Crowd {
                 crowd.held.extend(held.ok().map(|grant| (grant, crowd.now)));
             }
             crowd.held.retain(|(grant, since)| {
-                if heard && ms % 100 == 0 {
-                    grant.hear(crowd.now);
+                if kept_alive && ms % 100 == 0 {
+                    grant.keep_alive(crowd.now);
                 }
                 !grant.is_evicted() && crowd.now - *since < given_back
             });
@@ -307,12 +309,12 @@ impl Crowd {
         }
     }
 
-    /// Packets, words between them, and what ends: each test after 5 s.
+    /// Sends packets and keep-alives, and ends each test after 5 s.
     fn honest_send(&mut self) {
         for (grant, since) in &self.honest {
             match (self.now - *since).0 % 4_000_000_000 {
                 150_000_000 => grant.touch(self.now),
-                at if at % 200_000_000 == 0 => grant.hear(self.now),
+                at if at % 200_000_000 == 0 => grant.keep_alive(self.now),
                 _ => {}
             }
         }
@@ -330,7 +332,7 @@ impl Crowd {
 fn crowds_that_use_nothing_keep_no_honest_client_out() {
     let never = Span::seconds(1000);
     assert_eq!(Crowd::run(200, 240, false, never, 12).lost(), (0, 0), "silent");
-    assert_eq!(Crowd::run(200, 240, true, never, 12).lost(), (0, 0), "heard of all the time");
+    assert_eq!(Crowd::run(200, 240, true, never, 12).lost(), (0, 0), "kept_alive of all the time");
     assert_eq!(Crowd::run(700, 240, false, never, 12).lost(), (0, 0), "more than 256 new ones a second");
     assert_eq!(Crowd::run(700, 240, true, never, 12).lost(), (0, 0), "both");
     assert_eq!(
@@ -355,7 +357,7 @@ fn wrong_keys_cost_more_and_more_time() {
     let admit = |address: &str, s| gate.admit(ONE_WAY, ip(address), Ask::CONNECTION, second(s)).map(drop);
     assert!(gate.wrong_key(ip(A), second(0)) && admit(A, 0).is_ok(), "one may be a mistake");
     assert!(gate.wrong_key(ip(A), second(0)));
-    assert_eq!(admit(A, 0).unwrap_err().to_string(), "wrong keys came from this address; try again in 2 s");
+    assert_eq!(admit(A, 0).unwrap_err().to_string(), "this address gave wrong keys; try again in 2 s");
     assert!(admit(B, 0).is_ok() && admit(A, 1).is_ok());
     let mut logged = 0;
     for _ in 0..100 {

@@ -1,20 +1,20 @@
-//! [`WastedGrants`]: clients that did not use what they were granted.
+//! [`WastedGrants`]: clients that did not use their grants.
 
 use crate::access::ClientAddress;
 use jitlat_core::{Span, SteadyTime};
 use std::collections::HashMap;
 
-/// Clients remembered; beyond them the one of longest ago is forgotten.
+/// Number of clients remembered. Beyond it the oldest entry is removed.
 const MAX_CLIENTS: usize = 4096;
-/// How long a client is remembered.
+/// Time for which a client is remembered.
 const MAX_AGE: Span = Span::seconds(60);
 
-/// Who had a place of late that was never used: it had to make room, or was a session and was given back.
+/// Clients that recently had a grant that they never used: it was evicted, or was a session and was released.
 #[derive(Debug, Default)]
 pub(super) struct WastedGrants(HashMap<ClientAddress, SteadyTime>);
 
 impl WastedGrants {
-    /// `client` did not use its place.
+    /// Records that `client` did not use its grant.
     pub(super) fn add(&mut self, client: ClientAddress, now: SteadyTime) {
         if self.0.len() >= MAX_CLIENTS && !self.0.contains_key(&client) {
             self.0.retain(|_, at| now - *at < MAX_AGE);
@@ -26,7 +26,7 @@ impl WastedGrants {
         self.0.insert(client, now);
     }
 
-    /// Whether `client` wasted a place of late.
+    /// True if `client` recently wasted a grant.
     pub(super) fn has(&self, client: ClientAddress, now: SteadyTime) -> bool {
         self.0.get(&client).is_some_and(|at| now - *at < MAX_AGE)
     }

@@ -131,7 +131,7 @@ impl PushReceiver {
             PushReceiverPhase::Over | PushReceiverPhase::Ending(_) | PushReceiverPhase::Sealing
         ) {
             // A proof covers everything before it.
-            let said = matches!(self.state, PushReceiverPhase::Proving).then(|| self.channel.said());
+            let said = matches!(self.state, PushReceiverPhase::Proving).then(|| self.channel.transcript());
             let Some(message) = self.channel.read(PushMessage::decode)? else { break };
             self.received_at = now.steady;
             match said {

@@ -147,7 +147,7 @@ impl PushSender {
         while !matches!(self.state, PushSenderPhase::Over) {
             // A proof covers everything before it.
             if matches!(self.state, PushSenderPhase::Proving(_)) {
-                self.state = PushSenderPhase::Proving(Box::new(self.channel.said()));
+                self.state = PushSenderPhase::Proving(Box::new(self.channel.transcript()));
             }
             let Some(message) = self.channel.read(PushMessage::decode)? else { break };
             self.received_at = now.steady;

@@ -1,9 +1,9 @@
-//! TCP request–response: one connection, fixed sizes, no Nagle algorithm; the delay of an application that asks and
-//! waits (seed 001's TCPMon).
+//! TCP request–response: one connection, fixed sizes, no Nagle algorithm. It measures the delay of an
+//! application that sends a request and waits for the response (seed 001's TCPMon).
 //!
-//! The client starts with a greeting of 16 bytes that contains both sizes; the server returns it if it accepts (and
-//! closes otherwise). Then requests go one way and responses the other, each of its fixed size: sequence number, times,
-//! padding; big-endian.
+//! The client starts with a greeting of 16 bytes that contains both sizes; the server returns it if it
+//! accepts (and closes otherwise). Then requests and responses follow, each of its fixed size: sequence
+//! number, times, padding; big-endian.
 
 use crate::twoway::{DatagramKind, Protocol, Reply};
 use crate::wire::Field;
@@ -11,11 +11,11 @@ use jitlat_core::WallTime;
 
 /// TCP port of jitlat's responder.
 pub const PORT: u16 = 2668;
-/// Bytes of the greeting.
+/// Length of the greeting, in bytes.
 pub const GREETING_LEN: usize = 16;
 const MAGIC: [u8; 8] = *b"JLTreq1\n";
 
-/// The greeting.
+/// Fields of the greeting.
 mod greeting {
     use crate::wire::Field;
     pub(crate) const MAGIC: Field<[u8; 8]> = Field::at(0);
@@ -23,25 +23,25 @@ mod greeting {
     pub(crate) const RESPONSE: Field<u32> = REQUEST.then();
 }
 
-/// The beginning of a request and, with one time more, of a response.
+/// First fields of a request or a response; a response has one more time.
 mod field {
     use crate::wire::Field;
     pub(crate) const SEQ: Field<u32> = Field::at(0);
-    /// T1.
+    /// T1: send time of the request.
     pub const SENT: Field<i64> = SEQ.then();
-    /// T2 and T3.
+    /// T2, arrival time of the request; T3, the send time of the response, follows.
     pub(crate) const ARRIVED: Field<i64> = SEQ.then();
     pub(crate) const ANSWERED: Field<i64> = ARRIVED.then();
 }
 
-/// Bytes of the shortest request: sequence number, T1.
+/// Minimum length of a request in bytes: sequence number, T1.
 pub const MIN_REQUEST: usize = 12;
-/// Bytes of the shortest response: sequence number, T2, T3.
+/// Minimum length of a response in bytes: sequence number, T2, T3.
 pub const MIN_RESPONSE: usize = 20;
-/// The largest of either.
+/// Maximum length of either, in bytes.
 pub const MAX_LEN: usize = 65_535;
 
-/// The sizes of a test, in bytes; always valid.
+/// Lengths of request and response, in bytes. They are always valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ExchangeSizes {
     request: u16,
@@ -49,23 +49,23 @@ pub struct ExchangeSizes {
 }
 
 impl ExchangeSizes {
-    /// `None` unless both are between their shortest and the largest.
+    /// Creates sizes; `None` unless both are between their minimum and the maximum.
     pub fn new(request: usize, response: usize) -> Option<ExchangeSizes> {
         let fits = (MIN_REQUEST..=MAX_LEN).contains(&request) && (MIN_RESPONSE..=MAX_LEN).contains(&response);
         fits.then_some(ExchangeSizes { request: request as u16, response: response as u16 })
     }
 
-    /// Bytes of a request.
+    /// Returns the length of a request, in bytes.
     pub fn request(self) -> usize {
         self.request.into()
     }
 
-    /// Bytes of a response.
+    /// Returns the length of a response, in bytes.
     pub fn response(self) -> usize {
         self.response.into()
     }
 
-    /// The greeting that contains them.
+    /// Returns the greeting that contains these sizes.
     pub fn greeting(self) -> [u8; GREETING_LEN] {
         let mut bytes = [0; GREETING_LEN];
         greeting::MAGIC.write(&mut bytes, MAGIC);
@@ -74,7 +74,7 @@ impl ExchangeSizes {
         bytes
     }
 
-    /// The sizes in a greeting; `None` if it is not one, or if they are invalid.
+    /// Parses the sizes in a greeting; `None` if it is not a greeting or the sizes are invalid.
     pub fn from_greeting(bytes: &[u8; GREETING_LEN]) -> Option<ExchangeSizes> {
         if greeting::MAGIC.read(bytes)? != MAGIC {
             return None;
@@ -83,8 +83,8 @@ impl ExchangeSizes {
     }
 }
 
-/// Writes the response to `request`, which arrived at `arrived` and is answered at `answered`, into
-/// `response`. False, and nothing written, if either is too short.
+/// Writes the response to `request` into `response`. The request arrived at `arrived` and is answered at
+/// `answered`. Returns false and writes nothing if either slice is too short.
 pub fn respond(request: &[u8], arrived: WallTime, answered: WallTime, response: &mut [u8]) -> bool {
     let Some(seq) = field::SEQ.read(request) else { return false };
     if response.len() < MIN_RESPONSE {
@@ -96,7 +96,7 @@ pub fn respond(request: &[u8], arrived: WallTime, answered: WallTime, response: 
     true
 }
 
-/// The client: makes requests and reads complete responses.
+/// Client that makes requests and parses complete responses.
 #[derive(Clone, Debug)]
 pub struct Requester {
     sizes: ExchangeSizes,
@@ -104,22 +104,23 @@ pub struct Requester {
 }
 
 impl Requester {
-    /// For requests and responses of these sizes.
+    /// Creates a client for these sizes.
     pub fn new(sizes: ExchangeSizes) -> Requester {
         Requester { sizes, echoed: false }
     }
 }
 
 impl Requester {
-    /// Whether the first `response` is the request sent at `sent`: a plain echo server returned it, as it had returned the
-    /// greeting. Then responses are as long as requests, and no times are theirs.
+    /// True if the first `response` equals the request sent at `sent`: a plain echo server returned it, and
+    /// earlier the greeting. From then on responses have the length of requests, and contain no times of the
+    /// server.
     pub fn finds_echo(&mut self, response: &[u8], sent: Option<WallTime>) -> bool {
         let same = sent.is_some_and(|sent| field::ARRIVED.read(response) == Some(sent.0));
         self.echoed |= same && field::SEQ.read(response) == Some(0);
         self.echoed
     }
 
-    /// Whether the far host is a plain echo server.
+    /// True if the server is a plain echo server.
     pub fn is_echoed(&self) -> bool {
         self.echoed
     }

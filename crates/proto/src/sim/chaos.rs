@@ -1,8 +1,9 @@
-//! Machines under arbitrary operations: a peer that sends anything at any time, a driver that reports anything in any
-//! order, clocks that step. Used by property tests and by the fuzz targets.
+//! Machines under arbitrary operations: a peer that sends anything at any time, a driver that reports
+//! anything in any order, clocks that step. Used by property tests and by the fuzz targets.
 //!
-//! Whatever happens, a machine must not panic, must not send without end, and must end by itself once nothing happens
-//! any more: it always has a timer, or it is over. A server addresses packets to the host of its control connection alone.
+//! For any input, a machine must not panic, must not send forever, and must end by itself once there is no
+//! more input: it always has a timer, or it is over. A server sends packets only to the host of its control
+//! connection.
 
 use super::SimClock;
 use crate::jitlat::auth::{ConnectionSide, PresharedKey};
@@ -27,7 +28,7 @@ use jitlat_core::{
     Direction, PacketRecord, Schedule, Span, StampSource, SteadyTime, TestSpec, Transport, WallTime,
 };
 
-/// An operation on a machine. Numbers are taken modulo the valid range, so that any value is an operation.
+/// An operation on a machine. Numbers are taken modulo the valid range, so any value is an operation.
 #[derive(Clone, Debug)]
 pub enum Op {
     /// The peer sends a well-formed message.
@@ -46,21 +47,21 @@ pub enum Op {
     Close,
     /// Client: Ctrl-C. Server: shutdown.
     Stop,
-    /// From here on the harness executes the machine's requests like a driver, or (false) ignores them.
+    /// True: from now on the harness executes the machine's requests like a driver. False: it ignores them.
     Obey(bool),
 }
 
-/// The configuration of a machine.
+/// Configuration of a machine.
 #[derive(Clone, Copy, Debug)]
 pub struct ChaosSetup {
-    /// The peer speaks classic workorders.
+    /// True if the peer speaks classic workorders.
     pub classic: bool,
-    /// Bits: 0 = first flow down, 1 = a second flow the other way, 2 = TCP, 3 = a key on our side, 4 = the
-    /// client probes the clocks, 5 = greetings come by [`Op::FlowReport`] only, from any host.
+    /// Bits: 0 = first flow down, 1 = second flow in the other direction, 2 = TCP, 3 = a key on our side, 4 =
+    /// the client probes the clocks, 5 = greetings come only from [`Op::FlowReport`], from any host.
     pub shape: u8,
 }
 
-/// More than any machine may send or request in answer to one operation.
+/// Maximum number of messages or requests of a machine after one operation.
 const MAX_OUTPUT: usize = 20_000;
 
 impl ChaosSetup {
@@ -85,13 +86,13 @@ fn addresses() -> [SocketAddr; 2] {
     [SocketAddr::from(([192, 0, 2, 1], 50_000)), SocketAddr::from(([192, 0, 2, 2], 2666))]
 }
 
-/// The parts of a harness that client and server have in common.
+/// State that client and server harnesses share.
 struct HarnessState {
     now: Tick,
     peer: Codec,
     flows: Vec<TestSpec>,
     obey: bool,
-    /// Greetings are those of operations, from any host.
+    /// True if greetings come only from operations, from any host.
     strangers: bool,
     over: bool,
 }
@@ -121,7 +122,7 @@ impl HarnessState {
         self.pass(Span((at - self.now.steady).0.max(0)));
     }
 
-    /// The message that `kind` stands for, encoded by the peer.
+    /// Encodes the peer's message that `kind` stands for.
     fn say(&mut self, kind: u8, n: u32) -> Vec<u8> {
         let message = any_message(kind, n, &self.flows);
         let mut bytes = Vec::new();
@@ -222,7 +223,7 @@ fn receive_report(n: u32) -> ReceiveReport {
     ReceiveReport { recording, finish: Finish::Sentinel, drops: None, pause: None }
 }
 
-/// The immediate answer of a correct flow engine to `command`.
+/// Returns the immediate answer of a correct flow engine to `command`.
 fn obedient(command: &FlowCommand, roles: &mut Vec<FlowRole>) -> Vec<FlowReport> {
     match command {
         FlowCommand::Open(opening) => {
@@ -245,7 +246,7 @@ fn obedient(command: &FlowCommand, roles: &mut Vec<FlowRole>) -> Vec<FlowReport>
     }
 }
 
-/// Applies `ops` to a server machine. Panics if it misbehaves.
+/// Applies `ops` to a server machine. Panics if the machine misbehaves.
 pub fn server(setup: ChaosSetup, ops: &[Op]) {
     let [client, local] = addresses();
     let mut around = HarnessState::new(setup, ConnectionSide::Client);
@@ -303,8 +304,8 @@ pub fn server(setup: ChaosSetup, ops: &[Op]) {
     panic!("never ends: {machine:?}");
 }
 
-/// Whether what a server's flow engine sends for this command goes to the host of the control connection, whose address is
-/// proven, and is not the first word between them.
+/// True if packets that a server's flow engine sends for this command go to the host of the control
+/// connection, whose address is proven, and only after that host has sent a packet.
 fn is_to_client(command: &FlowCommand) -> bool {
     let [client, _] = addresses();
     match command {
@@ -360,7 +361,7 @@ fn settle_server(
     panic!("talks without end: {machine:?}");
 }
 
-/// Applies `ops` to a client machine. Panics if it misbehaves.
+/// Applies `ops` to a client machine. Panics if the machine misbehaves.
 pub fn client(setup: ChaosSetup, ops: &[Op]) {
     let [local, server] = addresses();
     let mut around = HarnessState::new(setup, ConnectionSide::Server);

@@ -3,27 +3,27 @@
 use crate::Tick;
 use jitlat_core::{Span, SteadyTime, WallTime};
 
-/// Time at which the simulation begins, on a perfect wall clock: that of the seed's first packet.
+/// Start time of the simulation on a perfect wall clock: that of the seed's first packet.
 pub const EPOCH: WallTime = WallTime(1_246_650_331_000_000_000);
 
-/// A clock with a fixed offset and a constant rate error. Both of a host's clocks run at the same rate; only the wall
-/// clock has the offset.
+/// A clock with a fixed offset and a constant rate error. Both clocks of a host run at the same rate; only
+/// the wall clock has the offset.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SimClock {
-    /// Wall clock minus true time, at the beginning.
+    /// Wall clock minus true time at the start.
     pub offset: Span,
-    /// Rate error in parts per billion, > 0 = fast.
+    /// Rate error in parts per billion; positive: fast.
     pub skew_ppb: i64,
 }
 
 impl SimClock {
-    /// What both clocks show at true time `t` since the beginning.
+    /// Returns the readings of both clocks at true time `t` since the start.
     pub fn tick(&self, t: Span) -> Tick {
         let steady = SteadyTime(t.0 + self.drift(t.0));
         Tick { wall: EPOCH + self.offset + Span(steady.0), steady }
     }
 
-    /// The first true time at which the steady clock shows `at` or later.
+    /// Returns the first true time at which the steady clock shows `at` or later.
     pub fn when(&self, at: SteadyTime) -> Span {
         let billion = 1_000_000_000_i128;
         let guess = i128::from(at.0) * billion / (billion + i128::from(self.skew_ppb));

@@ -1,4 +1,4 @@
-//! [`SimEngine`]: a flow engine in virtual time. It does the same as `jitlat-net` with threads and sockets.
+//! [`SimEngine`]: a flow engine in virtual time. It replaces the threads and sockets of `jitlat-net`.
 
 use crate::Tick;
 use crate::jitlat::flow::{
@@ -13,19 +13,19 @@ use jitlat_core::so_far::{ReceivedSoFar, SoFar};
 use jitlat_core::{Span, Stamp, StampSource, SteadyTime, Transport};
 use std::collections::VecDeque;
 
-/// How long after the program's reading a packet leaves the simulated host.
+/// Time from the program's clock reading until a packet leaves the simulated host.
 pub(crate) const SEND_LAG: Span = Span::micros(3);
 
 /// A packet of a test stream in transit.
 #[derive(Clone, Copy, Debug)]
 pub struct SimPacket {
-    /// Its flow.
+    /// Number of the flow.
     pub flow: FlowId,
-    /// Its header.
+    /// Header of the packet.
     pub header: PacketHeader,
-    /// Payload bytes.
+    /// Payload length, in bytes.
     pub size: u16,
-    /// Whether it must not be lost or reordered.
+    /// True if it must not be lost or reordered.
     pub tcp: bool,
 }
 
@@ -39,7 +39,7 @@ pub struct SimEngine {
     latency: Span,
     /// Source address of the peer's packets.
     far: Option<SocketAddr>,
-    /// A packet as its receiver sees it.
+    /// Buffer for a packet as its receiver sees it.
     payload: Vec<u8>,
 }
 
@@ -48,14 +48,14 @@ struct SimFlow {
     opening: Opening,
     connected: bool,
     greeted: bool,
-    /// A greeting to be returned once connected.
+    /// Greeting that must be returned once connected.
     owed: Option<PacketHeader>,
     greeter: Option<Greeter>,
     work: FlowWork,
     closed: bool,
 }
 
-/// What is reported of a flow while it runs, and when next.
+/// Progress reports of a running flow, and the time of the next one.
 #[derive(Debug)]
 struct FlowWatch {
     so_far: SoFar,
@@ -71,7 +71,8 @@ enum FlowWork {
 }
 
 impl SimEngine {
-    /// An engine whose peer's packets come from `far`, and whose reports take `latency` to reach the machine.
+    /// Creates an engine. The peer's packets come from `far`, and reports take `latency` to reach the
+    /// machine.
     pub fn new(far: SocketAddr, latency: Span) -> SimEngine {
         SimEngine { far: Some(far), latency, ..SimEngine::default() }
     }
@@ -144,7 +145,7 @@ impl SimEngine {
         self.advance(now, &mut Vec::new());
     }
 
-    /// Handles a packet from the peer; answers are appended to `out`.
+    /// Handles a packet from the peer, and appends answers to `out`.
     pub fn arrived(&mut self, now: Tick, packet: &SimPacket, out: &mut Vec<SimPacket>) {
         let SimEngine { flows, reports, far, payload, .. } = self;
         let Some(f) = flows.get_mut(usize::from(packet.flow.0)).filter(|f| !f.closed) else { return };
@@ -183,7 +184,7 @@ impl SimEngine {
         self.advance(now, out);
     }
 
-    /// Sends what is due, and finishes what is over.
+    /// Sends packets that are due, and finishes streams that are over.
     pub fn advance(&mut self, now: Tick, out: &mut Vec<SimPacket>) {
         let SimEngine { flows, reports, .. } = self;
         for f in flows.iter_mut().filter(|f| !f.closed) {
@@ -191,13 +192,13 @@ impl SimEngine {
         }
     }
 
-    /// When, on the steady clock, the next action is due.
+    /// Returns the time of the next action, on the steady clock.
     pub fn deadline(&self) -> Option<SteadyTime> {
         let flows = self.flows.iter().filter(|f| !f.closed).filter_map(SimFlow::deadline);
         flows.chain(self.posted.front().map(|(at, _)| *at)).min()
     }
 
-    /// The next report that has arrived by `now`.
+    /// Returns the next report that has arrived by `now`.
     pub(crate) fn poll_report(&mut self, now: SteadyTime) -> Option<FlowReport> {
         self.posted.extend(self.reports.drain(..).map(|report| (now + self.latency, report)));
         if self.posted.front().is_none_or(|(at, _)| *at > now) {

@@ -1,7 +1,7 @@
-//! A client and a server on an impaired network in virtual time: both machines, both stream ends, wrong clocks, peers
-//! that vanish. An hour of traffic takes about a second.
+//! A client and a server on an impaired network in virtual time: both machines, both ends of streams, wrong
+//! clocks, and peers that vanish. An hour of traffic takes about a second to simulate.
 //!
-//! Everything is seeded: the same [`SimWorld`] always gives the same [`SimOutcome`].
+//! All random numbers are seeded: the same [`SimWorld`] always gives the same [`SimOutcome`].
 
 pub mod chaos;
 mod clock;
@@ -30,74 +30,76 @@ use jitlat_impair::{Impairment, PathModel, PathTally};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// The parameters of a simulation.
+/// Parameters of a simulation.
 #[derive(Clone, Debug)]
 pub struct SimWorld {
     /// Seed of all random numbers.
     pub seed: u64,
     /// Dialect of the control connection.
     pub dialect: Dialect,
-    /// The streams.
+    /// Specifications of the streams.
     pub flows: Vec<TestSpec>,
-    /// The path from client to server.
+    /// Path from client to server.
     pub up: PathModel,
-    /// The path from server to client.
+    /// Path from server to client.
     pub down: PathModel,
-    /// The client's clock.
+    /// Clock of the client.
     pub client_clock: SimClock,
-    /// The server's clock.
+    /// Clock of the server.
     pub server_clock: SimClock,
-    /// The client's key.
+    /// Key of the client.
     pub client_key: Option<PresharedKey>,
-    /// The server's key.
+    /// Key of the server.
     pub server_key: Option<PresharedKey>,
-    /// The server's limits.
+    /// Limits of the server.
     pub limits: ServerLimits,
-    /// How long reports of a host's streams take to reach its control machine: threads, queues.
+    /// Time that reports of a host's streams take to reach its control machine (threads, queues).
     pub latency: Span,
-    /// What goes wrong.
+    /// Fault of a host or the control connection.
     pub trouble: SimTrouble,
-    /// What goes wrong with the end of streams.
+    /// Packets lost at the end of streams.
     pub ending: EndTrouble,
-    /// Facts about each host, above all its clock: client, server.
+    /// Facts about the client and the server, such as the state of their clocks.
     pub hosts: [HostFacts; 2],
-    /// Whether the client asks the server to say while streams run what it has received.
+    /// True if the client requests progress reports while streams run.
     pub feedback: bool,
-    /// When, in true time, the user presses Ctrl-C.
+    /// True times at which the user presses Ctrl-C.
     pub interrupt: Vec<Span>,
-    /// No simulation runs longer than this.
+    /// True time at which the client's streams have run for as long as they may.
+    pub expire: Option<Span>,
+    /// Maximum duration of the simulation.
     pub horizon: Span,
 }
 
-/// What goes wrong with a host or the control connection. "Step n" is the n-th time something reached the
-/// host: bytes, a packet, or a timer.
+/// Fault of a host or the control connection. "Step n" is the n-th event at the host: bytes, a packet, or a
+/// timer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SimTrouble {
-    /// Nothing.
+    /// No fault.
     #[default]
     None,
-    /// The server is switched off at its step n: it sends nothing more, not even a closed connection.
+    /// The server is switched off at its step n. It sends nothing more and does not close the connection.
     ServerVanishes(u64),
     /// The client is switched off at its step n.
     ClientVanishes(u64),
-    /// The first control connection breaks at this true time; both sides notice.
+    /// The first control connection breaks at this true time, and both sides notice.
     ControlBreaks(Span),
-    /// The server's program ends at this true time: connections close, new ones are refused.
+    /// The server's program ends at this true time. Connections close, and new ones are refused.
     ServerDies(Span),
 }
 
-/// What is lost at the end of a stream.
+/// Losses at the end of a stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EndTrouble {
-    /// Number of sentinels lost, from the first on.
+    /// Number of sentinels lost, starting with the first.
     pub sentinels: u32,
-    /// How often the segment with the receiver's answer to the first sentinel is lost: TCP retransmits it after a
-    /// second, two, four….
+    /// Number of times that the segment with the receiver's answer to the first sentinel is lost. TCP
+    /// retransmits it after 1, 2, 4 … s.
     pub answers: u32,
 }
 
 impl SimWorld {
-    /// A simulation with one stream and without faults.
+    /// Creates a simulation of one stream without faults.
     pub fn new(spec: TestSpec) -> SimWorld {
         SimWorld {
             seed: 1,
@@ -116,51 +118,52 @@ impl SimWorld {
             hosts: Default::default(),
             feedback: false,
             interrupt: Vec::new(),
+            expire: None,
             horizon: Span::seconds(1_000_000),
         }
     }
 
-    /// The same impairments in both directions.
+    /// Sets the same impairments in both directions.
     pub fn path(mut self, config: &PathModel) -> SimWorld {
         self.up = config.clone();
         self.down = config.clone();
         self
     }
 
-    /// Runs it to its end.
+    /// Runs the simulation to its end.
     pub fn run(self) -> SimOutcome {
         Simulation::new(self).run()
     }
 }
 
-/// The result of a simulation.
+/// Result of a simulation.
 #[derive(Debug)]
 pub struct SimOutcome {
-    /// How the client ended.
+    /// End of the client's test, with the reason if it is not complete.
     pub client: Result<(Ending, Option<String>), ConversationFailure>,
-    /// By flow.
+    /// Sessions by flow.
     pub sessions: Vec<Session>,
-    /// By flow, in arrival order.
+    /// Records by flow, in arrival order.
     pub records: Vec<Vec<PacketRecord>>,
-    /// By flow, what the server said of it while it ran, in true time.
+    /// Progress reports of the server by flow, with true times.
     pub feedback: Vec<Vec<(Span, ReceivedSoFar)>>,
-    /// The message of each of the server's connections at its end.
+    /// Log message at the end of each of the server's connections.
     pub server: Vec<Option<String>>,
-    /// What was done on the path to the server.
+    /// Packets impaired on the path to the server.
     pub up: PathTally,
-    /// What was done on the path to the client.
+    /// Packets impaired on the path to the client.
     pub down: PathTally,
-    /// True time until the client had ended.
+    /// True time at which the client had ended.
     pub client_took: Span,
-    /// True time until nothing was left to do.
+    /// True time at which nothing was left to do.
     pub took: Span,
-    /// When each sentinel was sent, in true time.
+    /// True time of each sentinel.
     pub sentinels: Vec<Span>,
-    /// Steps of the client and of the server.
+    /// Number of steps of the client and of the server.
     pub steps: [u64; 2],
-    /// Whether the horizon was reached first: something hung.
+    /// True if the horizon was reached first, which means that a machine hung.
     pub hung: bool,
-    /// Sessions still in the server's table at the end.
+    /// Number of sessions in the server's table at the end.
     pub kept: usize,
 }
 
@@ -188,11 +191,11 @@ struct Simulation {
     client_engine: SimEngine,
     servers: Vec<ServerConnection>,
     sessions: SessionTable,
-    /// The client's current connection.
+    /// Index of the client's current connection.
     connection: usize,
-    /// When the last bytes of each connection arrive, by direction of arrival.
+    /// Time at which the last bytes of each connection arrive, by direction of arrival.
     pipes: Vec<[Span; 2]>,
-    /// The same of TCP test streams.
+    /// Time at which the last bytes of TCP test streams arrive.
     tcp_pipes: [Span; 2],
     cut: Vec<bool>,
     vanished: [bool; 2],
@@ -202,16 +205,16 @@ struct Simulation {
     records: Vec<Vec<PacketRecord>>,
     verdict: Option<Result<(Ending, Option<String>), ConversationFailure>>,
     client_took: Span,
-    /// When each sentinel was sent.
+    /// Time of each sentinel.
     sentinels: Vec<Span>,
     answer: SentinelAnswer,
 }
 
-/// The answer to the first sentinel that arrives.
+/// State of the answer to the first sentinel that arrives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum SentinelAnswer {
     NotDue,
-    /// Due at this host.
+    /// The answer is due at this host.
     Due(usize),
     Given,
 }
@@ -278,7 +281,7 @@ impl Simulation {
         simulation
     }
 
-    /// The server accepts a control connection.
+    /// Accepts a control connection at the server.
     fn accept(&mut self) {
         let connection = self.servers.len();
         let config = ServerConfig {
@@ -347,7 +350,7 @@ impl Simulation {
         }
     }
 
-    // ---- what goes wrong ------------------------------------------------------------------------
+    // ---- faults ---------------------------------------------------------------------------------
 
     fn misfortunes(&mut self) {
         match self.world.trouble {
@@ -365,6 +368,10 @@ impl Simulation {
             let now = self.tick(CLIENT);
             self.client.handle(now, ClientInput::Interrupt);
         }
+        if self.world.expire.take_if(|at| self.now >= *at).is_some() {
+            let now = self.tick(CLIENT);
+            self.client.handle(now, ClientInput::Expire);
+        }
     }
 
     fn sever(&mut self, connection: usize) {
@@ -374,7 +381,7 @@ impl Simulation {
         }
     }
 
-    // ---- what happens ---------------------------------------------------------------------------
+    // ---- events ---------------------------------------------------------------------------------
 
     fn next_time(&self) -> Option<Span> {
         let agenda = self.agenda.peek().map(|Reverse((at, _))| *at);
@@ -392,7 +399,7 @@ impl Simulation {
             SimTrouble::ServerDies(at) if !self.server_dead => Some(at),
             _ => None,
         };
-        let interrupt = self.world.interrupt.first().copied();
+        let interrupt = self.world.interrupt.first().copied().into_iter().chain(self.world.expire).min();
         let next = agenda.into_iter().chain(client.flatten()).chain(server.min()).min();
         // Scheduled faults alone do not keep the simulation running.
         next.map(|next| [ours, interrupt].into_iter().flatten().fold(next, Span::min))
@@ -414,7 +421,7 @@ impl Simulation {
         }
     }
 
-    /// Whether something that reaches `host` is noticed there.
+    /// True if `host` notices an event.
     fn step(&mut self, host: usize) -> bool {
         self.misfortunes();
         self.steps[host] += 1;
@@ -426,7 +433,7 @@ impl Simulation {
             return;
         }
         let now = self.tick(to);
-        // Arbitrary segmentation: machines must not depend on it.
+        // Segments have arbitrary lengths, because machines must not depend on them.
         let cut = (self.counter as usize * 7) % (bytes.len() + 1);
         for part in [&bytes[..cut], &bytes[cut..]] {
             if to == SERVER {
@@ -462,7 +469,7 @@ impl Simulation {
             self.client_engine.arrived(now, packet, &mut out);
             self.send_packets(CLIENT, out);
         } else {
-            // Streams belong to the first connection: later ones only fetch.
+            // Streams belong to the first connection. Later ones only fetch results.
             self.servers[0].engine.arrived(now, packet, &mut out);
             self.send_packets(SERVER, out);
         }
@@ -511,7 +518,7 @@ impl Simulation {
         }
     }
 
-    // ---- what goes out --------------------------------------------------------------------------
+    // ---- output ---------------------------------------------------------------------------------
 
     fn send_packets(&mut self, from: usize, packets: Vec<SimPacket>) {
         let to = 1 - from;
@@ -541,8 +548,8 @@ impl Simulation {
         }
     }
 
-    /// When bytes of a reliable connection arrive that would have arrived at `passed`: what is lost is retransmitted
-    /// after three delays and a fifth of a second.
+    /// Returns the time at which bytes of a reliable connection arrive that would have arrived at `passed`.
+    /// Lost bytes are retransmitted after three delays and 0.2 s.
     fn in_order(&self, to: usize, passed: Option<SteadyTime>) -> Span {
         let again = self.now + self.paths[to].config().delay.times(3) + Span::millis(200);
         passed.map_or(again, |at| Span(at.0))
@@ -555,7 +562,7 @@ impl Simulation {
         }
         let passed = self.paths[to].pass_other(SteadyTime(self.now.0), bytes.len() + 40).first().copied();
         let mut at = self.in_order(to, passed).max(self.pipes[connection][to]);
-        // A receiver's next message after a sentinel has reached it is its answer.
+        // The next message of a receiver after a sentinel is its answer.
         if self.answer == SentinelAnswer::Due(from) {
             self.answer = SentinelAnswer::Given;
             at = at + Span::seconds((1 << self.world.ending.answers) - 1);
@@ -564,7 +571,7 @@ impl Simulation {
         self.at(at, SimEvent::Bytes { connection, to, bytes });
     }
 
-    /// Lets every machine send and execute what it wants to now.
+    /// Lets every machine send and execute its requests now.
     fn settle(&mut self) {
         let mut busy = true;
         while busy {
@@ -620,9 +627,9 @@ impl Simulation {
     fn client_over(&mut self, verdict: Result<(Ending, Option<String>), ConversationFailure>) {
         self.client_took = self.now;
         self.verdict = Some(verdict);
-        // The end of a connection does not overtake its data.
-        let said = self.pipes[self.connection][SERVER];
-        let at = said.max(self.now + self.world.up.delay);
+        // The end of a connection arrives after its data.
+        let last_bytes = self.pipes[self.connection][SERVER];
+        let at = last_bytes.max(self.now + self.world.up.delay);
         self.at(at, SimEvent::Closed { connection: self.connection, to: SERVER });
     }
 

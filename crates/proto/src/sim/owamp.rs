@@ -1,5 +1,6 @@
-//! An OWAMP client and server on an impaired network in virtual time: both machines, both ends of every session, wrong
-//! clocks, peers that vanish, unrelated packets. It records the truth that a test has to find.
+//! An OWAMP client and server on an impaired network in virtual time: both machines, both ends of every
+//! session, wrong clocks, peers that vanish, unrelated packets. It records what really happened, for
+//! comparison with the results of the test.
 
 mod ends;
 mod world;
@@ -27,7 +28,7 @@ const SERVER: usize = 1;
 const CONTROL_DELAY: Span = Span::millis(4);
 
 impl OwampWorld {
-    /// Runs it to its end.
+    /// Runs the simulation to its end.
     pub fn run(self) -> OwampSimOutcome {
         OwampSimulation::new(self).run()
     }
@@ -39,7 +40,7 @@ struct SimDatagram {
     from: SocketAddr,
     port: u16,
     bytes: Vec<u8>,
-    /// Session and number, of one that a sender sent.
+    /// Session and sequence number of a packet from a session sender.
     of: Option<([u8; 16], u32)>,
 }
 
@@ -62,7 +63,7 @@ struct OwampSimulation {
     paused: [Span; 2],
     vanished: [bool; 2],
     broken: bool,
-    /// When the last bytes to each host arrive.
+    /// Time at which the last bytes to each host arrive.
     pipes: [Span; 2],
     client: Client,
     server: Server,
@@ -137,7 +138,7 @@ impl OwampSimulation {
                 truth: BTreeMap::new(),
                 misdirected: 0,
                 server_sent: 0,
-                server_said: 0,
+                server_control_bytes: 0,
                 took: Span::ZERO,
                 steps: 0,
                 kept: 0,
@@ -161,7 +162,7 @@ impl OwampSimulation {
         Tick { wall: tick.wall + self.stepped[host], ..tick }
     }
 
-    /// The first true time at which the wall clock of `host` shows `wall`, at its current rate.
+    /// Returns the first true time at which the wall clock of `host` shows `wall`, at its current rate.
     fn when(&self, host: usize, wall: WallTime) -> Span {
         let now = self.tick(host);
         self.world.clocks[host].when(now.steady + (wall - now.wall))
@@ -191,7 +192,7 @@ impl OwampSimulation {
         panic!("the conversation does not end: {:?} {:?}", self.client, self.server);
     }
 
-    /// When the next thing is due; `None` once both machines are over or gone.
+    /// Returns the time of the next event; `None` once both machines are over or gone.
     fn next_time(&mut self) -> Option<Span> {
         let mut next = Vec::new();
         for host in [CLIENT, SERVER] {
@@ -238,7 +239,7 @@ impl OwampSimulation {
         if self.vanished[host] {
             return;
         }
-        // A paused host handles it when it resumes.
+        // A paused host handles the event when it resumes.
         if !self.is_awake(host) {
             let wake = self.paused[host];
             return self.at(wake, what);
@@ -336,9 +337,9 @@ impl OwampSimulation {
         }
     }
 
-    // ---- the two drivers ------------------------------------------------------------------------
+    // ---- drivers of both hosts ------------------------------------------------------------------
 
-    /// Lets both hosts do what is due.
+    /// Lets both hosts execute actions that are due.
     fn timers(&mut self) {
         for host in [CLIENT, SERVER] {
             if !self.is_awake(host) {
@@ -430,18 +431,18 @@ impl OwampSimulation {
     fn transmit(&mut self, host: usize) -> bool {
         let now = self.tick(host);
         let mut bytes = Vec::new();
-        let said = match host {
+        let transmitted = match host {
             CLIENT => self.client.poll_transmit(now, &mut bytes),
             _ => self.server.poll_transmit(now, &mut bytes),
         };
-        if said && !self.broken {
+        if transmitted && !self.broken {
             if host == SERVER {
-                self.outcome.server_said += bytes.len() as u64;
+                self.outcome.server_control_bytes += bytes.len() as u64;
             }
             self.pipes[1 - host] = self.pipes[1 - host].max(self.now + CONTROL_DELAY);
             self.at(self.pipes[1 - host], OwampSimEvent::Bytes(1 - host, bytes));
         }
-        said
+        transmitted
     }
 
     fn obey(&mut self, host: usize) -> bool {
@@ -548,7 +549,7 @@ impl OwampSimulation {
             }
             server::OwampServerEvent::Received(received) => match finish(&mut self.ends[SERVER], &received) {
                 Some(data) => self.store.keep(data, now.steady),
-                None => self.store.release(received.said.sid),
+                None => self.store.release(received.summary.sid),
             },
             server::OwampServerEvent::Fetch(fetch, owner) => {
                 let found = self.store.find(fetch.sid, &owner, now.steady);

@@ -1,5 +1,5 @@
-//! The analysis of simulated paths whose truth is known. The tables are snapshots: a change of behaviour anywhere is
-//! visible as a readable difference. `cargo insta review` accepts an intended one.
+//! Analysis of simulated paths, compared with what really happened. The tables are snapshots, so any change
+//! of behaviour shows as a readable difference. `cargo insta review` accepts an intended one.
 
 use super::*;
 use jitlat_core::analysis::{Options, analyze};
@@ -14,7 +14,7 @@ use std::fmt::Write as _;
 const UP: Direction = Direction::Up;
 const DOWN: Direction = Direction::Down;
 
-/// One row: a name, a path in the syntax of a scenario file, and other parameters.
+/// A row: a name, a path in the syntax of a scenario file, and other parameters.
 struct Case {
     path: &'static str,
     direction: Direction,
@@ -45,7 +45,7 @@ impl Case {
         (out, summary)
     }
 
-    /// What the path really did to the stream.
+    /// Returns what the path really did to the stream.
     fn truth<'a>(&self, out: &'a SimOutcome) -> &'a PathTally {
         if self.direction == UP { &out.up } else { &out.down }
     }
@@ -89,13 +89,13 @@ fn known_impairments_come_out_as_they_are() {
         let truth = case.truth(&out);
         assert_eq!(s.counts.lost, truth.not_delivered(), "{}", case.path);
         assert_eq!(s.counts.duplicate, truth.copies, "{}", case.path);
-        // Every loss is found, run by run.
+        // Every loss is found, burst by burst.
         assert_eq!(s.loss.run_length_hist, truth.loss_runs(), "{}", case.path);
         let direction = if case.direction == UP { "up" } else { "down" };
         writeln!(
             table,
             "{:<45} {direction:>4} {:>5} {:>5} {:>4} {:>4} {:<16} {:<16} {:>9} {:>9} {:>9}",
-            case.path.replace("delay = 20ms\n", "").replace("delay = 20ms", "nothing but delay"),
+            case.path.replace("delay = 20ms\n", "").replace("delay = 20ms", "only delay"),
             s.counts.lost,
             truth.not_delivered(),
             s.counts.duplicate,
@@ -134,7 +134,7 @@ fn wrong_clocks_are_found_out_in_both_directions() {
             case.clocks = clocks;
             let (out, s) = case.run();
             let [client, server] = clocks;
-            // θ at the beginning of the stream, as accurately as clocks that drift allow: the best probe may be one
+            // θ at the start of the stream, as accurately as drifting clocks allow: the best probe may be
             // after the stream, up to 50 s later.
             let truth = (server.offset - client.offset).0;
             let drift = (server.skew_ppb - client.skew_ppb).abs() * 50;
@@ -166,8 +166,8 @@ fn wrong_clocks_are_found_out_in_both_directions() {
     insta::assert_snapshot!("clocks", table);
 }
 
-/// Like the seed's Examples 2 and 3: a stream over TCP on a long path with a narrow link waits behind lost segments,
-/// and still arrives in order.
+/// Like the seed's Examples 2 and 3: over TCP on a long path with a narrow link, a stream waits for lost
+/// segments, but arrives in order.
 #[test]
 fn tcp_hides_loss_and_shows_delay() {
     let mut table =
@@ -214,7 +214,7 @@ fn both_directions_at_once_do_not_disturb_each_other() {
     assert_eq!(summaries[1].latency.min, Some(40_000_000 - SEND_LAG.0));
 }
 
-/// The paths that the emulators of the kernel tests use as well.
+/// Paths that the kernel tests' emulators also use.
 #[test]
 fn the_shared_scenarios() {
     let mut table = format!(

@@ -25,7 +25,7 @@ fn key(text: &str) -> Option<PresharedKey> {
     PresharedKey::from_file_contents(text.as_bytes()).ok()
 }
 
-/// Every kind of short test: dialect × direction × transport, and both directions at once.
+/// All kinds of short tests: dialect × direction × transport, and both directions at once.
 fn kinds() -> Vec<(String, SimWorld)> {
     let mut all = Vec::new();
     for dialect in DIALECTS {
@@ -89,7 +89,8 @@ fn sentinels_are_repeated_until_they_are_answered() {
             assert_eq!((out.server, out.hung), (vec![None], false), "{name}");
             let ten = spec.period().times(10);
             assert!(out.sentinels.windows(2).all(|w| w[1] - w[0] == ten), "{name}: {:?}", out.sentinels);
-            // One arrives; others follow while its answer is in transit, 20 ms, and a second, three more if lost.
+            // One sentinel arrives. Others follow while its answer is in transit: 20 ms, plus 1 s or, if lost
+            // twice, 3 s.
             let waiting = (Span::millis(20) + Span::seconds((1 << answers) - 1)).0 / ten.0;
             let expected = u64::from(sentinels) + 1 + waiting as u64;
             let most = expected + if slow { 1 } else { 0 };
@@ -106,7 +107,7 @@ fn sentinels_are_repeated_until_they_are_answered() {
 }
 
 #[test]
-fn what_the_kernels_say_of_their_clocks_comes_with_the_test() {
+fn kernel_clock_states_are_part_of_the_results() {
     let state = |error| SyncState {
         synchronised: true,
         offset: Span(-3_500),
@@ -134,7 +135,7 @@ fn transmit_stamps_are_joined_in_both_directions() {
         assert!(!records.is_empty());
         for r in records {
             assert_eq!(r.send_lag(), Some(SEND_LAG));
-            // The delay is counted from when the packet left, not from when the program read the clock.
+            // The delay begins when the packet leaves, not when the program reads the clock.
             assert_eq!(r.delay(), Some(Span::millis(10) - SEND_LAG));
             assert_eq!(r.ttl(), Some(64));
         }
@@ -151,7 +152,7 @@ fn a_test_ends_in_bounded_time_wherever_the_server_vanishes() {
             let out = world.run();
             assert!(!out.hung, "{name}, step {n}");
             assert!(out.client_took < Span::seconds(600), "{name}, step {n}: {:?}", out.client_took);
-            // What was received here is never lost.
+            // Records received on this host are never lost.
             for (records, session) in out.records.iter().zip(&out.sessions) {
                 if !records.is_empty() && out.client.is_ok() {
                     assert!(session.spec.direction() == Direction::Down || records.len() == 30);
@@ -197,14 +198,14 @@ fn a_broken_control_connection_loses_nothing_that_was_received() {
                 out.client_took
             );
             match &out.client {
-                // Before the streams ran there was nothing to lose.
+                // Before the streams ran there were no results to lose.
                 Err(ConversationFailure::Closed { .. }) => assert!(ms < 1000, "{direction:?} {ms}"),
                 Err(other) => panic!("{direction:?} {ms}: {other}"),
                 Ok((ending, _)) => {
                     let received = out.records[0].len();
                     let sent = out.sessions[0].sent.unwrap_or_default() as usize;
                     assert!(received > 0, "{direction:?} {ms}");
-                    // The stream was cut, but everything sent until then is present.
+                    // The stream was cut, but everything sent until then is recorded.
                     if direction == Direction::Up {
                         assert_eq!(received, sent, "{ms}");
                     }
@@ -265,9 +266,39 @@ fn an_interrupted_test_reports_what_was_received() {
 }
 
 #[test]
+fn a_stream_that_takes_too_long_is_ended() {
+    for dialect in DIALECTS {
+        for direction in BOTH {
+            let mut early = 0;
+            for ms in (0..6500).step_by(97) {
+                let mut world = short(direction);
+                world.dialect = dialect;
+                world.expire = Some(Span::millis(ms));
+                let out = world.run();
+                let name = format!("{dialect} {direction:?} at {ms} ms");
+                match out.client.unwrap_or_else(|e| panic!("{name}: {e}")) {
+                    (Ending::Complete, None) => assert_eq!(out.records[0].len(), 100, "{name}"),
+                    (ending, reason) => {
+                        assert_eq!(ending, Ending::Interrupted, "{name}");
+                        assert!(reason.unwrap().contains("duration was over"), "{name}");
+                        early += 1;
+                        // A classic sender on the far host does not report its count.
+                        if let Some(sent) = out.sessions[0].sent {
+                            assert_eq!(sent as usize, out.records[0].len(), "{name}");
+                            assert!(sent < 100, "{name}: all had been sent");
+                        }
+                    }
+                }
+            }
+            assert!(early > 10, "{dialect} {direction:?}: {early}");
+        }
+    }
+}
+
+#[test]
 fn a_second_interrupt_ends_at_once() {
     let mut world = short(Direction::Up);
-    // The client's messages are not answered any more, and it does not know why.
+    // The client's messages are no longer answered, for an unknown reason.
     world.trouble = SimTrouble::ServerVanishes(60);
     world.interrupt = vec![Span::seconds(2), Span::seconds(5)];
     let out = world.run();
@@ -288,7 +319,7 @@ fn keys_must_agree() {
     assert!(run(Dialect::V3, a, a).is_ok());
     assert_eq!(
         run(Dialect::V3, a, b).unwrap_err(),
-        "the server refused: the client's key is not this server's"
+        "the server refused: the client's key differs from this server's key"
     );
     assert!(run(Dialect::V3, "", b).unwrap_err().contains("requires a key"));
     assert!(run(Dialect::V3, a, "").unwrap_err().contains("has no key"));
@@ -309,7 +340,7 @@ fn a_refusal_names_the_limit() {
     let limits = ServerLimits::default;
     assert_eq!(
         refused(ServerLimits { packets: 99, ..limits() }, 1),
-        "the server refused: max-packets is limited to 99 on this server (100 asked for)"
+        "the server refused: max-packets is limited to 99 on this server (100 requested)"
     );
     assert!(refused(limits(), 3).contains("max-flows"));
     assert!(refused(ServerLimits { sessions: 0, ..limits() }, 1).contains("max-sessions"));
@@ -323,12 +354,12 @@ fn a_refusal_names_the_limit() {
 
 #[test]
 fn a_path_that_carries_nothing_is_measured_as_such() {
-    // Only the control connection works: greetings do not pass, so the test is refused before the stream.
+    // Only the control connection works. Greetings do not pass, so the test is refused before the stream.
     let mut world = short(Direction::Up);
     world.up.outages = vec![];
     world.up.loss = Choice::Bernoulli(1.0);
     let out = world.run();
-    // Greetings are no test packets to the model: the stream runs, and every packet of it is lost.
+    // The model does not treat greetings as test packets. The stream runs, and all its packets are lost.
     assert_eq!(out.client.map(|e| e.0), Ok(Ending::Complete));
     assert_eq!((out.records[0].len(), out.sessions[0].sent), (0, Some(100)));
 }
@@ -350,7 +381,7 @@ fn an_hour_of_traffic() {
     assert!(out.took > Span::seconds(3590));
 }
 
-// ---- anything at all ------------------------------------------------------------------------------
+// ---- arbitrary input ------------------------------------------------------------------------------
 
 fn ops(usual: &[u8]) -> impl Strategy<Value = Vec<chaos::Op>> + use<> {
     use chaos::Op;
@@ -370,7 +401,8 @@ fn ops(usual: &[u8]) -> impl Strategy<Value = Vec<chaos::Op>> + use<> {
     prop::collection::vec(op, 0..30)
 }
 
-/// The conversation up to running streams, from the peer of a client (or server).
+/// Returns the operations by which the peer of a client (or server) leads the conversation to running
+/// streams.
 fn opening(side: usize) -> Vec<chaos::Op> {
     use chaos::Op::Say;
     if side == CLIENT { vec![Say(1, 0), Say(5, 3), Say(7, 0)] } else { vec![Say(0, 0), Say(4, 0), Say(6, 0)] }
@@ -411,8 +443,8 @@ fn trouble() -> impl Strategy<Value = SimTrouble> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(150))]
 
-    /// Whatever the path, the clocks, the faults and the user do, every side ends, and nothing is reported that did not
-    /// happen.
+    /// Property: under any path, clocks, faults and user actions, every side ends, and only things that
+    /// happened are reported.
     #[test]
     fn any_world_comes_to_its_end(
         kind in 0usize..20,
@@ -451,9 +483,9 @@ proptest! {
 }
 
 #[test]
-fn somebody_who_watches_knows_each_second_what_the_server_has_received() {
+fn progress_reports_arrive_every_second() {
     for (name, world) in kinds() {
-        // Ten seconds to the server; of those, packets 100 to 149 (two seconds) are lost.
+        // Ten seconds to the server, of which packets 100 to 149 (two seconds) are lost.
         let mut world = SimWorld { feedback: true, ..world };
         let dialect = world.dialect;
         for spec in &mut world.flows {
@@ -471,22 +503,22 @@ fn somebody_who_watches_knows_each_second_what_the_server_has_received() {
         assert_eq!(asked.client, Ok((Ending::Complete, None)), "{name}");
         assert!(unasked.feedback.iter().all(Vec::is_empty), "{name}: nobody watches");
         assert_eq!(asked.records, unasked.records, "{name}: watching changes nothing");
-        for ((spec, said), session) in flows.iter().zip(&asked.feedback).zip(&asked.sessions) {
+        for ((spec, reports), session) in flows.iter().zip(&asked.feedback).zip(&asked.sessions) {
             if dialect == Dialect::Classic || spec.direction() == Direction::Down {
-                assert!(said.is_empty(), "{name}: {said:?}");
+                assert!(reports.is_empty(), "{name}: {reports:?}");
                 continue;
             }
-            assert!((9..=11).contains(&said.len()), "{name}: {} messages in ten seconds", said.len());
-            assert!(said.is_sorted_by(|a, b| b.0 - a.0 > Span::millis(900)), "{name}");
-            assert!(said.is_sorted_by_key(|(_, s)| s.received), "{name}");
-            let noted = session.server.notes.iter().any(|note| note.contains("small messages"));
+            assert!((9..=11).contains(&reports.len()), "{name}: {} messages in ten seconds", reports.len());
+            assert!(reports.is_sorted_by(|a, b| b.0 - a.0 > Span::millis(900)), "{name}");
+            assert!(reports.is_sorted_by_key(|(_, s)| s.received), "{name}");
+            let noted = session.server.notes.iter().any(|note| note.contains("progress reports"));
             assert!(noted, "{name}: the report says so");
-            let last = said.last().unwrap().1;
+            let last = reports.last().unwrap().1;
             let delay = last.median().unwrap();
             assert!((9_900_000..11_000_000).contains(&delay), "{name}: {delay}");
             if udp {
                 assert_eq!((last.missing, last.runs, last.longest), (50, 1, 50), "{name}");
-                let silence = said.iter().filter_map(|(_, s)| s.silence).max().unwrap();
+                let silence = reports.iter().filter_map(|(_, s)| s.silence).max().unwrap();
                 assert!(silence > Span::millis(900), "{name}: {silence:?}");
             }
         }
@@ -494,7 +526,7 @@ fn somebody_who_watches_knows_each_second_what_the_server_has_received() {
 }
 
 #[test]
-fn what_a_server_says_too_often_is_not_taken() {
+fn progress_reports_that_arrive_too_often_are_ignored() {
     let config = |feedback| {
         let [local, remote] = ["192.0.2.1:1", "192.0.2.2:2"].map(|a| a.parse().unwrap());
         let flows = vec![spec(Direction::Up, 1000, Span::millis(20))];
@@ -523,7 +555,7 @@ fn what_a_server_says_too_often_is_not_taken() {
         say(&mut client, 3, Message::Accept(Accept { session: None, flows, host: HostFacts::default() }));
         client.handle(at(4), ClientInput::Flow(FlowReport::Ready(FlowId(0))));
         say(&mut client, 5, Message::Started);
-        // A thousand messages in ten seconds, of a flow that exists and of one that does not.
+        // A thousand messages in ten seconds, about a flow that exists and one that does not.
         for k in 0..1000 {
             let so_far = ReceivedSoFar { received: k as u64, ..ReceivedSoFar::default() };
             say(&mut client, 10 + k * 10, Message::Feedback(FlowId((k % 2) as u8), so_far));

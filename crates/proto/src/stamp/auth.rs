@@ -1,14 +1,14 @@
-//! The authenticated mode (RFC 8762 §4.4, RFC 8972 §4.8): HMAC-SHA-256 cut to 128 bits. It protects
-//! against change, not against reading or replay.
+//! The authenticated mode (RFC 8762 §4.4, RFC 8972 §4.8): HMAC-SHA-256 truncated to 128 bits. It protects
+//! against modification, but not against reading or replay.
 
 use crate::stamp::tlv::{HEADER_LEN, TlvStep, Tlvs, kind};
 use core::fmt;
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 
-/// Bytes of a truncated HMAC.
+/// Length of a truncated HMAC, in bytes.
 pub(crate) const LEN: usize = 16;
-/// Bytes of a base packet that it covers; it follows them.
+/// Number of bytes of a base packet that its HMAC covers. The HMAC follows them.
 pub(crate) const COVERED: usize = 96;
 
 /// A shared key.
@@ -16,25 +16,25 @@ pub(crate) const COVERED: usize = 96;
 pub struct StampKey(Vec<u8>);
 
 impl StampKey {
-    /// A key of these bytes.
+    /// Creates a key of these bytes.
     pub fn new(bytes: &[u8]) -> StampKey {
         StampKey(bytes.to_vec())
     }
 
     fn mac(&self) -> Hmac<Sha256> {
-        // HMAC takes keys of any length.
+        // HMAC accepts keys of any length.
         Hmac::<Sha256>::new_from_slice(&self.0).unwrap_or_else(|_| unreachable!("any key length is legal"))
     }
 
-    /// Signs the base packet at the front of `packet`, which has to hold one (112 bytes).
+    /// Signs the base packet at the front of `packet`, which must have at least 112 bytes.
     pub(crate) fn sign_base(&self, packet: &mut [u8]) {
         let Some((base, rest)) = packet.split_at_mut_checked(COVERED) else { return };
-        let Some(place) = rest.first_chunk_mut::<LEN>() else { return };
+        let Some(slot) = rest.first_chunk_mut::<LEN>() else { return };
         let tag = self.mac().chain_update(base).finalize().into_bytes();
-        place.copy_from_slice(&tag[..LEN]);
+        slot.copy_from_slice(&tag[..LEN]);
     }
 
-    /// Whether the base packet at the front of `packet` is signed with this key. Constant time.
+    /// True if the base packet at the front of `packet` is signed with this key. Takes constant time.
     pub(crate) fn verify_base(&self, packet: &[u8]) -> bool {
         let Some((base, rest)) = packet.split_at_checked(COVERED) else { return false };
         let Some(tag) = rest.first_chunk::<LEN>() else { return false };
@@ -51,17 +51,17 @@ impl StampKey {
         crate::stamp::tlv::push(tlvs, kind::HMAC, &tag[..LEN]);
     }
 
-    /// Signs anew the HMAC extension in `tlvs`, if there is one of the right length.
+    /// Recomputes the HMAC extension in `tlvs`, if there is one of the right length.
     pub(crate) fn sign_tlvs(&self, seq: u32, tlvs: &mut [u8]) {
         let Some(at) = find(tlvs) else { return };
         let (before, rest) = tlvs.split_at_mut(at);
         let tag = self.tlv_mac(seq, before).finalize().into_bytes();
-        if let Some(place) = rest.get_mut(HEADER_LEN..HEADER_LEN + LEN) {
-            place.copy_from_slice(&tag[..LEN]);
+        if let Some(slot) = rest.get_mut(HEADER_LEN..HEADER_LEN + LEN) {
+            slot.copy_from_slice(&tag[..LEN]);
         }
     }
 
-    /// Whether the extensions are as the sender of `seq` wrote them: signed, or only padding.
+    /// True if the extensions are unchanged since the sender of `seq` wrote them: signed, or only padding.
     pub(crate) fn verify_tlvs(&self, seq: u32, tlvs: &[u8]) -> bool {
         match find(tlvs) {
             Some(at) => {
@@ -73,7 +73,7 @@ impl StampKey {
     }
 }
 
-/// Where the HMAC extension begins.
+/// Returns the offset of the HMAC extension.
 fn find(tlvs: &[u8]) -> Option<usize> {
     Tlvs::new(tlvs).find_map(|step| match step {
         TlvStep::Whole(at, t) if t.kind == kind::HMAC && t.value.len() == LEN => Some(at),
@@ -132,7 +132,7 @@ mod tests {
         let mut padding = Vec::new();
         crate::stamp::tlv::push(&mut padding, kind::PADDING, &[0; 9]);
         assert!(key.verify_tlvs(5, &padding) && key.verify_tlvs(5, &[]));
-        // One with another length is not a signature.
+        // An HMAC extension with another length is not a signature.
         crate::stamp::tlv::push(&mut padding, kind::HMAC, &[0; LEN - 1]);
         assert!(!key.verify_tlvs(5, &padding));
     }

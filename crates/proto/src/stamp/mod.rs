@@ -1,5 +1,4 @@
-//! STAMP (RFC 8762, 8972) and, being the same bytes at the same places, TWAMP-Test and TWAMP Light
-//! (RFC 5357).
+//! STAMP (RFC 8762, 8972), TWAMP-Test and TWAMP Light (RFC 5357). All have the same packet layout.
 //!
 //! * [`packet`] – the request and the answer, in the unauthenticated and the keyed layout
 //! * [`tlv`] – extensions after the base packet

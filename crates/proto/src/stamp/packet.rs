@@ -1,24 +1,25 @@
-//! The test packets (RFC 5357 §4.1.2 and §4.2.1, RFC 8762 §4.2 and §4.3): one codec for STAMP, TWAMP
-//! Light and TWAMP-Test.
+//! Test packets (RFC 5357 §4.1.2 and §4.2.1, RFC 8762 §4.2 and §4.3): one codec for STAMP, TWAMP Light and
+//! TWAMP-Test.
 //!
-//! Times stay the 64-bit fields they are on the wire; the error estimate with each says how to interpret it.
+//! Times are the 64-bit fields on the wire. The error estimate of each determines its format.
 
 use crate::wire::Field;
 use core::ops::Range;
 use jitlat_core::WallTime;
 use jitlat_core::ntp::ErrorEstimate;
 
-/// Where the fields lie.
+/// Layout of the fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum StampLayout {
-    /// Unauthenticated.
+    /// Unauthenticated mode.
     Clear,
-    /// The layout of STAMP's authenticated mode and of TWAMP's authenticated and encrypted modes.
+    /// STAMP's authenticated mode, and TWAMP's authenticated and encrypted modes.
     Keyed,
 }
 
 impl StampLayout {
-    /// Bytes of a STAMP base packet, either way: longer ones carry TLVs or padding.
+    /// Returns the length of a STAMP base packet in bytes, the same in both directions. Longer packets carry
+    /// TLVs or padding.
     pub const fn base(self) -> usize {
         match self {
             StampLayout::Clear => 44,
@@ -26,7 +27,7 @@ impl StampLayout {
         }
     }
 
-    /// Bytes of the shortest request (TWAMP without padding).
+    /// Returns the length of the shortest request (TWAMP without padding), in bytes.
     pub(crate) const fn shortest_request(self) -> usize {
         match self {
             StampLayout::Clear => 14,
@@ -34,8 +35,9 @@ impl StampLayout {
         }
     }
 
-    /// Bytes of the shortest answer of which a sender can say which request it answers, and which a reflector recognises
-    /// as an answer. (The field after them is the request's TTL, which a widely used reflector omits.)
+    /// Returns the length in bytes of the shortest answer that a sender can assign to a request, and that a
+    /// reflector can recognise as an answer. (The next field is the TTL of the request, which a widely used
+    /// reflector omits.)
     pub(crate) const fn least_answer(self) -> usize {
         match self {
             StampLayout::Clear => 38,
@@ -43,7 +45,7 @@ impl StampLayout {
         }
     }
 
-    /// Bytes of the shortest complete answer.
+    /// Returns the length of the shortest complete answer, in bytes.
     pub(crate) const fn shortest_answer(self) -> usize {
         match self {
             StampLayout::Clear => 41,
@@ -52,7 +54,7 @@ impl StampLayout {
     }
 }
 
-/// The fields of both packets in one layout. Those of a request are also at the beginning of an answer.
+/// Fields of both packets in one layout. An answer begins with the fields of a request.
 struct StampFields {
     /// Sequence number: the sender's in a request, the reflector's in an answer.
     seq: Field<u32>,
@@ -60,13 +62,13 @@ struct StampFields {
     time: Field<u64>,
     error: Field<u16>,
     ssid: Field<u16>,
-    /// Of an answer: T2, then copies from the request.
+    /// In answers: T2, then copies of fields of the request.
     arrived: Field<u64>,
     sender_seq: Field<u32>,
     sender_time: Field<u64>,
     sender_error: Field<u16>,
     sender_ttl: Field<u8>,
-    /// Bytes of a STAMP request that are zero; in a TWAMP request they are padding.
+    /// Bytes that are zero in a STAMP request and padding in a TWAMP request.
     reserved: Range<usize>,
 }
 
@@ -105,22 +107,22 @@ impl StampLayout {
     }
 }
 
-/// What a sender sends.
+/// Fields of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StampRequest {
     /// Sequence number.
     pub seq: u32,
-    /// T1, as [`error`](Self::error) says.
+    /// T1, in the format given by [`error`](Self::error).
     pub sent: u64,
-    /// Of the sender's clock.
+    /// Error estimate of the sender's clock.
     pub error: ErrorEstimate,
-    /// STAMP session identifier (RFC 8972); for a TWAMP sender, the first two bytes of padding. 0 if the packet ends
-    /// before it.
+    /// STAMP session identifier (RFC 8972). In TWAMP, the first two bytes of padding. 0 if the packet is too
+    /// short.
     pub ssid: u16,
 }
 
 impl StampRequest {
-    /// The request at the front of `packet`; `None` if it is too short for one.
+    /// Parses the request at the front of `packet`; `None` if the packet is too short.
     pub fn parse(layout: StampLayout, packet: &[u8]) -> Option<StampRequest> {
         let f = layout.fields();
         if packet.len() < layout.shortest_request() {
@@ -134,8 +136,8 @@ impl StampRequest {
         })
     }
 
-    /// Writes the fields into `packet`, whose other bytes (reserved ones, padding, TLVs) stay as they
-    /// are. Fields beyond its end are left out.
+    /// Writes the fields into `packet`. Its other bytes (reserved, padding, TLVs) do not change. Fields
+    /// beyond its end are omitted.
     pub fn write(&self, layout: StampLayout, packet: &mut [u8]) {
         let f = layout.fields();
         f.seq.write(packet, self.seq);
@@ -144,39 +146,40 @@ impl StampRequest {
         f.ssid.write(packet, self.ssid);
     }
 
-    /// When it was sent; `None` if its time field is not a time.
+    /// Returns the send time; `None` if the time field is invalid.
     pub fn sent_at(&self, near: WallTime) -> Option<WallTime> {
         self.error.decode(self.sent, near)
     }
 }
 
-/// A reflector's answer.
+/// Fields of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StampAnswer {
-    /// The reflector's own count of answers, or a copy of the sender's number if it keeps none.
+    /// Number of the answer, counted by the reflector. A reflector without a count copies the request's
+    /// number.
     pub seq: u32,
-    /// T3, as [`error`](Self::error) says.
+    /// T3, in the format given by [`error`](Self::error).
     pub answered: u64,
-    /// Of the reflector's clock, for both its times.
+    /// Error estimate of the reflector's clock, for both its times.
     pub error: ErrorEstimate,
-    /// Copy of the request's.
+    /// Copy of the request's session identifier.
     pub ssid: u16,
-    /// T2, as [`error`](Self::error) says.
+    /// T2, in the format given by [`error`](Self::error).
     pub arrived: u64,
     /// Copy of the request's sequence number.
     pub sender_seq: u32,
-    /// Copy of T1, as [`sender_error`](Self::sender_error) says.
+    /// Copy of T1, in the format given by [`sender_error`](Self::sender_error).
     pub sender_sent: u64,
     /// Copy of the request's error estimate.
     pub sender_error: ErrorEstimate,
-    /// TTL of the request on arrival; `None` if the reflector could not read it (255 on the wire may mean either) or if
-    /// its answer ends before this field, as some do.
+    /// TTL of the request on arrival. `None` if the reflector could not read it (255 on the wire may mean
+    /// either), or if the answer ends before this field, as some do.
     pub sender_ttl: Option<u8>,
 }
 
 impl StampAnswer {
-    /// The answer at the front of `packet`; `None` if it ends before the copy of the sender's error estimate. (38
-    /// bytes: a widely used reflector omits what follows.)
+    /// Parses the answer at the front of `packet`; `None` if it ends before the copy of the sender's error
+    /// estimate. (That is 38 bytes: a widely used reflector omits the rest.)
     pub fn parse(layout: StampLayout, packet: &[u8]) -> Option<StampAnswer> {
         let f = layout.fields();
         Some(StampAnswer {
@@ -192,8 +195,7 @@ impl StampAnswer {
         })
     }
 
-    /// Writes the fields into `packet`, whose other bytes stay as they are. Fields beyond its end are
-    /// left out.
+    /// Writes the fields into `packet`. Its other bytes do not change. Fields beyond its end are omitted.
     pub fn write(&self, layout: StampLayout, packet: &mut [u8]) {
         let f = layout.fields();
         f.seq.write(packet, self.seq);
@@ -208,27 +210,28 @@ impl StampAnswer {
     }
 }
 
-/// Whether the reserved bytes of a request are there and zero: then it is STAMP, and the bytes at the position of a session
-/// identifier are one. A TWAMP sender has padding there.
+/// True if the reserved bytes of a request are present and zero. Then the request is STAMP, and contains a
+/// session identifier. A TWAMP sender has padding there.
 pub(crate) fn is_stamp(layout: StampLayout, request: &[u8]) -> bool {
     let reserved = request.get(layout.fields().reserved.clone());
     request.len() >= layout.base() && reserved.is_some_and(|reserved| reserved.iter().all(|b| *b == 0))
 }
 
-/// The error estimate of answers below [`StampLayout::least_answer`], in either time format: nothing is known of the clock. Such
-/// an answer has no other mark by which a reflector recognises it: these two estimates in a request so short mean an answer.
+/// Error estimate of answers shorter than [`StampLayout::least_answer`], in either time format: nothing is
+/// known about the clock. It is also the only mark of such an answer: a reflector takes a request this short
+/// with one of these two estimates for an answer.
 pub(crate) const TRUNCATED: ErrorEstimate = ErrorEstimate(0x3ffe);
 
-/// Whether `packet`, sent to a reflector, is itself an answer: two reflectors must not answer each other for ever.
-/// Where an answer has T2, at most a second before its T3, a request has zeros or padding; random padding looks like
-/// that once in two thousand million packets.
+/// True if `packet`, sent to a reflector, is itself an answer. Two reflectors must not answer each other
+/// forever. An answer has T2, at most a second before its T3, where a request has zeros or padding. Random
+/// padding looks like that in one of two thousand million packets.
 pub(crate) fn is_answer(layout: StampLayout, packet: &[u8]) -> bool {
     let f = layout.fields();
     if packet.len() < layout.least_answer() {
         let error = f.error.read(packet).map(ErrorEstimate);
         return error.is_some_and(|error| error == TRUNCATED.with_format(error.format()));
     }
-    // The seconds of both times.
+    // Whole seconds of both times.
     let seconds = |time: Field<u64>| time.read(packet).map(|t| (t >> 32) as u32);
     match (seconds(f.time), seconds(f.arrived)) {
         (Some(t3), Some(t2)) => t2 != 0 && t3.wrapping_sub(t2) <= 1,

@@ -1,4 +1,4 @@
-//! The session reflector (RFC 8762 §4.3, RFC 8972): stateless, or with a count per session in bounded
+//! The session reflector (RFC 8762 §4.3, RFC 8972): stateless, or with a packet count per session in bounded
 //! memory.
 
 use crate::access::{ClientAddress, answerable};
@@ -15,28 +15,29 @@ use jitlat_core::ntp::ErrorEstimate;
 use jitlat_core::prefix::Prefix;
 use jitlat_core::{Span, StampSource, SteadyTime, WallTime};
 
-/// How a reflector behaves.
+/// Rules of a reflector.
 #[derive(Clone, Debug)]
 pub struct ReflectorRules {
-    /// Answer only packets signed with this key.
+    /// Key to answer with. Only packets signed with it are answered.
     pub key: Option<StampKey>,
-    /// Keys of networks, instead of `key`: of those that an address is in, the longest. With a key here and none for an
-    /// address, it is not answered.
+    /// Keys by network, instead of `key`; the longest prefix that contains the client's address is used. If
+    /// there are keys but none for an address, it is not answered.
     pub keys: Vec<(Prefix, StampKey)>,
-    /// Sessions to count answers for; 0 = stateless. The longest idle one makes room for another.
+    /// Maximum number of sessions with a packet count; 0: stateless. A new session replaces the one that was
+    /// idle longest.
     pub sessions: usize,
-    /// Of these, sessions of one [`ClientAddress`].
+    /// Maximum number of sessions per [`ClientAddress`].
     pub sessions_per_client: usize,
-    /// A session silent for this long is forgotten.
+    /// Time without requests after which a session is removed.
     pub idle: Span,
-    /// Whether the class-of-service extension may choose the DSCP of answers.
+    /// True if the class-of-service extension may choose the DSCP of answers.
     pub choose_dscp: bool,
     /// Synchronisation source reported while the clock is synchronised: 1 NTP, 2 PTP, 3 SSU/BITS, 4 GNSS. Otherwise 5,
     /// free running, is reported.
     pub sync_source: u8,
-    /// Best stamps this host takes of arrivals.
+    /// Best receive timestamps of this host.
     pub stamps: StampSource,
-    /// Networks whose source addresses nobody can forge: requests from there may be shorter than a whole answer.
+    /// Networks whose source addresses cannot be forged. Their requests may be shorter than an answer.
     pub trusted: Vec<Prefix>,
 }
 
@@ -56,8 +57,8 @@ impl Default for ReflectorRules {
     }
 }
 
-/// After a pause this long, a lower number than before begins another test of the same sender: no packet is overtaken
-/// for so long.
+/// Pause after which a lower number begins another test of the same sender. No packet is reordered by so
+/// much.
 const MIN_RESTART_GAP: Span = Span::seconds(1);
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -65,27 +66,28 @@ struct ReflectorSession {
     answers: u32,
     received: u32,
     last_seen: i64,
-    /// The highest number asked with, and when that was sent by the asker's clock.
+    /// Highest number of a request.
     highest: u32,
+    /// Send time of that request, on the sender's clock.
     highest_sent: i64,
     last_answer: u32,
     last_sent: Option<i64>,
 }
 
-/// An answer to send.
+/// An answer that must be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StampReflection {
-    /// Bytes of the answer: never more than the request has, but for those of trusted networks.
+    /// Length of the answer in bytes. It exceeds that of the request only for trusted networks.
     pub len: usize,
     /// DSCP of the answer.
     pub dscp: u8,
-    /// Session it belongs to, for [`StampSessionReflector::left`] and [`StampSessionReflector::not_sent`].
+    /// Session of the answer, for [`StampSessionReflector::left`] and [`StampSessionReflector::not_sent`].
     pub ssid: u16,
-    /// Its number, for the same.
+    /// Number of the answer, for the same functions.
     pub seq: u32,
-    /// Whether the next answer should report when this one left.
+    /// True if the next answer should report when this one left.
     pub follow_up: bool,
-    /// Whether it is the first of its session; never if stateless.
+    /// True for the first answer of a session; never true if stateless.
     pub first: bool,
 }
 
@@ -97,24 +99,24 @@ pub struct StampSessionReflector {
 }
 
 impl StampSessionReflector {
-    /// A reflector without sessions.
+    /// Creates a reflector without sessions.
     pub fn new(rules: ReflectorRules) -> StampSessionReflector {
         StampSessionReflector { sessions: ShareTable::new(rules.sessions, rules.sessions_per_client), rules }
     }
 
-    /// Bytes that a session takes at most.
+    /// Maximum memory per session, in bytes.
     pub const BYTES_PER_SESSION: usize = Sessions::bytes_per_entry();
 
-    /// Sessions with a count at the moment.
+    /// Returns the current number of sessions with a packet count.
     pub fn sessions(&self) -> usize {
         self.sessions.len()
     }
 
-    /// Writes the answer to `request` into `answer`, which must be at least as long as the request, and as a whole answer.
-    /// `error` is the state of this host's clock.
+    /// Writes the answer to `request` into `answer`, which must be as long as the request and as a complete
+    /// answer. `error` is the error estimate of this host's clock.
     ///
-    /// A request of TWAMP Light can be shorter than an answer: to a trusted network the answer is whole, to others it is cut
-    /// to the size of the request.
+    /// A request of TWAMP Light can be shorter than an answer. Trusted networks get a complete answer; others
+    /// get one truncated to the length of the request.
     pub fn reflect(
         &mut self,
         request: &[u8],
@@ -147,7 +149,7 @@ impl StampSessionReflector {
         if is_answer(layout, request) {
             return Err(Silence::Loop);
         }
-        // In the time format of the request, because the sender can certainly read that one.
+        // The answer has the time format of the request, which the sender can certainly read.
         let error = error.with_format(asked.error.format());
 
         let base = layout.base().min(len);
@@ -165,7 +167,7 @@ impl StampSessionReflector {
                 s.received = s.received.wrapping_add(1);
                 let before = (s.last_answer, s.last_sent, s.received);
                 s.last_answer = seq;
-                // Not known yet: see `left`.
+                // The departure time is not known yet: see `left`.
                 s.last_sent = None;
                 (seq, Some(before))
             }
@@ -201,8 +203,8 @@ impl StampSessionReflector {
         Ok(reflected)
     }
 
-    /// Answer `seq` to `from` left at `at`; the follow-up extension of the next answer reports it. Ignored if another
-    /// answer of the session was made meanwhile.
+    /// Records that answer `seq` to `from` left at `at`. The follow-up extension of the next answer reports
+    /// it. Ignored if another answer of the session was made meanwhile.
     pub fn left(&mut self, from: SocketAddr, ssid: u16, seq: u32, at: WallTime) {
         if let Some(session) =
             self.sessions.get_mut(&SessionName { client: from, id: ssid }).filter(|s| s.last_answer == seq)
@@ -211,8 +213,8 @@ impl StampSessionReflector {
         }
     }
 
-    /// Answer `seq` to `from` could not be sent: numbers count answers sent (RFC 8762 §4.2), so the next one gets the
-    /// same number, unless a later one has been sent meanwhile.
+    /// Records that answer `seq` to `from` could not be sent. Numbers count answers sent (RFC 8762 §4.2), so
+    /// the next answer gets the same number, unless a later one has been sent.
     pub fn not_sent(&mut self, from: SocketAddr, ssid: u16, seq: u32) {
         let session = self.sessions.get_mut(&SessionName { client: from, id: ssid });
         if let Some(session) = session.filter(|s| s.answers == seq.wrapping_add(1)) {
@@ -222,18 +224,18 @@ impl StampSessionReflector {
 }
 
 impl ReflectorRules {
-    /// Whether only signed packets are answered.
+    /// True if only signed packets are answered.
     fn is_keyed(&self) -> bool {
         self.key.is_some() || !self.keys.is_empty()
     }
 
-    /// Whether nobody can forge `address`.
+    /// True if `address` cannot be forged.
     fn trusts(&self, address: IpAddr) -> bool {
         let address = address.to_canonical();
         self.trusted.iter().any(|network| network.contains(address))
     }
 
-    /// The key of the client at `address`.
+    /// Returns the key of the client at `address`.
     fn key_of(&self, address: IpAddr) -> Option<&StampKey> {
         let address = address.to_canonical();
         let own = self.keys.iter().filter(|(network, _)| network.contains(address));
@@ -291,7 +293,7 @@ impl ReflectorRules {
             );
             match understood {
                 Some(()) => header[0] &= !(flag::UNRECOGNISED | flag::MALFORMED | flag::INTEGRITY),
-                // A known type whose value has the wrong length.
+                // The type is known, but the value has the wrong length.
                 None if known => header[0] = header[0] & !flag::UNRECOGNISED | flag::MALFORMED,
                 None => header[0] |= flag::UNRECOGNISED,
             }
@@ -329,10 +331,10 @@ impl ReflectorRules {
     }
 }
 
-/// The sessions with a count.
+/// Sessions with a packet count.
 type Sessions = ShareTable<SessionName, ReflectorSession>;
 
-/// The state of session `name`; `None` if stateless.
+/// Returns the state of session `name`; `None` if stateless.
 fn session<'a>(
     rules: &ReflectorRules,
     sessions: &'a mut Sessions,
@@ -347,14 +349,15 @@ fn session<'a>(
         Some(at) => at,
         None => {
             let client = ClientAddress::of(name.client.ip());
-            // Without a proof of the address, all are of one rank: there is always room.
+            // No client proves its address, so all sessions have the same rank and there is always room.
             sessions.insert(name, client, Rank::Unproven, ReflectorSession::default()).ok()?;
             sessions.touch(&name)?
         }
     };
     let session = sessions.at(at)?;
     let silent = Span(now.0.saturating_sub(session.last_seen));
-    // A test of its own, though from the same port: its numbers begin anew, later by its clock or after a pause.
+    // The same port begins another test: numbers start again, with a later time on the sender's clock or
+    // after a pause.
     let later = sent.is_some_and(|sent| sent.0 > session.highest_sent) && session.received > 0;
     let begins_anew = seq < session.highest && (later || silent >= MIN_RESTART_GAP);
     if silent >= rules.idle || begins_anew {
@@ -374,7 +377,7 @@ fn direct_measurement(
     counters: Option<(u32, Option<i64>, u32)>,
 ) -> Option<()> {
     let mut d = DirectMeasurement::parse(value)?;
-    // Without a count there is nothing to report: zeros, as in the request.
+    // A reflector without a count reports zeros, as in the request.
     if let Some((_, _, received)) = counters {
         d.reflector_received = received;
         d.reflector_sent = written.seq.wrapping_add(1);

@@ -7,26 +7,27 @@ use crate::twoway::{DatagramKind, DepartureNotice, Protocol, Reply};
 use jitlat_core::ntp::ErrorEstimate;
 use jitlat_core::{Span, Stamp, StampSource, WallTime};
 
-/// StampOptions of a sender.
+/// Settings of a sender.
 #[derive(Clone, Debug)]
 pub struct StampOptions {
-    /// Bytes of a request; increased to the size that the base packet and the extensions need.
+    /// Length of a request in bytes. It is increased if the base packet and the extensions need more.
     pub size: usize,
-    /// Requests shorter than STAMP's 44 bytes, 14 at least, are allowed (TWAMP Light).
+    /// True to allow requests of 14 to 43 bytes, shorter than STAMP's (TWAMP Light).
     pub light: bool,
     /// Session identifier.
     pub ssid: u16,
-    /// Sign requests and accept only signed answers.
+    /// Key to sign requests with. Only answers signed with it are accepted.
     pub key: Option<StampKey>,
-    /// State of this host's clock, and the format of its times.
+    /// Error estimate of this host's clock, with the format of its times.
     pub error: ErrorEstimate,
-    /// Request the DSCP at the far end, and this one on answers; `None`: do not.
+    /// DSCP that answers should have, and request to report the DSCP of requests on arrival; `None`: no
+    /// request.
     pub class_of_service: Option<u8>,
-    /// Request the far host's packet counts.
+    /// True to request the reflector's packet counts.
     pub direct_measurement: bool,
-    /// Request the time at which the previous answer really left.
+    /// True to request the time at which the previous answer really left.
     pub follow_up: bool,
-    /// Request the source of the far host's stamps.
+    /// True to request the source of the reflector's timestamps.
     pub timestamp_info: bool,
 }
 
@@ -53,7 +54,7 @@ pub struct StampSender {
     layout: StampLayout,
     size: usize,
     fixed_tlvs: Vec<u8>,
-    /// DSCP of the last request as the far host received it.
+    /// DSCP of the last answered request on arrival.
     far_dscp: Option<u8>,
     counters: Option<DirectMeasurement>,
     last: Option<Last>,
@@ -64,30 +65,30 @@ pub struct StampSender {
 /// The last answer.
 #[derive(Clone, Copy, Debug)]
 struct Last {
-    /// Number of its request.
+    /// Number of the request.
     asked: u32,
-    /// Its own number.
+    /// Number of the answer.
     seq: u32,
-    /// The transmit time in it.
+    /// Transmit time in the answer.
     stated: WallTime,
 }
 
-/// A report of a departure further than this from the time in the answer is none.
+/// Maximum difference between a reported departure and the time in the answer. Larger ones are ignored.
 const MAX_DEPARTURE_DIFFERENCE: Span = Span::seconds(1);
 
-/// How long after their transmit times answers really left, by the follow-up extension.
+/// Time from the transmit times in answers to their real departure, from the follow-up extension.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FollowUpLag {
     /// Number of answers for which it is known.
     pub known: u64,
-    /// Sum over them.
+    /// Sum over these answers.
     pub sum: Span,
-    /// The largest.
+    /// Largest value.
     pub largest: Span,
 }
 
 impl StampSender {
-    /// A sender of these requests.
+    /// Creates a sender.
     pub fn new(options: StampOptions) -> StampSender {
         let layout = if options.key.is_some() { StampLayout::Keyed } else { StampLayout::Clear };
         let mut fixed_tlvs = Vec::new();
@@ -118,42 +119,42 @@ impl StampSender {
         }
     }
 
-    /// Bytes of the requests.
+    /// Returns the length of a request, in bytes.
     pub fn size(&self) -> usize {
         let mut probe = Vec::new();
         self.clone().request(0, false, WallTime(0), &mut probe);
         probe.len()
     }
 
-    /// DSCP with which the last answered request arrived; `None` if the far host did not report it.
+    /// Returns the DSCP of the last answered request on arrival; `None` if the reflector did not report it.
     pub fn far_dscp(&self) -> Option<u8> {
         self.far_dscp
     }
 
-    /// The far host's packet counts; `None` if it did not report them.
+    /// Returns the reflector's packet counts; `None` if it did not report them.
     pub fn counters(&self) -> Option<DirectMeasurement> {
         self.counters
     }
 
-    /// How long after their transmit times answers really left, as far as the far host reported it.
+    /// Returns the time from transmit times to real departure, as far as the reflector reported it.
     pub fn lag(&self) -> FollowUpLag {
         self.lag
     }
 
-    /// The source of the far host's stamps: synchronisation source and method of receiving, then of sending (RFC 8972
-    /// §4.3). `None` if it did not report them.
+    /// Returns the source of the reflector's timestamps: synchronisation source and method for reception,
+    /// then for transmission (RFC 8972 §4.3). `None` if it did not report them.
     pub fn far_stamps(&self) -> Option<[u8; 4]> {
         self.far_stamps
     }
 
-    /// An answer cut to the size of its request: it says when it was sent by a clock of which nothing is known, and is known
-    /// by the number of its request, or the reflector's own.
+    /// Parses an answer that is truncated to the length of its request. It does not describe the clock of its
+    /// send time. Its number is that of the request, or the reflector's own.
     fn truncated(&self, datagram: &[u8]) -> DatagramKind {
         let short = |bytes: usize| bytes < self.layout.least_answer();
         let fields =
             StampRequest::parse(self.layout, datagram).filter(|_| short(self.size) && short(datagram.len()));
         match fields {
-            // Our own request, returned.
+            // Our own request that came back.
             Some(fields) if fields.error == self.options.error => DatagramKind::Foreign,
             Some(fields) => DatagramKind::Reply(Reply {
                 seq: fields.seq,
@@ -168,7 +169,7 @@ impl StampSender {
         }
     }
 
-    /// When the answer before this one left.
+    /// Returns the departure time of the previous answer.
     fn follow_up(
         &mut self,
         report: FollowUpTelemetry,
@@ -181,7 +182,7 @@ impl StampSender {
         self.lag.known += 1;
         self.lag.sum = Span(self.lag.sum.0.saturating_add(lag.0));
         self.lag.largest = self.lag.largest.max(lag);
-        // RFC 8972 §4.3: by the adapter; by software, where it leaves; in the control plane.
+        // RFC 8972 §4.3: by the adapter; by software at departure; in the control plane.
         let source = match report.method {
             1 => StampSource::Hardware,
             2 => StampSource::Kernel,
@@ -218,7 +219,7 @@ impl Protocol for StampSender {
             key.push_tlv(seq, &mut tlvs);
         }
         out.extend(tlvs);
-        // The rest becomes a padding extension; one to three bytes cannot, and are omitted.
+        // The rest becomes a padding extension. One to three bytes are too short for that and are omitted.
         if room >= tlv::HEADER_LEN {
             tlv::push(out, tlv::kind::PADDING, &ZEROS[..(room - tlv::HEADER_LEN).min(ZEROS.len())]);
         }
@@ -244,7 +245,7 @@ impl Protocol for StampSender {
             return DatagramKind::Forged;
         }
         if answer.sender_error != self.options.error {
-            // Not an answer to our request: our own request returned, or another sender's answer.
+            // Not an answer to our request, but our own request that came back, or another sender's answer.
             return if is_answer(self.layout, datagram) {
                 DatagramKind::Malformed
             } else {
@@ -287,5 +288,6 @@ impl Protocol for StampSender {
     }
 }
 
-/// Padding is zeros: a reflector may interpret anything else as a session identifier (see the protocol's page).
+/// Padding is zeros, because a reflector may interpret other values as a session identifier (see the
+/// protocol's page).
 static ZEROS: [u8; 65_507] = [0; 65_507];

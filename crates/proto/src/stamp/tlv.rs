@@ -1,14 +1,13 @@
-//! Type-length-value extensions (RFC 8972 §4): a flags octet, a type, a 16-bit length of the value, the
-//! value.
+//! Type-length-value extensions (RFC 8972 §4): flags octet, type, 16-bit length of the value, value.
 
-/// Bytes before the value.
+/// Number of bytes before the value.
 pub const HEADER_LEN: usize = 4;
 
-/// The flags octet.
+/// Bits of the flags octet.
 pub mod flag {
-    /// Not recognised. Set by the sender, cleared by a reflector that supports it.
+    /// Type not recognised. The sender sets this bit, and a reflector that supports the type clears it.
     pub const UNRECOGNISED: u8 = 0x80;
-    /// Malformed.
+    /// Malformed extension.
     pub const MALFORMED: u8 = 0x40;
     /// The HMAC over the extensions failed.
     pub const INTEGRITY: u8 = 0x20;
@@ -16,45 +15,45 @@ pub mod flag {
 
 /// Type codes.
 pub mod kind {
-    /// Filler.
+    /// Padding.
     pub const PADDING: u8 = 1;
     /// Addresses and ports as the reflector sees them.
     pub const LOCATION: u8 = 2;
-    /// Where each side's stamps come from.
+    /// Sources of the timestamps of both sides.
     pub const TIMESTAMP_INFO: u8 = 3;
-    /// DSCP wanted and DSCP received.
+    /// DSCP: requested and received.
     pub const CLASS_OF_SERVICE: u8 = 4;
-    /// Packet counters of either side.
+    /// Packet counts of both sides.
     pub const DIRECT_MEASUREMENT: u8 = 5;
     /// Access links.
     pub const ACCESS_REPORT: u8 = 6;
-    /// When the answer before this one really left.
+    /// Departure time of the previous answer.
     pub const FOLLOW_UP: u8 = 7;
-    /// Integrity of the extensions before it.
+    /// HMAC over the preceding extensions.
     pub const HMAC: u8 = 8;
 }
 
-/// One extension.
+/// An extension.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tlv<'a> {
-    /// See [`flag`].
+    /// Bits of [`flag`].
     pub flags: u8,
-    /// See [`kind`].
+    /// Type code from [`kind`].
     pub kind: u8,
-    /// As many bytes as the length says.
+    /// Value, as long as the length field says.
     pub value: &'a [u8],
 }
 
-/// One step through the extensions of a packet.
+/// Step of the iteration over the extensions of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TlvStep<'a> {
-    /// A whole extension, and where its flags octet lies.
+    /// A complete extension, and the offset of its flags octet.
     Whole(usize, Tlv<'a>),
-    /// The rest is not an extension: a truncated header or a length beyond the end.
+    /// The rest is not an extension: its header is truncated, or its length exceeds the packet.
     Malformed(usize),
 }
 
-/// Iterates over the extensions in `bytes`. Ends after the first malformed one.
+/// Iterator over the extensions in `bytes`. Ends after the first malformed one.
 #[derive(Clone, Debug)]
 pub struct Tlvs<'a> {
     bytes: &'a [u8],
@@ -62,7 +61,7 @@ pub struct Tlvs<'a> {
 }
 
 impl<'a> Tlvs<'a> {
-    /// The extensions in `bytes`, which begin behind the base packet.
+    /// Creates an iterator over `bytes`, which follow the base packet.
     pub fn new(bytes: &'a [u8]) -> Tlvs<'a> {
         Tlvs { bytes, at: 0 }
     }
@@ -91,7 +90,8 @@ impl<'a> Iterator for Tlvs<'a> {
     }
 }
 
-/// Appends an extension as a sender writes it: U set. Values beyond 65 535 bytes are cut.
+/// Appends an extension as a sender writes it, with the unrecognised bit set. Values longer than 65 535 bytes
+/// are truncated.
 pub fn push(out: &mut Vec<u8>, kind: u8, value: &[u8]) {
     let value = &value[..value.len().min(u16::MAX.into())];
     let [hi, lo] = (value.len() as u16).to_be_bytes();
@@ -99,21 +99,21 @@ pub fn push(out: &mut Vec<u8>, kind: u8, value: &[u8]) {
     out.extend(value);
 }
 
-/// Class of service (§4.4): how a DSCP changes on the path.
+/// Class of service (§4.4): changes of the DSCP on the path.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ClassOfService {
-    /// DSCP1: wanted on the answer.
+    /// DSCP1: requested for the answer.
     pub wanted: u8,
-    /// DSCP2: of the request as it arrived.
+    /// DSCP2: DSCP of the request on arrival.
     pub received: u8,
-    /// ECN of the request as it arrived.
+    /// ECN field of the request on arrival.
     pub ecn: u8,
-    /// RP: 1 where the reflector's policy refused the DSCP wanted.
+    /// RP: 1 if the reflector's policy refused the requested DSCP.
     pub refused: u8,
 }
 
 impl ClassOfService {
-    /// From a value of four bytes.
+    /// Parses a value of four bytes.
     pub fn parse(value: &[u8]) -> Option<ClassOfService> {
         let [b0, b1, _, _]: [u8; 4] = value.try_into().ok()?;
         let bits = u16::from_be_bytes([b0, b1]);
@@ -125,7 +125,7 @@ impl ClassOfService {
         })
     }
 
-    /// As a value.
+    /// Encodes the value.
     pub fn to_bytes(self) -> [u8; 4] {
         let bits = u16::from(self.wanted & 0x3f) << 10
             | u16::from(self.received & 0x3f) << 4
@@ -136,7 +136,7 @@ impl ClassOfService {
     }
 }
 
-/// The value of direct measurement.
+/// Fields of direct measurement.
 mod direct_measurement {
     use crate::wire::Field;
     pub const SENDER_SENT: Field<u32> = Field::at(0);
@@ -145,7 +145,7 @@ mod direct_measurement {
     pub const LENGTH: usize = REFLECTOR_SENT.end();
 }
 
-/// The value of follow-up telemetry.
+/// Fields of follow-up telemetry.
 mod follow_up {
     use crate::wire::Field;
     pub const SEQ: Field<u32> = Field::at(0);
@@ -155,19 +155,19 @@ mod follow_up {
     pub const LENGTH: usize = RESERVED.end();
 }
 
-/// Direct measurement (§4.5): how many test packets each side has handled.
+/// Direct measurement (§4.5): packet counts of both sides.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DirectMeasurement {
-    /// Sent by the sender, this one included.
+    /// Number of packets sent by the sender, including this one.
     pub sender_sent: u32,
-    /// Reception by the reflector.
+    /// Number of packets received by the reflector.
     pub reflector_received: u32,
-    /// Sent by the reflector, this answer included.
+    /// Number of packets sent by the reflector, including this answer.
     pub reflector_sent: u32,
 }
 
 impl DirectMeasurement {
-    /// From a value of twelve bytes.
+    /// Parses a value of twelve bytes.
     pub fn parse(value: &[u8]) -> Option<DirectMeasurement> {
         use direct_measurement as f;
         if value.len() != f::LENGTH {
@@ -180,7 +180,7 @@ impl DirectMeasurement {
         })
     }
 
-    /// As a value.
+    /// Encodes the value.
     pub fn to_bytes(self) -> [u8; 12] {
         use direct_measurement as f;
         let mut value = [0; f::LENGTH];
@@ -191,19 +191,19 @@ impl DirectMeasurement {
     }
 }
 
-/// Follow-up telemetry (§4.7): when an earlier answer really left.
+/// Follow-up telemetry (§4.7): departure time of an earlier answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FollowUpTelemetry {
-    /// The reflector's number of that answer.
+    /// Reflector's number of that answer.
     pub seq: u32,
-    /// When it left, in the format of the reflector's error estimate; 0 = not known.
+    /// Departure time in the format of the reflector's error estimate; 0: unknown.
     pub sent: u64,
-    /// How that was found: 1 hardware, 2 software, 3 control plane.
+    /// Method of that timestamp: 1 hardware, 2 software, 3 control plane.
     pub method: u8,
 }
 
 impl FollowUpTelemetry {
-    /// From a value of sixteen bytes.
+    /// Parses a value of sixteen bytes.
     pub fn parse(value: &[u8]) -> Option<FollowUpTelemetry> {
         use follow_up as f;
         if value.len() != f::LENGTH {
@@ -216,7 +216,7 @@ impl FollowUpTelemetry {
         })
     }
 
-    /// As a value.
+    /// Encodes the value.
     pub fn to_bytes(self) -> [u8; 16] {
         use follow_up as f;
         let mut value = [0; f::LENGTH];

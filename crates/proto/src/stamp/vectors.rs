@@ -1,4 +1,4 @@
-//! Every test packet of the captures: STAMP of two programs, TWAMP Light, TWAMP of perfSONAR.
+//! Parses every test packet of the captures: STAMP of two programs, TWAMP Light, TWAMP of perfSONAR.
 
 use super::*;
 use crate::stamp::auth::StampKey;
@@ -27,7 +27,7 @@ fn rows() -> impl Iterator<Item = Row> {
 
 fn layout(capture: &str) -> Option<StampLayout> {
     match capture {
-        // Encrypted: not readable without the session keys (see the tests of TWAMP).
+        // Encrypted packets cannot be read without the session keys (see the tests of TWAMP).
         c if c.starts_with("twamp-auth") || c.starts_with("twamp-enc") => None,
         c if c.starts_with("stamp-auth") => Some(StampLayout::Keyed),
         _ => Some(StampLayout::Clear),

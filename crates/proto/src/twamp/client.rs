@@ -14,36 +14,36 @@ use jitlat_core::ntp::NtpTime;
 use jitlat_core::{Dscp, Span, SteadyTime};
 use std::collections::VecDeque;
 
-/// A session to request.
+/// Specification of a session to request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TwampSessionSpec {
-    /// Port the test packets come from.
+    /// Port that the test packets come from.
     pub sender_port: u16,
-    /// Requested port at the reflector; it may grant another.
+    /// Requested port at the reflector, which may grant another.
     pub receiver_port: u16,
-    /// Addresses of the sender and the reflector; unspecified ones mean those of the control connection, which also
+    /// Addresses of sender and reflector. Unspecified ones mean those of the control connection, which also
     /// works with address translation.
     pub addresses: (IpAddr, IpAddr),
-    /// Bytes of a request. Many servers accept none shorter than their answers; see
+    /// Length of a request in bytes. Many servers refuse requests that are shorter than answers; see
     /// [`least_size`](crate::twamp::sender::least_size).
     pub size: usize,
-    /// Code point of the packets both ways.
+    /// DSCP of the packets in both directions.
     pub dscp: Dscp,
-    /// How long after the stop late packets are still answered.
+    /// Time for which late packets are answered after the stop.
     pub timeout: Span,
 }
 
-/// What a client is to do.
+/// Settings of a client.
 #[derive(Clone, Debug)]
 pub struct TwampOptions {
-    /// The mode to use; `None` = the strongest that both sides support: with a passphrase encrypted, then
-    /// authenticated, then mixed; without one open.
+    /// Mode to use. `None` selects the strongest mode that both sides support: with a passphrase encrypted,
+    /// then authenticated, then mixed; without one open.
     pub mode: Option<SecurityMode>,
     /// Name and passphrase for the keyed modes.
     pub user: Option<(String, Vec<u8>)>,
-    /// Sessions to ask for, on one connection.
+    /// Sessions to request on one connection.
     pub sessions: Vec<TwampSessionSpec>,
-    /// How long the server may take for each step.
+    /// Time that the server may take for each step.
     pub step_timeout: Span,
     /// Random bytes for the keys of the connection.
     pub random: [u8; 64],
@@ -65,9 +65,9 @@ impl TwampOptions {
 pub enum TwampClientInput<'a> {
     /// Bytes were received on the control connection.
     Bytes(&'a [u8]),
-    /// The connection is closed.
+    /// The connection was closed.
     Closed,
-    /// Begin the test; accepted once all sessions are granted.
+    /// Begin the test. Accepted once all sessions are granted.
     Start,
     /// End the test.
     Stop,
@@ -78,28 +78,28 @@ pub enum TwampClientInput<'a> {
 pub struct TwampGrant {
     /// Index of the request.
     pub index: usize,
-    /// Where its packets go.
+    /// Port that the packets go to.
     pub port: u16,
-    /// Its identifier.
+    /// Identifier of the session.
     pub sid: Sid,
-    /// Its keys; `None` if the mode does not protect test packets.
+    /// Keys of the session; `None` if the mode does not protect test packets.
     pub keys: Option<TestKeys>,
 }
 
-/// A report of a client.
+/// Report of a client.
 #[derive(Clone, Debug)]
 pub enum TwampClientEvent {
     /// The connection is set up in this mode.
     Mode(SecurityMode),
     /// A session is granted.
     Granted(TwampGrant),
-    /// All are granted: [`TwampClientInput::Start`] begins.
+    /// All sessions are granted. [`TwampClientInput::Start`] begins the test.
     Ready,
-    /// Packets are answered from now on.
+    /// The test has started: packets are answered.
     Started,
     /// The conversation ended normally; the connection may be closed.
     Over,
-    /// It failed; the connection is to be closed.
+    /// The conversation failed; the connection must be closed.
     Failed(AmpFailure),
 }
 
@@ -109,7 +109,7 @@ enum TwampClientState {
     Over,
 }
 
-/// One control conversation.
+/// Client of one control conversation.
 #[derive(Debug)]
 pub struct Client {
     config: TwampOptions,
@@ -117,19 +117,21 @@ pub struct Client {
     deadline: SteadyTime,
     connection: AmpConnection,
     set_up: Option<SetUp>,
-    /// Number of requests sent, and granted.
+    /// Number of requests sent.
     asked: usize,
+    /// Number of sessions granted.
     granted: usize,
     say_start: bool,
     say_stop: bool,
     events: VecDeque<TwampClientEvent>,
 }
 
-/// A client does not decide how long a test takes; a conversation in which nothing happens still has a limit.
+/// Maximum duration of a test. A client does not decide how long a test takes, but a conversation without
+/// events must have a limit.
 const MAX_DURATION: Span = Span::seconds(32 * 86_400);
 
 impl Client {
-    /// A client whose connection is open since `now`.
+    /// Creates a client whose connection was opened at `now`.
     pub fn new(config: TwampOptions, now: Tick) -> Client {
         Client {
             deadline: now.steady + config.step_timeout,
@@ -159,7 +161,7 @@ impl Client {
         self.events.push_back(TwampClientEvent::Failed(failure));
     }
 
-    /// Reads one message, if it is complete. `Ok(false)`: not yet.
+    /// Reads one message. Returns `Ok(false)` if it is not complete yet.
     fn advance(&mut self, step: AmpStep, now: Tick) -> Result<bool, AmpFailure> {
         match step {
             AmpStep::Greeting => {
@@ -181,9 +183,9 @@ impl Client {
                     return Ok(false);
                 };
                 let bytes = message.map_err(|_| AmpFailure::Forged(step))?;
-                let answer = AcceptSession::parse(&bytes).map_err(|_| AmpFailure::Unasked(step))?;
+                let answer = AcceptSession::parse(&bytes).map_err(|_| AmpFailure::Unexpected(step))?;
                 if self.granted >= self.asked {
-                    return Err(AmpFailure::Unasked(step));
+                    return Err(AmpFailure::Unexpected(step));
                 }
                 self.grant(&answer)?;
                 let next = if self.granted == self.config.sessions.len() {
@@ -208,7 +210,7 @@ impl Client {
                 if self.connection.incoming.is_empty() {
                     return Ok(false);
                 }
-                return Err(AmpFailure::Unasked(step));
+                return Err(AmpFailure::Unexpected(step));
             }
         }
         Ok(true)
@@ -227,8 +229,8 @@ impl Client {
         Ok(())
     }
 
-    fn request(&self, wish: &TwampSessionSpec, now: Tick) -> RequestSession {
-        let (sender, receiver) = wish.addresses;
+    fn request(&self, spec: &TwampSessionSpec, now: Tick) -> RequestSession {
+        let (sender, receiver) = spec.addresses;
         RequestSession {
             version: if receiver.is_ipv6() { 6 } else { 4 },
             command: command::REQUEST_TW_SESSION,
@@ -236,17 +238,16 @@ impl Client {
             conf_receiver: 0,
             slots: 0,
             packets: 0,
-            sender_port: wish.sender_port,
-            receiver_port: wish.receiver_port,
+            sender_port: spec.sender_port,
+            receiver_port: spec.receiver_port,
             sender,
             receiver,
             sid: Sid::NONE,
-            padding: wish.size.saturating_sub(layout(self.connection.mode()).shortest_request()) as u32,
-            // Some servers hold a session back until this time by their own clock: use a time that is not in the
-            // future.
+            padding: spec.size.saturating_sub(layout(self.connection.mode()).shortest_request()) as u32,
+            // Some servers delay a session until this time on their own clock, so it is not in the future.
             start: NtpTime::from(now.wall),
-            timeout: NtpTime::from_span(wish.timeout),
-            type_p: u32::from(wish.dscp.value()) << 24,
+            timeout: NtpTime::from_span(spec.timeout),
+            type_p: u32::from(spec.dscp.value()) << 24,
         }
     }
 }
@@ -266,7 +267,7 @@ impl Machine for Client {
             }
             TwampClientInput::Stop if step == AmpStep::Running => self.say_stop = true,
             TwampClientInput::Start => {}
-            // Nothing runs: there is nothing to send.
+            // No session runs, so there is nothing to send.
             TwampClientInput::Stop => {
                 self.state = TwampClientState::Over;
                 self.events.push_back(TwampClientEvent::Over);
@@ -297,10 +298,10 @@ impl Machine for Client {
         }
         let mut message = Vec::with_capacity(RequestSession::LEN);
         match step {
-            // One at a time: some servers read only one request.
+            // One request at a time, because some servers read only one.
             AmpStep::Request if self.asked == self.granted => {
-                let Some(wish) = self.config.sessions.get(self.asked) else { return false };
-                self.request(wish, now).write(&mut message);
+                let Some(spec) = self.config.sessions.get(self.asked) else { return false };
+                self.request(spec, now).write(&mut message);
                 self.asked += 1;
             }
             AmpStep::Start if self.say_start => {

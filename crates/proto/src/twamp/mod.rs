@@ -1,11 +1,12 @@
-//! TWAMP (RFC 5357 on RFC 4656, with the mixed mode of RFC 5618): a control conversation over TCP that negotiates test
-//! sessions, and test packets in the layouts of [`stamp`](crate::stamp::packet), which the keyed modes encrypt.
+//! TWAMP (RFC 5357 on RFC 4656, with the mixed mode of RFC 5618): a control conversation over TCP that
+//! negotiates test sessions, and test packets in the layouts of [`stamp`](crate::stamp::packet), which the
+//! keyed modes encrypt.
 //!
 //! * [`client`] – requests sessions, starts and stops them
-//! * [`server`] – grants them
+//! * [`server`] – grants sessions
 //! * [`sender`], [`reflector`] – the two ends of a granted session
 //!
-//! What it shares with OWAMP, mainly the protection of the keyed modes, is in [`amp`](crate::amp).
+//! The parts shared with OWAMP, mainly the protection of the keyed modes, are in [`amp`](crate::amp).
 
 pub mod client;
 pub mod reflector;
@@ -21,8 +22,8 @@ pub use server::{Server, TwampRules};
 /// TCP port of the control server (RFC 5357 §8, RFC 8545).
 pub const PORT: u16 = 862;
 
-/// Padding that makes request and answer equally long: the difference without padding. The default, and the least that
-/// is granted.
+/// Returns the padding that makes request and answer equally long. It is the default, and the minimum that is
+/// granted.
 pub(crate) const fn least_padding(mode: SecurityMode) -> u32 {
     match mode {
         SecurityMode::Open | SecurityMode::Mixed => 27,

@@ -10,16 +10,16 @@ use core::net::{IpAddr, SocketAddr};
 use jitlat_core::WallTime;
 use jitlat_core::ntp::ErrorEstimate;
 
-/// An answer to be sent.
+/// An answer that must be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TwampReflection {
-    /// Its bytes: as many as the request has, or those of its fields if the request is shorter.
+    /// Length in bytes: that of the request, or that of the fields if the request is shorter.
     pub len: usize,
-    /// Its number, for [`SessionReflector::not_sent`].
+    /// Number of the answer, for [`SessionReflector::not_sent`].
     pub seq: u32,
 }
 
-/// Answers the packets of one session, and only those of its client.
+/// Answers the packets of one session, from its client only.
 #[derive(Clone, Debug)]
 pub struct SessionReflector {
     layout: StampLayout,
@@ -31,7 +31,8 @@ pub struct SessionReflector {
 }
 
 impl SessionReflector {
-    /// For a session in `mode` with packets from `host` and `port`; without a port, from that of the first packet.
+    /// Creates a reflector for a session in `mode` with packets from `host` and `port`. Without a port, that
+    /// of the first packet is used.
     pub fn new(
         mode: SecurityMode,
         keys: Option<TestKeys>,
@@ -48,7 +49,7 @@ impl SessionReflector {
         }
     }
 
-    /// Answers so far; also the number of the next one.
+    /// Returns the number of answers so far, which is also the number of the next answer.
     pub fn answers(&self) -> u32 {
         self.answers
     }
@@ -57,21 +58,23 @@ impl SessionReflector {
         from.ip().to_canonical() == self.host && self.port.is_none_or(|p| p == from.port())
     }
 
-    /// Answer `seq` could not be sent: numbers are those of answers in the order they left (RFC 5357 §4.2.1), so the
-    /// next one gets the same number, unless a later one has left meanwhile.
+    /// Records that answer `seq` could not be sent. Answers are numbered in the order in which they left (RFC
+    /// 5357 §4.2.1), so the next one gets the same number, unless a later one has left.
     pub fn not_sent(&mut self, seq: u32) {
         if self.answers == seq.wrapping_add(1) {
             self.answers = seq;
         }
     }
 
-    /// The longest answer to requests of `request` bytes.
+    /// Returns the maximum length of answers to requests of `request` bytes.
     pub fn answer_len(&self, request: usize) -> usize {
         self.layout.shortest_answer().max(request)
     }
 
-    /// Writes the answer to `request` into `answer`, which must have room for it ([`answer_len`](SessionReflector::answer_len)). It may be longer than
-    /// the request: the client has shown by its control connection that it receives what is sent to its address. `now` is the wall clock, `error` the state of this host's.
+    /// Writes the answer to `request` into `answer`, which must be long enough
+    /// ([`answer_len`](SessionReflector::answer_len)). The answer may be longer than the request, because the
+    /// control connection has shown that the client receives packets at its address. `now` is the time and
+    /// `error` the error estimate of this host's wall clock.
     pub fn reflect(
         &mut self,
         request: &[u8],
@@ -110,7 +113,7 @@ impl SessionReflector {
         self.answers = self.answers.wrapping_add(1);
 
         let answer = &mut answer[..len];
-        // The rest of the sender's padding after the longer fields is returned.
+        // The rest of the sender's padding, after the longer fields, is returned.
         answer[..request.len()].copy_from_slice(request);
         answer[..fields].fill(0);
         let written = StampAnswer {

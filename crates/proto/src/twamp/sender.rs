@@ -8,7 +8,7 @@ use crate::twoway::{DatagramKind, Protocol, Reply};
 use jitlat_core::WallTime;
 use jitlat_core::ntp::ErrorEstimate;
 
-/// Makes the requests of a granted session and parses its answers.
+/// Makes the requests of a granted session and parses the answers.
 #[derive(Clone, Debug)]
 pub struct TwampSender {
     mode: SecurityMode,
@@ -19,12 +19,12 @@ pub struct TwampSender {
     open: Vec<u8>,
 }
 
-/// Bytes of a test packet in `mode` with this much padding.
+/// Returns the length of a test packet in `mode` with this padding, in bytes.
 pub const fn size(mode: SecurityMode, padding: u32) -> usize {
     layout(mode).shortest_request() + padding as usize
 }
 
-/// Bytes of the shortest test packet whose answer is not longer.
+/// Returns the length of the shortest test packet whose answer is not longer, in bytes.
 pub const fn least_size(mode: SecurityMode) -> usize {
     size(mode, least_padding(mode))
 }
@@ -37,18 +37,19 @@ pub(super) const fn layout(mode: SecurityMode) -> StampLayout {
 }
 
 impl TwampSender {
-    /// A sender of requests of `size` bytes, by a clock in this state. `keys` are those of the session.
+    /// Creates a sender of requests of `size` bytes. `keys` are those of the session, and `error` is the
+    /// error estimate of the clock.
     pub fn new(mode: SecurityMode, keys: Option<TestKeys>, size: usize, error: ErrorEstimate) -> TwampSender {
         let layout = layout(mode);
         TwampSender { mode, layout, keys, size: size.max(layout.shortest_request()), error, open: Vec::new() }
     }
 
-    /// Bytes of the requests.
+    /// Returns the length of a request, in bytes.
     pub fn size(&self) -> usize {
         self.size
     }
 
-    /// How they are protected.
+    /// Returns the security mode.
     pub fn mode(&self) -> SecurityMode {
         self.mode
     }
@@ -57,7 +58,7 @@ impl TwampSender {
 impl Protocol for TwampSender {
     fn request(&mut self, seq: u32, _last: bool, sent: WallTime, out: &mut Vec<u8>) {
         let start = out.len();
-        // Padding of zeros: anything else may be interpreted as a STAMP session identifier.
+        // Padding is zeros, because other values may be interpreted as a STAMP session identifier.
         out.resize(start + self.size, 0);
         let packet = &mut out[start..];
         StampRequest { seq, sent: self.error.encode(sent), error: self.error, ssid: 0 }
@@ -91,7 +92,7 @@ impl Protocol for TwampSender {
             return DatagramKind::Malformed;
         };
         if answer.sender_error != self.error {
-            // Not an answer to our request: our own request returned, or another sender's answer.
+            // Not an answer to our request, but our own request that came back, or another sender's answer.
             return if is_answer(self.layout, &self.open) {
                 DatagramKind::Malformed
             } else {

@@ -13,24 +13,24 @@ use jitlat_core::ntp::NtpTime;
 use jitlat_core::{Span, SteadyTime, WallTime};
 use std::collections::VecDeque;
 
-/// The limits of a server, and its users.
+/// Limits of a server, and its users.
 #[derive(Clone, Debug)]
 pub struct TwampRules {
     /// Users of the keyed modes. If there are any, the open mode is not offered.
     pub users: Users,
-    /// Rounds of key derivation: a power of two, 1024 at least.
+    /// Rounds of key derivation: a power of two, at least 1024.
     pub rounds: u32,
-    /// Sessions of one connection.
+    /// Maximum number of sessions per connection.
     pub sessions: usize,
-    /// Most bytes of padding.
+    /// Maximum padding, in bytes.
     pub padding: u32,
-    /// How long a client may take for the set-up.
+    /// Time that a client may take for the set-up.
     pub set_up_wait: Span,
-    /// How long a connection may be idle while no test runs (SERVWAIT).
+    /// Time for which a connection may be idle while no test runs (SERVWAIT).
     pub idle: Span,
-    /// How long a test may be without a packet (REFWAIT).
+    /// Time for which a test may be without a packet (REFWAIT).
     pub silence: Span,
-    /// Longest time for which late packets are still answered, whatever the client requests.
+    /// Maximum time for which late packets are answered, even if the client requests more.
     pub linger: Span,
 }
 
@@ -50,7 +50,7 @@ impl Default for TwampRules {
 }
 
 impl TwampRules {
-    /// The modes offered.
+    /// Returns the modes offered.
     pub fn modes(&self) -> SecurityModes {
         if self.users.is_empty() {
             SecurityModes::of(&[SecurityMode::Open])
@@ -64,25 +64,25 @@ impl TwampRules {
     }
 }
 
-/// A session for which the driver must open a socket.
+/// A requested session for which the driver must open a socket.
 #[derive(Clone, Debug)]
 pub struct TwampOpenRequest {
-    /// Source port of its packets; `None`: the client is behind address translation, or does not know its port, which
-    /// is that of its first packet.
+    /// Source port of the packets. `None` if the client is behind address translation or does not know its
+    /// port: then it is that of the first packet.
     pub sender_port: Option<u16>,
-    /// Port that the client requests; 0 = any.
+    /// Port that the client requests; 0: any.
     pub port: u16,
-    /// Name of the session.
+    /// Identifier of the session.
     pub sid: Sid,
     /// Mode of the connection.
     pub mode: SecurityMode,
-    /// Keys of its packets, where the mode protects them.
+    /// Keys of the packets; `None` if the mode does not protect them.
     pub keys: Option<TestKeys>,
-    /// Bytes of its requests.
+    /// Length of a request, in bytes.
     pub request_len: usize,
-    /// Code point of its answers.
+    /// DSCP of the answers.
     pub dscp: u8,
-    /// How long after the stop late packets are still answered.
+    /// Time for which late packets are answered after the stop.
     pub linger: Span,
 }
 
@@ -91,41 +91,41 @@ pub struct TwampOpenRequest {
 pub enum TwampServerInput<'a> {
     /// Bytes were received on the control connection.
     Bytes(&'a [u8]),
-    /// The connection is closed.
+    /// The connection was closed.
     Closed,
-    /// The socket requested by [`TwampServerEvent::Open`] is open on this port, or is not available.
+    /// The requested socket ([`TwampServerEvent::Open`]) is open on this port, or is not available.
     Opened(Result<u16, AcceptCode>),
     /// A packet of a session was answered.
     Reflected,
 }
 
-/// A request of a server to its driver.
+/// Request of a server to its driver.
 #[derive(Clone, Debug)]
 pub enum TwampServerEvent {
-    /// Open a socket; answer with [`TwampServerInput::Opened`] before anything else.
+    /// Open a socket. Answer with [`TwampServerInput::Opened`] before any other input.
     Open(TwampOpenRequest),
-    /// Answer packets of all sessions from now on.
+    /// Begin to answer packets of all sessions.
     Start,
-    /// Stop answering, each session after its [`linger`](TwampOpenRequest::linger).
+    /// Stop answering, for each session after its [`linger`](TwampOpenRequest::linger).
     Stop,
-    /// Nothing more will be sent: close the connection once everything is written, and the sessions.
+    /// The conversation is over: close the sessions, and close the connection once everything is written.
     Over(AmpEndReason),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum TwampServerState {
-    /// The greeting is to be sent, or its answer awaited.
+    /// Sending the greeting, or waiting for the response.
     SetUp,
     /// Between tests.
     Idle,
-    /// The driver opens a socket for this session.
+    /// Waiting for the driver to open a socket for this session.
     Opening(Sid),
     /// A test runs.
     Running,
     Over,
 }
 
-/// One control conversation.
+/// Server of one control conversation.
 #[derive(Debug)]
 pub struct Server {
     rules: TwampRules,
@@ -136,15 +136,16 @@ pub struct Server {
     state: TwampServerState,
     deadline: SteadyTime,
     connection: AmpConnection,
-    /// Already encrypted, in the order they are to be written.
-    saying: VecDeque<Vec<u8>>,
+    /// Encrypted messages in the order in which they must be written.
+    queued: VecDeque<Vec<u8>>,
     sessions: usize,
     named: u32,
     events: VecDeque<TwampServerEvent>,
 }
 
 impl Server {
-    /// A server for the connection from `peer` to `local`, accepted at `now`, on a host that serves since `started`.
+    /// Creates a server for the connection from `peer` to `local`, accepted at `now`. The host has been
+    /// serving since `started`.
     pub fn new(
         rules: TwampRules,
         peer: SocketAddr,
@@ -164,7 +165,7 @@ impl Server {
             started,
             state: TwampServerState::SetUp,
             connection: AmpConnection::default(),
-            saying: VecDeque::from([greeting]),
+            queued: VecDeque::from([greeting]),
             sessions: 0,
             named: 0,
             events: VecDeque::new(),
@@ -182,10 +183,10 @@ impl Server {
     fn send_signed(&mut self, message: &[u8]) {
         let mut bytes = Vec::with_capacity(message.len() + BLOCK);
         self.connection.outgoing.put_signed(message, &mut bytes);
-        self.saying.push_back(bytes);
+        self.queued.push_back(bytes);
     }
 
-    /// Reads one message, if it is complete. `Ok(false)`: not yet.
+    /// Reads one message. Returns `Ok(false)` if it is not complete yet.
     fn advance(&mut self, now: Tick) -> Result<bool, AmpEndReason> {
         match self.state {
             TwampServerState::SetUp => {
@@ -193,7 +194,7 @@ impl Server {
                 let entry = self.rules.entry(&self.random, self.started);
                 let let_in = self.connection.read_set_up(&entry, &mut answer);
                 if !answer.is_empty() {
-                    self.saying.push_back(answer);
+                    self.queued.push_back(answer);
                 }
                 if !let_in? {
                     return Ok(false);
@@ -214,7 +215,7 @@ impl Server {
             (command::REQUEST_TW_SESSION, false) => RequestSession::LEN,
             (command::START, false) | (command::STOP, true) => SHORT_LEN,
             _ => {
-                // The length of what follows is unknown: the conversation cannot continue.
+                // The length of the rest is unknown, so the conversation cannot continue.
                 let mut refusal = Vec::new();
                 write_start_ack(AcceptCode::Unsupported, &mut refusal);
                 self.send_signed(&refusal);
@@ -274,7 +275,7 @@ impl Server {
         }
     }
 
-    /// The source port of its packets, if known, or why the session is not granted.
+    /// Returns the source port of the packets, if known, or the reason why the session is not granted.
     fn examine(&self, asked: &RequestSession) -> Result<Option<u16>, AcceptCode> {
         let family = if self.peer.is_ipv6() { 6 } else { 4 };
         if (asked.conf_sender, asked.conf_receiver) != (0, 0)
@@ -351,7 +352,7 @@ impl Machine for Server {
     }
 
     fn poll_transmit(&mut self, _now: Tick, out: &mut Vec<u8>) -> bool {
-        match self.saying.pop_front() {
+        match self.queued.pop_front() {
             Some(bytes) => {
                 out.extend(bytes);
                 true

@@ -1,4 +1,4 @@
-//! Both machines against each other, against silence, and against invalid data.
+//! Tests of both machines with each other, with a silent peer, and with invalid data.
 
 use crate::amp::message::*;
 use crate::amp::setup::*;
@@ -22,7 +22,7 @@ fn tick(ms: i64) -> Tick {
     Tick { wall: WallTime(WALL + ms * 1_000_000), steady: SteadyTime(ms * 1_000_000) }
 }
 
-fn wish(mode: SecurityMode) -> TwampSessionSpec {
+fn spec(mode: SecurityMode) -> TwampSessionSpec {
     let (sender, receiver) = (PEER.parse().unwrap(), LOCAL.parse().unwrap());
     let (sender, receiver): (core::net::SocketAddr, core::net::SocketAddr) = (sender, receiver);
     TwampSessionSpec {
@@ -39,7 +39,7 @@ fn config(mode: SecurityMode, sessions: usize) -> TwampOptions {
     TwampOptions {
         mode: Some(mode),
         user: mode.is_keyed().then(|| ("user".to_owned(), b"secret".to_vec())),
-        sessions: vec![wish(mode); sessions],
+        sessions: vec![spec(mode); sessions],
         step_timeout: Span::seconds(5),
         random: core::array::from_fn(|i| i as u8),
     }
@@ -55,13 +55,13 @@ fn server(rules: TwampRules) -> Server {
     Server::new(rules, PEER.parse().unwrap(), LOCAL.parse().unwrap(), WallTime(WALL), random, tick(0))
 }
 
-/// Both sides, and the events of each.
+/// Both sides, with the events of each.
 struct Pair {
     client: Client,
     server: Server,
     client_events: Vec<client::TwampClientEvent>,
     server_events: Vec<server::TwampServerEvent>,
-    /// What the driver answers to a request for a socket.
+    /// The driver's answer to a request for a socket.
     ports: Result<u16, AcceptCode>,
 }
 
@@ -76,8 +76,8 @@ impl Pair {
         }
     }
 
-    /// Transfers bytes both ways in pieces until no side sends anything; at most `messages` of them, after which the
-    /// rest is lost. Returns how many were transferred.
+    /// Transfers bytes in pieces in both directions until neither side sends. After `messages` messages the
+    /// rest is lost. Returns the number transferred.
     fn run(&mut self, now: Tick, piece: usize, messages: usize) -> usize {
         let mut transferred = 0;
         loop {
@@ -141,10 +141,10 @@ fn several_sessions_on_one_connection_in_every_mode() {
     for mode in SecurityMode::ALL {
         for piece in [1, 16, 33, 1000] {
             let mut config = config(mode, 3);
-            // Without padding, and with as much as makes the answer as long as the request.
+            // Without padding, and with the padding that makes the answer as long as the request.
             config.sessions[0].size = sender::size(mode, 0);
             let mut pair = Pair::new(config, rules(mode));
-            // Greeting, set-up, start, three times two, start and its answer.
+            // Greeting, set-up, start, three times a request and its answer, start and its answer.
             assert_eq!(pair.run(tick(1), piece, usize::MAX), 11, "{mode}");
             assert!(pair.started(), "{mode}: {:?}", pair.client_events);
             let asked = pair.server_events.iter().filter_map(|e| match e {
@@ -184,7 +184,7 @@ fn arrival(from: &str) -> RequestArrival {
     }
 }
 
-/// One test packet there and back, with what is refused on the way.
+/// Exchanges one test packet and its answer, and checks that invalid packets are refused.
 fn exchange(asked: &server::TwampOpenRequest, granted: &client::TwampGrant) {
     let error = ErrorEstimate(0x8001);
     let host = arrival("192.0.2.1:40000").from.ip();
@@ -239,7 +239,7 @@ fn a_peer_that_stops_at_any_step_is_given_up() {
         for transferred in 0..7 {
             let mut pair = Pair::new(config(mode, 1), rules(mode));
             assert_eq!(pair.run(tick(1), 1000, transferred), transferred);
-            // Nothing more arrives; both are polled as their timeouts ask.
+            // No more bytes arrive. Both sides are polled at their timeouts.
             let mut ends = [0; 2];
             for _ in 0..10 {
                 if let Some(at) = pair.client.poll_timeout() {
@@ -258,7 +258,7 @@ fn a_peer_that_stops_at_any_step_is_given_up() {
                 "{transferred}: {:?}",
                 pair.failure()
             );
-            assert!(pair.failure().unwrap().to_string().contains("no answer in time"));
+            assert!(pair.failure().unwrap().to_string().contains("no answer from the server in time"));
             assert_eq!(pair.reason(), Some(AmpEndReason::Silent), "{transferred}");
             assert!(
                 ends[0] <= Span::seconds(6).0 && ends[1] <= Span::seconds(901).0,
@@ -295,7 +295,7 @@ fn every_refusal_has_its_words() {
     };
     let failure = refused(&keyed, ok);
     assert!(
-        failure.to_string().contains("authenticated, encrypted, mixed; open is not possible: give a user"),
+        failure.to_string().contains("authenticated, encrypted, mixed; open is not among them: give a user"),
         "{failure}"
     );
     let denied = |name: &'static str, secret: &'static [u8]| {
@@ -323,7 +323,7 @@ fn numbers_of_answers_count_those_that_were_sent() {
         reflector.reflect(&request, &at, WallTime(WALL), error, &mut answer).unwrap().seq
     };
     assert_eq!([next(&mut reflector), next(&mut reflector)], [0, 1]);
-    // The last first, as they are reported.
+    // The last answer is reported first.
     reflector.not_sent(1);
     reflector.not_sent(0);
     assert_eq!([next(&mut reflector), next(&mut reflector)], [0, 1]);

@@ -27,7 +27,7 @@ const OPEN: [&str; 5] = [
     "twamp-open-natmode",
 ];
 
-/// The payloads of one capture sent over `carrier`, and whether the client sent them.
+/// Returns the payloads of one capture sent over `carrier`, each with true if the client sent it.
 fn payloads(capture: &str, carrier: &str) -> Vec<(bool, Vec<u8>)> {
     let rows = VECTORS.lines().filter_map(|line| {
         let f: Vec<&str> = line.split('\t').collect();
@@ -41,7 +41,7 @@ fn block<const N: usize>(hex: &str) -> [u8; N] {
     unhex(hex).try_into().unwrap()
 }
 
-/// What the first two messages of a capture negotiate.
+/// Returns the parameters that the first two messages of a capture negotiate.
 fn agreement(tcp: &[(bool, Vec<u8>)]) -> (Greeting, SetUp, Option<SessionKeys>) {
     let greeting = Greeting::parse(&tcp[0].1).unwrap();
     let set_up = SetUp::parse(&tcp[1].1).unwrap();
@@ -77,7 +77,7 @@ fn known_answers() {
     assert!(TestKeys::new(SecurityMode::Mixed, &keys, &sid).is_none());
 }
 
-/// Decodes each message, encodes it again and compares.
+/// Decodes each message, encodes it again and compares the bytes.
 fn again(capture: &str) -> Vec<String> {
     let tcp = payloads(capture, "tcp");
     let (greeting, set_up, keys) = agreement(&tcp);
@@ -115,35 +115,35 @@ fn again(capture: &str) -> Vec<String> {
         incoming.feed(recorded);
         let number = incoming.first().unwrap();
         let plain = incoming.take_signed(recorded.len()).unwrap().expect(capture);
-        let mut said = Vec::new();
+        let mut encoded = Vec::new();
         seen.push(match (from_client, number) {
             (true, command::REQUEST_TW_SESSION) => {
                 let request = RequestSession::parse(&plain).unwrap();
-                request.write(&mut said);
+                request.write(&mut encoded);
                 format!("request {} dscp {}", request.padding, request.dscp().unwrap())
             }
             (true, command::START) => {
-                write_start(&mut said);
+                write_start(&mut encoded);
                 "start".to_owned()
             }
             (true, command::STOP) => {
-                write_stop(AcceptCode::Ok, parse_stop(&plain).unwrap(), &mut said);
+                write_stop(AcceptCode::Ok, parse_stop(&plain).unwrap(), &mut encoded);
                 "stop".to_owned()
             }
             (false, _) if recorded.len() == AcceptSession::LEN => {
                 let answer = AcceptSession::parse(&plain).unwrap();
-                answer.write(&mut said);
+                answer.write(&mut encoded);
                 assert!(answer.port >= 18_760, "{capture}");
                 answer.accept.to_string()
             }
             (false, _) => {
-                write_start_ack(number.into(), &mut said);
+                write_start_ack(number.into(), &mut encoded);
                 "ack".to_owned()
             }
             _ => panic!("{capture}: command {number}"),
         });
         bytes.clear();
-        outgoing.put_signed(&said, &mut bytes);
+        outgoing.put_signed(&encoded, &mut bytes);
         assert_eq!(&bytes, recorded, "{capture}");
     }
     seen
@@ -167,7 +167,7 @@ fn every_control_message_decodes_and_re_encodes() {
     assert_eq!(start, ServerStart { accept: AcceptCode::Failure, server_iv: [0; 16] });
 }
 
-/// A client that does what the recorded one did, and its results with the recorded answers.
+/// Runs a client with the recorded one's settings on the recorded answers. Returns its events and messages.
 fn replayed_client(capture: &str) -> (Vec<TwampClientEvent>, Vec<Vec<u8>>) {
     let tcp = payloads(capture, "tcp");
     let (_, set_up, keys) = agreement(&tcp);
@@ -179,7 +179,7 @@ fn replayed_client(capture: &str) -> (Vec<TwampClientEvent>, Vec<Vec<u8>>) {
         random
     });
     let unspecified = "0.0.0.0".parse().unwrap();
-    let wish = TwampSessionSpec {
+    let spec = TwampSessionSpec {
         sender_port: 9000,
         receiver_port: 9000,
         addresses: (unspecified, unspecified),
@@ -190,16 +190,16 @@ fn replayed_client(capture: &str) -> (Vec<TwampClientEvent>, Vec<Vec<u8>>) {
     let config = TwampOptions {
         mode: SecurityMode::from_bits(set_up.mode),
         user: keyed.map(|_| ("tester".to_owned(), SECRET.to_vec())),
-        sessions: vec![wish],
+        sessions: vec![spec],
         step_timeout: Span::seconds(5),
         random: keyed.unwrap_or([0; 64]),
     };
     let mut client = Client::new(config, NOW);
-    let (mut events, mut said) = (Vec::new(), Vec::new());
+    let (mut events, mut messages) = (Vec::new(), Vec::new());
     let mut collect = |client: &mut Client, events: &mut Vec<TwampClientEvent>| {
         let mut out = Vec::new();
         while client.poll_transmit(NOW, &mut out) {
-            said.push(core::mem::take(&mut out));
+            messages.push(core::mem::take(&mut out));
         }
         while let Some(event) = client.poll_event() {
             let ready = matches!(event, TwampClientEvent::Ready);
@@ -210,7 +210,7 @@ fn replayed_client(capture: &str) -> (Vec<TwampClientEvent>, Vec<Vec<u8>>) {
         }
     };
     for (_, bytes) in tcp.iter().filter(|(from_client, _)| !from_client) {
-        // In small pieces: the stream has no message boundaries.
+        // In small pieces, because the stream has no message boundaries.
         for piece in bytes.chunks(7) {
             client.handle(NOW, client::TwampClientInput::Bytes(piece));
             collect(&mut client, &mut events);
@@ -220,13 +220,13 @@ fn replayed_client(capture: &str) -> (Vec<TwampClientEvent>, Vec<Vec<u8>>) {
     client.handle(NOW, client::TwampClientInput::Stop);
     collect(&mut client, &mut events);
     collect(&mut client, &mut events);
-    (events, said)
+    (events, messages)
 }
 
 #[test]
 fn the_client_replays_every_recorded_session() {
     for capture in OPEN.iter().chain(&KEYED) {
-        let (events, said) = replayed_client(capture);
+        let (events, messages) = replayed_client(capture);
         assert!(matches!(events[0], TwampClientEvent::Mode(_)), "{capture}: {events:?}");
         let TwampClientEvent::Granted(granted) = &events[1] else { panic!("{capture}: {events:?}") };
         assert!(granted.port >= 18_760, "{capture}");
@@ -238,10 +238,10 @@ fn the_client_replays_every_recorded_session() {
             "{capture}: {:?}",
             &events[2..]
         );
-        let lengths: Vec<usize> = said.iter().map(Vec::len).collect();
+        let lengths: Vec<usize> = messages.iter().map(Vec::len).collect();
         assert_eq!(lengths, [164, 112, 32, 32], "{capture}");
-        // The set-up depends on nothing but keys and challenge: the same bytes.
-        assert_eq!(said[0], payloads(capture, "tcp")[1].1, "{capture}");
+        // The set-up depends only on keys and challenge, so the bytes are the same.
+        assert_eq!(messages[0], payloads(capture, "tcp")[1].1, "{capture}");
     }
     let events = replayed_wrong_key();
     let [TwampClientEvent::Failed(failure)] = &events[..] else { panic!("{events:?}") };
@@ -283,7 +283,7 @@ fn the_server_replays_every_recorded_session() {
         let mut server =
             Server::new(rules, peer.parse().unwrap(), local.parse().unwrap(), NOW.wall, random, NOW);
         let mut events = Vec::new();
-        let mut said = Vec::new();
+        let mut messages = Vec::new();
         for (_, bytes) in tcp.iter().filter(|(from_client, _)| *from_client) {
             for piece in bytes.chunks(13) {
                 server.handle(NOW, server::TwampServerInput::Bytes(piece));
@@ -296,7 +296,7 @@ fn the_server_replays_every_recorded_session() {
             }
             let mut out = Vec::new();
             while server.poll_transmit(NOW, &mut out) {
-                said.push(core::mem::take(&mut out));
+                messages.push(core::mem::take(&mut out));
             }
         }
         let [
@@ -315,7 +315,7 @@ fn the_server_replays_every_recorded_session() {
         assert_eq!(asked.request_len, size, "{capture}");
         assert_eq!(asked.dscp, if capture.ends_with("EF") { 46 } else { 0 }, "{capture}");
         assert_eq!(asked.sender_port.is_none(), capture.ends_with("natmode"), "{capture}");
-        assert_eq!(said.iter().map(Vec::len).collect::<Vec<_>>(), [64, 48, 48, 32], "{capture}");
+        assert_eq!(messages.iter().map(Vec::len).collect::<Vec<_>>(), [64, 48, 48, 32], "{capture}");
     }
 }
 

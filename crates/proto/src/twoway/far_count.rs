@@ -1,39 +1,42 @@
-//! [`FarCount`]: derives losses by direction from the far host's own numbering of its answers.
+//! [`FarCount`]: derives losses by direction from the far host's numbering of its answers.
 //!
-//! A number that was never received belongs to an answer lost on the way back. Between two received answers, the
-//! requests without an answer are compared with the missing numbers: if none is missing, the far host never received
-//! these requests; if as many are missing as there are requests, it answered them all. In between it is known how many
-//! were lost in each direction, but not which.
+//! A number that is never received belongs to an answer that was lost. Between two received answers, the
+//! number of requests without an answer is compared with the number of missing numbers. If no number is
+//! missing, the far host did not receive these requests. If as many numbers are missing as requests, it
+//! answered them all. Otherwise the losses in each direction are known, but not which request was lost where.
 
 use jitlat_core::twoway::{Directions, LossRun, LossSide};
 
-/// Runs of loss whose direction is recorded: further runs are counted, with unknown direction.
+/// Maximum number of loss bursts whose direction is recorded. Further bursts are counted with unknown
+/// direction.
 const MAX_RUNS: usize = 1 << 16;
-/// A number further ahead of the requests sent than duplicates can explain is not a count.
+/// Maximum lead of a number over the requests sent that duplicates can explain. A number further ahead is not
+/// a count.
 const MAX_AHEAD: i64 = 1024;
 
-/// The count of one far host over one test. Memory is taken once.
+/// Count of one far host in one test. Memory is allocated once.
 #[derive(Clone, Debug)]
 pub(super) struct FarCount {
     has_answers: bool,
-    /// Whether it is known beforehand that there is a count, from 0 on.
+    /// True if it is known in advance that the far host counts, from 0 on.
     declared: bool,
     stateful: bool,
-    /// Whether it is known that there is none.
+    /// True if it is known that the far host does not count.
     copies: bool,
     broken: bool,
-    /// Number the count began with.
+    /// Number with which the count began.
     base: i64,
     highest: i64,
     highest_seq: i64,
-    /// Different numbers received.
+    /// Number of different numbers received.
     distinct: u64,
-    /// Which of the latest numbers were received.
-    came: Box<[u64]>,
-    /// Settled requests without an answer, and those of them that the far host answered.
+    /// Bits for the latest numbers, set if received.
+    received: Box<[u64]>,
+    /// Number of settled requests without an answer.
     unanswered: u64,
-    answered_in_vain: u64,
-    /// The requests without an answer since the last answered one.
+    /// Number of these requests that the far host answered.
+    answers_lost: u64,
+    /// Number of requests without an answer since the last answered one.
     open: Option<u32>,
     /// Highest number of the settled answers.
     front: Option<i64>,
@@ -42,9 +45,9 @@ pub(super) struct FarCount {
 }
 
 impl FarCount {
-    /// For a table that remembers `room` requests (a power of two), of a test of `packets`.
+    /// Creates a count for a test of `packets`, with a table that remembers `room` requests (a power of two).
     pub(super) fn new(room: usize, packets: u32) -> FarCount {
-        // Preallocate, so that runs that are settled while packets fly need no allocation.
+        // Allocated in advance, so that recording bursts during the test needs no allocation.
         let early = if packets as usize > room { MAX_RUNS } else { 0 };
         FarCount {
             has_answers: false,
@@ -56,9 +59,9 @@ impl FarCount {
             highest: 0,
             highest_seq: -1,
             distinct: 0,
-            came: vec![0; (2 * room).div_ceil(64)].into(),
+            received: vec![0; (2 * room).div_ceil(64)].into(),
             unanswered: 0,
-            answered_in_vain: 0,
+            answers_lost: 0,
             open: None,
             front: None,
             runs: Vec::with_capacity(early),
@@ -71,16 +74,17 @@ impl FarCount {
         self.stateful = true;
     }
 
-    /// Whether it is open if there is a count.
+    /// True if the far host may count, but has not shown it.
     pub(super) fn may_count(&self) -> bool {
         self.has_answers && !self.stateful && !self.copies && !self.broken
     }
 
-    /// A request whose number no count can have reached was answered: by a copy of that number, or with a count's.
+    /// Handles the answer to a request whose number no count can have reached. The answer has a copy of that
+    /// number, or one from a count.
     pub(super) fn note_probe(&mut self, seq: u32, far: Option<u32>) {
         match far {
             Some(far) if far != seq => self.stateful = true,
-            // A copy, or nothing: there is no count, and nobody need ask again.
+            // The number is a copy or missing: the far host does not count, and no further probe is needed.
             _ => self.copies = true,
         }
     }
@@ -89,24 +93,24 @@ impl FarCount {
         self.broken
     }
 
-    /// `far` is the number nearest to the highest so far.
+    /// Returns the full number: the one nearest to the highest so far.
     fn unwrap(&self, far: u32) -> i64 {
         self.highest + i64::from(far.wrapping_sub(self.highest as u32) as i32)
     }
 
     fn window(&self) -> i64 {
-        self.came.len() as i64 * 64
+        self.received.len() as i64 * 64
     }
 
-    /// Whether `number` was received, as far as it is remembered.
-    fn came(&self, number: i64) -> bool {
+    /// True if `number` was received, as far as remembered.
+    fn was_received(&self, number: i64) -> bool {
         let bit = number.rem_euclid(self.window());
         number <= self.highest
             && number > self.highest - self.window()
-            && self.came[bit as usize / 64] >> (bit % 64) & 1 == 1
+            && self.received[bit as usize / 64] >> (bit % 64) & 1 == 1
     }
 
-    /// Records that `number` was received; everything up to it is now remembered.
+    /// Records that `number` was received. All numbers up to it are remembered afterwards.
     fn mark(&mut self, number: i64) {
         let window = self.window();
         if number <= self.highest - window {
@@ -114,22 +118,23 @@ impl FarCount {
         }
         for passed in (self.highest + 1).max(number - window + 1)..=number {
             let bit = passed.rem_euclid(window);
-            self.came[bit as usize / 64] &= !(1 << (bit % 64));
+            self.received[bit as usize / 64] &= !(1 << (bit % 64));
         }
         self.highest = self.highest.max(number);
         let bit = number.rem_euclid(window);
-        self.came[bit as usize / 64] |= 1 << (bit % 64);
+        self.received[bit as usize / 64] |= 1 << (bit % 64);
     }
 
-    /// Answer `far` to request `seq`, whose earlier answer had number `before`; `sent` requests were made by now.
+    /// Records answer `far` to request `seq`. `before` is the number of an earlier answer to the request, and
+    /// `sent` the number of requests made so far.
     pub(super) fn note(&mut self, seq: u32, far: u32, before: Option<u32>, sent: u64) {
         if self.broken {
             return;
         }
         if !self.has_answers {
             self.has_answers = true;
-            // A count begins at 0; one ahead of the sender's number was begun before this test, unless it is known to
-            // belong to this one: then requests were reordered or duplicated.
+            // A count begins at 0. If it is ahead of the sender's number it began before this test. But if it
+            // is known to belong to this test, requests were reordered or duplicated.
             let of_this_test = self.declared && u64::from(far) < 2 * sent;
             self.base = if of_this_test { 0 } else { (i64::from(far) - i64::from(seq)).max(0) };
             self.highest = i64::from(far);
@@ -141,8 +146,8 @@ impl FarCount {
         }
         let number = self.unwrap(far);
         self.stateful |= far != seq;
-        if self.came(number) {
-            // The same answer again; if for another request, the count was restarted.
+        if self.was_received(number) {
+            // The same answer again. If it was for another request, the count was restarted.
             self.counts.down_duplicates += u64::from(before.is_some());
             self.broken |= before.is_none() && self.stateful;
             return;
@@ -163,7 +168,7 @@ impl FarCount {
         self.highest_seq = self.highest_seq.max(seq.into());
     }
 
-    /// Settles request `seq`, the next in order: it was answered with this number, or never.
+    /// Settles request `seq`, the next in order: it was answered with the number `far`, or never.
     pub(super) fn settle(&mut self, seq: u32, far: Option<u32>) {
         let Some(far) = far else {
             self.open.get_or_insert(seq);
@@ -173,11 +178,12 @@ impl FarCount {
         let front = self.front.unwrap_or(self.base - 1);
         if let Some(first) = self.open.take() {
             let length = seq - first;
-            let missing = (front + 1..number).filter(|n| !self.came(*n)).take(length as usize).count() as u32;
+            let missing =
+                (front + 1..number).filter(|n| !self.was_received(*n)).take(length as usize).count() as u32;
             self.unanswered += u64::from(length);
-            self.answered_in_vain += u64::from(missing);
-            // If the count began before the test its beginning is a guess, and so is what the order of reordered
-            // packets suggests.
+            self.answers_lost += u64::from(missing);
+            // If the count began before the test its start is a guess, and so are conclusions from the order
+            // of reordered packets.
             let known = number > front && (first > 0 || self.base == 0);
             let way = match missing {
                 0 if known => LossSide::Up,
@@ -185,27 +191,27 @@ impl FarCount {
                 _ => LossSide::Either,
             };
             if self.runs.len() < MAX_RUNS {
-                self.runs.push(LossRun { first, length, way });
+                self.runs.push(LossRun { first, length, side: way });
             }
         }
         self.front = Some(front.max(number));
     }
 
-    /// The result for `sent` requests.
+    /// Returns the result for `sent` requests.
     pub(super) fn finish(mut self, sent: u64) -> (Directions, Vec<LossRun>) {
         if !self.has_answers || !self.stateful || self.broken {
             return (Directions::default(), Vec::new());
         }
         let numbers = (self.highest - self.base + 1).max(0) as u64;
         let missing = numbers.saturating_sub(self.distinct);
-        // Numbers missing without a request: answers to duplicates, or to requests that were overtaken. The second
-        // would reduce the losses on the way there by as many.
+        // Numbers may be missing without a request: those of answers to duplicates, or to reordered requests.
+        // The latter would reduce the losses of requests by the same number.
         let up_lost = self.unanswered.saturating_sub(missing);
-        let either = self.unanswered - up_lost - self.answered_in_vain.min(self.unanswered - up_lost);
+        let either = self.unanswered - up_lost - self.answers_lost.min(self.unanswered - up_lost);
         let behind = sent.saturating_sub((self.highest_seq + 1).max(0) as u64);
         if let Some(first) = self.open.filter(|_| self.runs.len() < MAX_RUNS) {
             let length = u32::try_from(sent).unwrap_or(u32::MAX).saturating_sub(first);
-            self.runs.push(LossRun { first, length, way: LossSide::Either });
+            self.runs.push(LossRun { first, length, side: LossSide::Either });
         }
         let known = Directions {
             stateful: true,

@@ -1,76 +1,76 @@
-//! [`FarWindow`]: derives the direction of each loss from the far host's reports of the latest requests it has
+//! [`FarWindow`]: derives the direction of each loss from the far host's reports of the latest requests
 //! received.
 //!
-//! A request that was received is lost on the way back, one that was not on the way there. A host may forget what it
-//! received, as irtt's server does when a request is overtaken: if a window denies a request that was answered, its
-//! other denials are ignored.
+//! If the request was received, its answer was lost; otherwise the request was lost. A host may forget
+//! requests it received, as irtt's server does when a request is reordered: if a window denies a request that
+//! was answered, its other denials are ignored.
 
 use jitlat_core::twoway::{LossRun, LossSide};
 
-/// Runs of loss whose direction is recorded: further runs are only counted.
+/// Maximum number of loss bursts whose direction is recorded. Further bursts are only counted.
 const MAX_RUNS: usize = 1 << 16;
 
-/// Requests that a window covers.
+/// Number of requests that a window covers.
 const WIDTH: u32 = u64::BITS;
 
-/// What is known of one request.
+/// Known fate of one request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum RequestFate {
     #[default]
     Unknown,
-    /// It had not been received when a later one was answered.
+    /// The request had not been received when a later one was answered.
     Missing,
-    Came,
+    Received,
 }
 
-/// The windows of one far host over one test. Memory is taken once.
+/// Windows of one far host in one test. Memory is allocated once.
 #[derive(Clone, Debug)]
 pub(super) struct FarWindow {
     has_windows: bool,
-    /// By number, modulo a power of two.
+    /// Fates by sequence number modulo a power of two.
     fates: Box<[RequestFate]>,
     runs: Vec<LossRun>,
-    /// Losses on the way there, on the way back, and on either.
+    /// Losses up, down, and in an unknown direction.
     lost: [u64; 3],
 }
 
 impl FarWindow {
-    /// For a table that remembers `room` requests (a power of two), of a test of `packets`.
+    /// Creates windows for a test of `packets`, with a table that remembers `room` requests (a power of two).
     pub(super) fn new(room: usize, packets: u32) -> FarWindow {
-        // Preallocate, so that runs that are settled while packets fly need no allocation.
+        // Allocated in advance, so that recording bursts during the test needs no allocation.
         let early = if packets as usize > room { MAX_RUNS } else { 0 };
         let fates = vec![RequestFate::Unknown; room].into();
         FarWindow { has_windows: false, fates, runs: Vec::with_capacity(early), lost: [0; 3] }
     }
 
-    fn place(&self, seq: u32) -> usize {
+    fn slot(&self, seq: u32) -> usize {
         seq as usize & (self.fates.len() - 1)
     }
 
-    /// Records that request `seq` is sent, and forgets the one in its place.
+    /// Records that request `seq` is sent. It replaces the request in the same slot.
     pub(super) fn sent(&mut self, seq: u32) {
-        let place = self.place(seq);
-        self.fates[place] = RequestFate::Unknown;
+        let slot = self.slot(seq);
+        self.fates[slot] = RequestFate::Unknown;
     }
 
     /// Records the window in the answer to `seq`: bit k is about request seq − k.
     pub(super) fn note(&mut self, seq: u32, window: u64) {
         self.has_windows = true;
         let covered = WIDTH.min(seq.saturating_add(1)).min(u32::try_from(self.fates.len()).unwrap_or(WIDTH));
-        let came = |back: u32| window >> back & 1 == 1;
-        let denies_what_came =
-            (0..covered).any(|back| !came(back) && self.fates[self.place(seq - back)] == RequestFate::Came);
+        let received = |back: u32| window >> back & 1 == 1;
+        let denies_received = (0..covered)
+            .any(|back| !received(back) && self.fates[self.slot(seq - back)] == RequestFate::Received);
         for back in 0..covered {
-            let place = self.place(seq - back);
-            match self.fates[place] {
-                _ if came(back) => self.fates[place] = RequestFate::Came,
-                RequestFate::Unknown if !denies_what_came => self.fates[place] = RequestFate::Missing,
+            let slot = self.slot(seq - back);
+            match self.fates[slot] {
+                _ if received(back) => self.fates[slot] = RequestFate::Received,
+                RequestFate::Unknown if !denies_received => self.fates[slot] = RequestFate::Missing,
                 _ => {}
             }
         }
-        // Whatever its window says, it was answered.
-        let place = self.place(seq);
-        self.fates[place] = RequestFate::Came;
+        // The request was answered, even if its window denies it.
+        let slot = self.slot(seq);
+        self.fates[slot] = RequestFate::Received;
     }
 
     /// Settles request `seq`, the next in order: it was answered, or never.
@@ -78,21 +78,21 @@ impl FarWindow {
         if !self.has_windows || answered {
             return;
         }
-        let (way, count) = match self.fates[self.place(seq)] {
+        let (way, count) = match self.fates[self.slot(seq)] {
             RequestFate::Missing => (LossSide::Up, 0),
-            RequestFate::Came => (LossSide::Down, 1),
+            RequestFate::Received => (LossSide::Down, 1),
             RequestFate::Unknown => (LossSide::Either, 2),
         };
         self.lost[count] += 1;
         let last = self.runs.last_mut();
-        if let Some(run) = last.filter(|run| run.first + run.length == seq && run.way == way) {
+        if let Some(run) = last.filter(|run| run.first + run.length == seq && run.side == way) {
             run.length += 1;
         } else if self.runs.len() < MAX_RUNS {
-            self.runs.push(LossRun { first: seq, length: 1, way });
+            self.runs.push(LossRun { first: seq, length: 1, side: way });
         }
     }
 
-    /// Losses on the way there, on the way back and of unknown direction, with the runs; `None` without windows.
+    /// Returns the losses up, down and in an unknown direction, with the bursts; `None` without windows.
     pub(super) fn finish(&self) -> Option<([u64; 3], &[LossRun])> {
         self.has_windows.then_some((self.lost, &self.runs))
     }
@@ -102,18 +102,18 @@ impl FarWindow {
 mod tests {
     use super::*;
 
-    /// Of requests 0 to 9 these were answered, with these windows.
+    /// Returns the bursts if, of requests 0 to 9, these were answered with these windows.
     fn runs(answers: &[(u32, u64)]) -> Vec<(u32, u32, LossSide)> {
         let mut far = FarWindow::new(16, 10);
         (0..10).for_each(|seq| far.sent(seq));
         answers.iter().for_each(|(seq, window)| far.note(*seq, *window));
         (0..10).for_each(|seq| far.settle(seq, answers.iter().any(|(s, _)| *s == seq)));
-        far.finish().unwrap().1.iter().map(|r| (r.first, r.length, r.way)).collect()
+        far.finish().unwrap().1.iter().map(|r| (r.first, r.length, r.side)).collect()
     }
 
     #[test]
     fn each_loss_has_its_way() {
-        // 1 and 2 never arrived, the answer to 4 was lost; the fate of the last is unknown.
+        // 1 and 2 never arrived, and the answer to 4 was lost. The fate of the last is unknown.
         let losses = runs(&[
             (0, 1),
             (3, 0b1001),
@@ -127,7 +127,7 @@ mod tests {
 
     #[test]
     fn a_host_that_forgets_is_not_believed() {
-        // After 3, which was late, irtt's server has forgotten everything before; the answer to 2 was lost.
+        // After the late request 3, irtt's server has forgotten everything before. The answer to 2 was lost.
         let losses = runs(&[
             (0, 1),
             (1, 3),

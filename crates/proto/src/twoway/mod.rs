@@ -1,10 +1,10 @@
-//! What all two-way protocols share: the open-loop or stop-and-wait sender of requests and the matching
-//! of answers to them.
+//! Parts shared by all two-way protocols: the sender of requests, open-loop or stop-and-wait, and the
+//! matching of answers to requests.
 //!
-//! * [`Protocol`] – what one protocol adds: its bytes, and a conversation around the test if it has one
-//! * [`Pinger`] – one test; gets bytes and times
-//! * [`request_table`] – which answers belong to which requests, and what they show of each direction
-//! * [`reflect`] – requests at a reflector, and why it may not answer
+//! * [`Protocol`] – interface of one protocol: packets, and the conversation around the test if there is one
+//! * [`Pinger`] – runs one test, from bytes and times
+//! * [`request_table`] – matches answers to requests, and derives losses by direction
+//! * [`reflect`] – requests at a reflector, and the reasons not to answer
 
 mod far_count;
 mod far_window;
@@ -14,86 +14,86 @@ pub mod request_table;
 #[cfg(test)]
 mod sim;
 
-pub use pinger::{PingPlan, Pinger, Transmit};
+pub use pinger::{Overdue, PingPlan, Pinger, Transmit};
 pub use reflect::{RequestArrival, Silence};
 pub use request_table::{Directions, RequestTable};
 
 use crate::machine::Tick;
 use jitlat_core::{Stamp, SteadyTime, TestSpec, WallTime};
 
-/// The contents of an answer.
+/// Contents of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reply {
-    /// The request's number, as many bits as are on the wire.
+    /// Sequence number of the request, with as many bits as are on the wire.
     pub seq: u32,
-    /// Bits of [`seq`](Self::seq) that the wire carries: 16 or 32.
+    /// Number of bits of [`seq`](Self::seq) on the wire: 16 or 32.
     pub seq_bits: u8,
-    /// T2, by the far host's clock; `None` if it is not reported.
+    /// T2 on the far host's clock; `None` if not reported.
     pub arrived: Option<WallTime>,
-    /// T3, by the far host's clock; `None` if it is not reported.
+    /// T3 on the far host's clock; `None` if not reported.
     pub answered: Option<WallTime>,
-    /// The far host's own number of this answer; `None` if it does not count.
+    /// Far host's own number of this answer; `None` if the host does not count.
     pub far_seq: Option<u32>,
-    /// Whether something about it is wrong, although it is an answer: the record is flagged.
+    /// True if part of the answer is invalid. Its record is flagged.
     pub damaged: bool,
-    /// When an earlier answer left ([`Protocol::amends`]); `None` if it is not reported.
+    /// Departure time of an earlier answer ([`Protocol::amends`]); `None` if not reported.
     pub earlier: Option<DepartureNotice>,
 }
 
-/// When an answer really left.
+/// Real departure time of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DepartureNotice {
-    /// Number of its request.
+    /// Number of the request.
     pub seq: u32,
-    /// T3, in place of the one in the answer.
+    /// T3, which replaces the one in the answer.
     pub stamp: Stamp,
 }
 
-/// What a received datagram is.
+/// Kind of a received datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DatagramKind {
     /// An answer to a request.
     Reply(Reply),
-    /// A later report about request `seq` (16 bits): how long the far host took to answer it.
+    /// A later report on request `seq` (16 bits): the time that the far host took to answer.
     Took {
         /// Number of the request.
         seq: u16,
-        /// From reception to answer, in the far host.
+        /// Time from reception to answer in the far host.
         took: jitlat_core::Span,
     },
     /// Part of the conversation around the test.
     Conversation,
-    /// A request of this test: raw sockets of a host that sends to itself receive what it sends.
+    /// A request of this test. Raw sockets receive their own requests if they are sent to the same host.
     OwnRequest,
-    /// Not of this test.
+    /// The datagram does not belong to this test.
     Foreign,
-    /// Of this test by its address, but not what the protocol allows there.
+    /// The datagram comes from the test's address, but is not a valid packet of the protocol.
     Malformed,
-    /// Its integrity check failed.
+    /// The integrity check failed.
     Forged,
 }
 
-/// The state of the conversation around a test.
+/// State of the conversation around a test.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ConversationState {
-    /// Not ready for requests.
+    /// Requests must not be sent yet.
     Opening,
     /// Requests may be sent.
     Ready,
-    /// All requests are sent; the far host still has something to send.
+    /// All requests are sent, but the far host still has something to send.
     Closing,
-    /// Nothing more will come.
+    /// The conversation is over.
     Over,
-    /// It failed, with the reason.
+    /// The conversation failed; contains the reason.
     Failed(String),
 }
 
-/// What one two-way protocol adds to the common machinery.
+/// Interface of a two-way protocol.
 pub trait Protocol {
-    /// Appends request `seq`, sent at `sent`, to `out`; `last` if no other follows.
+    /// Appends request `seq`, sent at `sent`, to `out`. `last` is true if no other follows.
     fn request(&mut self, seq: u32, last: bool, sent: WallTime, out: &mut Vec<u8>);
 
-    /// Reads a datagram from the far host that arrived at about `near` (wall clock).
+    /// Parses a datagram from the far host that arrived at about `near` (wall clock).
     fn receive(&mut self, datagram: &[u8], near: WallTime) -> DatagramKind;
 
     /// Appends the next packet of the conversation around the test, if one is due.
@@ -101,63 +101,65 @@ pub trait Protocol {
         false
     }
 
-    /// Appends the packet that ends the conversation, once, when nothing more is sent or awaited.
+    /// Appends the packet that ends the conversation, once, when there is nothing more to send or to wait
+    /// for.
     fn poll_farewell(&mut self, _out: &mut Vec<u8>) -> bool {
         false
     }
 
-    /// When, on the steady clock, to call [`poll_conversation`](Self::poll_conversation) again.
+    /// Returns the time for the next call of [`poll_conversation`](Self::poll_conversation), on the steady
+    /// clock.
     fn conversation_timeout(&self) -> Option<SteadyTime> {
         None
     }
 
-    /// The state of the conversation at `now` (steady clock).
+    /// Returns the state of the conversation at `now` (steady clock).
     fn conversation_state(&mut self, _now: SteadyTime) -> ConversationState {
         ConversationState::Ready
     }
 
-    /// The test as the far host grants it, once requests may be sent: other than `planned`, where it may restrict the
-    /// period, the duration or the size. `None`: as planned.
+    /// Returns the test that the far host grants, once requests may be sent. It may restrict period, duration
+    /// or size of `planned`. `None`: as planned.
     fn granted_test(&self, _planned: &TestSpec) -> Option<TestSpec> {
         None
     }
 
-    /// Called when all requests have been sent.
+    /// Notifies the protocol that all requests have been sent.
     fn all_sent(&mut self, _now: SteadyTime) {}
 
-    /// Whether T2 and T3 are clock readings, so that one-way delays are defined.
+    /// True if T2 and T3 are clock readings, so that one-way delays are defined.
     fn far_clock(&self) -> bool {
         false
     }
 
-    /// Whether the far host must number its answers itself, from 0, so that numbers equal to the requests' mean that
-    /// none was lost on the way there.
+    /// True if the far host must number its answers itself, from 0. Then numbers equal to those of the
+    /// requests mean that no request was lost.
     fn counts_answers(&self) -> bool {
         false
     }
 
-    /// Whether the far host may number its answers itself, or copy the numbers of requests.
+    /// True if the far host may number its answers itself, or copy the numbers of requests.
     fn may_count(&self) -> bool {
         false
     }
 
-    /// Which requests the far host had received when it made the answer read last: bit k = the one k numbers before the
-    /// one answered. `None` if it does not report it.
+    /// Returns the requests that the far host had received when it made the last answer: bit k is about the
+    /// request k numbers before the answered one. `None` if not reported.
     fn far_window(&self) -> Option<u64> {
         None
     }
 
-    /// Whether a later report about each answer may come ([`DatagramKind::Took`]).
+    /// True if a later report on each answer may follow ([`DatagramKind::Took`]).
     fn follows_up(&self) -> bool {
         false
     }
 
-    /// Whether an answer may tell when the one before it left ([`Reply::earlier`]).
+    /// True if an answer may report when the previous one left ([`Reply::earlier`]).
     fn amends(&self) -> bool {
         false
     }
 
-    /// Whether requests are answered; if not, only the conversation reports what arrived.
+    /// True if requests are answered. Otherwise only the conversation reports what arrived.
     fn expects_replies(&self) -> bool {
         true
     }

@@ -1,5 +1,5 @@
-//! [`Pinger`]: one two-way test. Requests are sent on a fixed schedule, independent of earlier ones (open loop, the
-//! default: no coordinated omission), or each waits for the answer to the previous one.
+//! [`Pinger`]: one two-way test. Requests are sent on a fixed schedule, independent of earlier ones (open
+//! loop, the default: no coordinated omission), or each request waits for the answer to the previous one.
 
 use crate::jitlat::Recording;
 use crate::jitlat::SentStamps;
@@ -8,76 +8,105 @@ use crate::twoway::request_table::{AnswerMatch, RequestTable};
 use crate::twoway::{ConversationState, DatagramKind, DepartureNotice, Protocol};
 use jitlat_core::record::{Flags, Moment};
 use jitlat_core::schedule::Deadlines;
-use jitlat_core::twoway::NotAnswers;
-use jitlat_core::{PacketRecord, Span, Stamp, StampSource, SteadyTime, TestSpec, WallTime};
+use jitlat_core::twoway::{NotAnswers, ScheduleShift};
+use jitlat_core::{PacketRecord, Schedule, Span, Stamp, StampSource, SteadyTime, TestSpec, WallTime};
 use std::collections::VecDeque;
 
-/// Most answers that wait for a later report, and how long each waits.
+/// Maximum number of answers that wait for a later report.
 const MAX_PENDING: usize = 256;
+/// Time for which an answer waits for a later report.
 const REFUSAL_GRACE: Span = Span::millis(500);
-/// Requests after the test that find out whether the far host counts, and how long each one's answer is waited for.
+/// Maximum number of requests after the test that find out whether the far host counts.
 const MAX_PROBES: u32 = 3;
+/// Time to wait for the answer to each of these requests.
 const PROBE_TIMEOUT: Span = Span::millis(250);
 
-/// When requests are sent and how long answers are waited for.
+/// Schedule of requests, and timeout of answers.
 #[derive(Clone, Debug)]
 pub struct PingPlan {
-    /// Count, period and schedule.
+    /// Number of packets, period and schedule.
     pub spec: TestSpec,
-    /// Stop and wait: the next request is sent this long after the answer to the previous one, or after
-    /// [`timeout`](Self::patience) without one. The period of `spec` is then not used.
+    /// Stop and wait: time from the answer to the previous request, or from its [`timeout`](Self::timeout),
+    /// to the next request. The period of `spec` is not used. `None`: open loop.
     pub wait: Option<Span>,
-    /// How long an answer may take.
+    /// Maximum time that an answer may take.
     pub timeout: Span,
+    /// Treatment of requests that became overdue while this host stalled.
+    pub overdue: Overdue,
 }
 
-/// A packet for the driver to send.
+/// Treatment of overdue requests, which are late by more than a period and more than [`MAX_LATENESS`] after a
+/// stall of this host. A burst of them may exceed a rate limit on the path or at the far host: irtt's server
+/// answers only one request every 10 ms by default, apart from a few.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Overdue {
+    /// The rest of the schedule is delayed by the length of the stall. All requests are sent, and the test takes
+    /// longer.
+    #[default]
+    Space,
+    /// Overdue requests are not sent. The test has fewer requests and its planned duration. Random schedules are
+    /// delayed instead.
+    Skip,
+    /// Overdue requests are sent at once.
+    Send,
+}
+
+/// Lateness up to which a request counts as on time, regardless of the period: waking up can take a few
+/// milliseconds on a busy host.
+const MAX_LATENESS: Span = Span::millis(5);
+
+/// A packet that the driver must send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transmit {
-    /// Request of this number: its kernel stamp is wanted.
+    /// Request with this number. Its kernel timestamp is wanted.
     Request(u32),
-    /// Part of the conversation.
+    /// Packet of the conversation.
     Conversation,
 }
 
-/// What is known of a received datagram besides its bytes.
+/// Facts about a received datagram in addition to its bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PingReception {
-    /// The best stamp of its arrival.
+    /// Best timestamp of its arrival.
     pub stamp: Stamp,
-    /// The program's own reading after it was received.
+    /// The program's own clock reading after reception.
     pub read: WallTime,
-    /// Bytes of it.
+    /// Length in bytes.
     pub length: usize,
     /// Time to live or hop limit.
     pub ttl: Option<u8>,
-    /// The TOS / traffic-class octet.
+    /// TOS or traffic-class octet.
     pub traffic_class: Option<u8>,
-    /// Whether it came from another port of the far host than the one that is asked.
+    /// True if the datagram came from another port than the one that requests are sent to.
     pub other_port: bool,
 }
 
-/// One two-way test in progress.
+/// A two-way test in progress.
 #[derive(Clone, Debug)]
 pub struct Pinger<P> {
     protocol: P,
     plan: PingPlan,
     deadlines: Deadlines,
+    /// Sum of `shifts`.
+    moved: Span,
+    shifts: Vec<ScheduleShift>,
+    /// Number of scheduled requests that are not sent.
+    skipped: u64,
     state: PingerState,
     next: u32,
     due: SteadyTime,
     start: Option<SteadyTime>,
-    /// When the answer to the last request, or to the awaited one, is given up.
+    /// Time at which the answer to the last request, or the one waited for, is given up.
     until: Option<SteadyTime>,
     requests: RequestTable,
     records: Recording,
     sent: SentStamps,
     not_answers: NotAnswers,
-    /// Answers about which a later report may come, in the order they came.
+    /// Answers that may get a later report, in order of arrival.
     pending: VecDeque<PacketRecord>,
-    /// Whether the protocol decides when it is over, because it waits for something.
+    /// True if the protocol decides when the test is over, because it waits for a packet.
     closing: bool,
-    /// Whether answers may come from any port of the far host.
+    /// True if answers are accepted from any port of the far host.
     any_port: bool,
 }
 
@@ -86,15 +115,15 @@ enum PingerState {
     Opening,
     Sending,
     Draining,
-    /// Finding out whether the far host counts its answers, with so many requests so far.
+    /// Finding out whether the far host counts its answers. Contains the number of requests so far.
     Probing(u32),
     Over,
     Failed(String),
 }
 
 impl<P: Protocol> Pinger<P> {
-    /// A test that begins as soon as it is polled. Allocates its memory now: per request 64 bytes for the record and 16
-    /// for the transmit stamps.
+    /// Creates a test that begins when it is first polled. Allocates all memory: per request 64 bytes for the
+    /// record and 16 for the transmit timestamps.
     pub fn new(protocol: P, plan: PingPlan, stamps: StampSource) -> Pinger<P> {
         let packets = plan.spec.packets();
         let limit = (packets as usize).saturating_mul(2).saturating_add(1024);
@@ -113,6 +142,9 @@ impl<P: Protocol> Pinger<P> {
         Pinger {
             protocol,
             deadlines,
+            moved: Span::ZERO,
+            shifts: Vec::new(),
+            skipped: 0,
             plan,
             state: PingerState::Opening,
             next: 0,
@@ -129,28 +161,28 @@ impl<P: Protocol> Pinger<P> {
         }
     }
 
-    /// Takes answers from any port of the far host if `any`. Otherwise what comes from another one is counted, and is no
-    /// answer.
+    /// Accepts answers from any port of the far host if `any`. Otherwise packets from other ports are
+    /// counted, but are not answers.
     pub fn take_any_port(&mut self, any: bool) {
         self.any_port = any;
     }
 
-    /// The protocol, with its own state.
+    /// Returns the protocol with its state.
     pub fn protocol(&self) -> &P {
         &self.protocol
     }
 
-    /// The same, to tell it what was learnt of the far host.
+    /// Returns the protocol, to inform it about the far host.
     pub fn protocol_mut(&mut self) -> &mut P {
         &mut self.protocol
     }
 
-    /// Requests and answers so far.
+    /// Returns the requests and answers so far.
     pub fn requests(&self) -> &RequestTable {
         &self.requests
     }
 
-    /// The answers so far from number `k` on, in arrival order, with the transmit stamps known by now.
+    /// Returns the answers from index `k` on, in arrival order, with the transmit timestamps known so far.
     pub fn answers_since(&self, k: usize) -> impl Iterator<Item = PacketRecord> + '_ {
         self.records.since(k).map(|record| {
             let mut record = *record;
@@ -159,12 +191,12 @@ impl<P: Protocol> Pinger<P> {
         })
     }
 
-    /// Datagrams that were no answers.
+    /// Returns the counts of datagrams that were not answers.
     pub fn not_answers(&self) -> NotAnswers {
         NotAnswers { unmatched: self.requests.unmatched(), ..self.not_answers }
     }
 
-    /// Why the test failed, if it did.
+    /// Returns the reason why the test failed; `None` if it did not.
     pub fn failure(&self) -> Option<&str> {
         match &self.state {
             PingerState::Failed(why) => Some(why),
@@ -172,12 +204,12 @@ impl<P: Protocol> Pinger<P> {
         }
     }
 
-    /// Whether nothing more will be sent or waited for.
+    /// True if there is nothing more to send or to wait for.
     pub fn is_over(&self) -> bool {
         matches!(self.state, PingerState::Over | PingerState::Failed(_))
     }
 
-    /// Stops sending requests; answers still on their way are waited for.
+    /// Stops sending requests. Answers to earlier requests are still waited for.
     pub fn interrupt(&mut self, now: Tick) {
         if matches!(self.state, PingerState::Opening) {
             self.state = PingerState::Over;
@@ -192,14 +224,14 @@ impl<P: Protocol> Pinger<P> {
         self.protocol.all_sent(now.steady);
     }
 
-    /// Handles the passing of time; call it before [`poll_transmit`](Self::poll_transmit).
+    /// Handles due timeouts. Call it before [`poll_transmit`](Self::poll_transmit).
     pub fn handle_timeout(&mut self, now: Tick) {
         let stage = match &self.state {
             PingerState::Over | PingerState::Failed(_) => return,
             _ => self.protocol.conversation_state(now.steady),
         };
         self.closing = stage == ConversationState::Closing;
-        // An answer about the one before comes when it comes.
+        // A report in the next answer may arrive at any time.
         if !self.protocol.amends() {
             let late =
                 |r: &PacketRecord| r.time(Moment::Returned).is_none_or(|at| now.wall - at > REFUSAL_GRACE);
@@ -235,7 +267,7 @@ impl<P: Protocol> Pinger<P> {
             && self.plan.wait.is_some()
             && self.until.is_some_and(|u| now.steady >= u)
         {
-            // No answer: continue with the next one.
+            // No answer arrived: continue with the next request.
             self.until = None;
             self.due = now.steady;
             if self.next >= self.plan.spec.packets() {
@@ -248,15 +280,15 @@ impl<P: Protocol> Pinger<P> {
         self.protocol.expects_replies() && self.requests.answered() >= self.requests.sent()
     }
 
-    /// Answers were lost, all others have the numbers of their requests, and the far host may number them itself: then the
-    /// way on which they were lost is known.
+    /// True if answers were lost, all others have the numbers of their requests, and the far host may number
+    /// them itself. Then a probe can show the direction of the losses.
     fn needs_probe(&self) -> bool {
         self.protocol.may_count()
             && self.requests.may_count()
             && self.requests.answered() < self.requests.sent()
     }
 
-    /// The number of a probe: one that a count cannot have reached, unless packets were copied.
+    /// Returns the number of a probe, which a count cannot have reached unless packets were duplicated.
     fn probe(&self) -> Option<u32> {
         u32::try_from(self.requests.sent() + 1).ok().filter(|_| matches!(self.state, PingerState::Probing(_)))
     }
@@ -266,7 +298,8 @@ impl<P: Protocol> Pinger<P> {
         self.state = PingerState::Over;
     }
 
-    /// Appends the next packet to send, if one is due at `now`. Read the clocks again for every call and send at once.
+    /// Appends the next packet to send, if one is due at `now`. Read the clocks for every call, and send the
+    /// packet at once.
     pub fn poll_transmit(&mut self, now: Tick, out: &mut Vec<u8>) -> Option<Transmit> {
         if self.is_over() {
             return self.protocol.poll_farewell(out).then_some(Transmit::Conversation);
@@ -288,8 +321,20 @@ impl<P: Protocol> Pinger<P> {
         if self.state != PingerState::Sending || now.steady < self.due || waiting {
             return None;
         }
+        if self.is_overdue(now.steady) {
+            match self.plan.overdue {
+                Overdue::Skip if self.plan.spec.schedule() == Schedule::Periodic => {
+                    self.skip_to(now.steady);
+                    if now.steady < self.due {
+                        return None;
+                    }
+                }
+                Overdue::Space | Overdue::Skip => self.move_schedule(now.steady - self.due),
+                Overdue::Send => {}
+            }
+        }
         let seq = self.next;
-        let last = seq + 1 >= self.plan.spec.packets();
+        let last = self.deadlines.len() == 0;
         self.protocol.request(seq, last, now.wall, out);
         self.requests.note_sent(seq, now.wall);
         self.next += 1;
@@ -297,21 +342,46 @@ impl<P: Protocol> Pinger<P> {
             self.until = Some(now.steady + self.plan.timeout);
         }
         match (self.deadlines.next(), self.start) {
-            (Some(next), Some(start)) => self.due = start + next,
+            (Some(next), Some(start)) => self.due = start + next + self.moved,
             _ if self.plan.wait.is_none() => self.finish_sending(now),
             _ => {}
         }
         Some(Transmit::Request(seq))
     }
 
-    /// The kernel stamped at `at` that request `seq` entered the queue of the interface.
+    fn is_overdue(&self, now: SteadyTime) -> bool {
+        self.plan.wait.is_none() && now - self.due > self.plan.spec.period().max(MAX_LATENESS)
+    }
+
+    /// Delays the next request and all later ones.
+    fn move_schedule(&mut self, by: Span) {
+        self.due = self.due + by;
+        self.moved = self.moved + by;
+        self.shifts.push(ScheduleShift { seq: self.next, by });
+    }
+
+    /// Skips the requests that were due before `now`. The last request is always sent, because protocols mark it.
+    fn skip_to(&mut self, now: SteadyTime) {
+        let (Some(start), due) = (self.start, self.due) else { return };
+        while self.due < now
+            && let Some(next) = self.deadlines.next()
+        {
+            self.due = start + next + self.moved;
+            self.skipped += 1;
+        }
+        if self.due > due {
+            self.shifts.push(ScheduleShift { seq: self.next, by: self.due - due });
+        }
+    }
+
+    /// Records the kernel's timestamp of request `seq` entering the queue of the interface.
     pub fn queued(&mut self, seq: u32, at: WallTime) {
         if u64::from(seq) < self.requests.sent() {
             self.sent.set_entry(seq, at);
         }
     }
 
-    /// The kernel stamped request `seq` at `at`, when it left.
+    /// Records the kernel's timestamp of the departure of request `seq`.
     pub fn stamped(&mut self, seq: u32, at: WallTime) {
         if u64::from(seq) < self.requests.sent() {
             self.sent.set(seq, at);
@@ -374,9 +444,9 @@ impl<P: Protocol> Pinger<P> {
                 }
             }
             DatagramKind::Took { seq, took } => {
-                // Only the duration of the far host's processing is known. It is stored as the difference of two times
-                // in the middle of the round trip: they give the right round-trip and processing times, and no one-way
-                // delays (`Protocol::far_clock`).
+                // Only the processing time of the far host is known. It is stored as two times in the middle
+                // of the round trip with that difference. They give the right round-trip and processing
+                // times, but no one-way delays (`Protocol::far_clock`).
                 let has_times = |r: &PacketRecord| r.time(Moment::Answered).is_some();
                 let record = self.pending.iter_mut().find(|r| r.seq as u16 == seq && !has_times(r));
                 if let Some(record) = record
@@ -397,7 +467,7 @@ impl<P: Protocol> Pinger<P> {
         }
     }
 
-    /// An answer that is still open really left at another time than it says.
+    /// Corrects the departure time of an answer that is still pending.
     fn amend(&mut self, DepartureNotice { seq, stamp }: DepartureNotice) {
         let record = self.pending.iter_mut().rev().find(|r| r.seq == i64::from(seq));
         if let Some(record) = record.filter(|r| r.time(Moment::Answered).is_some()) {
@@ -405,13 +475,13 @@ impl<P: Protocol> Pinger<P> {
         }
     }
 
-    /// Keeps at most the last `keep` answers open for a later report.
+    /// Completes pending answers, except for the last `keep`.
     fn settle(&mut self, keep: usize) {
         let done = self.pending.len().saturating_sub(keep);
         self.pending.drain(..done).for_each(|record| self.records.push(record));
     }
 
-    /// When, on the steady clock, to poll again at the latest; `None` when over.
+    /// Returns the latest time for the next poll on the steady clock; `None` when over.
     pub fn poll_timeout(&self) -> Option<SteadyTime> {
         if self.is_over() {
             return None;
@@ -424,12 +494,12 @@ impl<P: Protocol> Pinger<P> {
             _ => None,
         };
         let conversation = self.protocol.conversation_timeout();
-        // Nothing is requested: poll again at once, the state is about to change.
+        // Without a timeout the state is about to change, so poll again at once.
         Some([own, conversation].into_iter().flatten().min().unwrap_or(SteadyTime(i64::MIN)))
     }
 
-    /// The test's results: records in arrival order, their sent times replaced by kernel stamps where
-    /// there are some, and the protocol.
+    /// Returns the test's results: records in arrival order, with kernel timestamps as their sent times if
+    /// there are any, and the protocol.
     pub fn finish_up(mut self) -> PingOutcome<P> {
         self.settle(0);
         PingOutcome {
@@ -437,26 +507,32 @@ impl<P: Protocol> Pinger<P> {
             not_answers: self.not_answers(),
             records: self.records,
             sent: self.sent,
+            shifts: self.shifts,
+            skipped: self.skipped,
             requests: self.requests,
             protocol: self.protocol,
         }
     }
 }
 
-/// The results of a test.
+/// Results of a test.
 #[derive(Clone, Debug)]
 pub struct PingOutcome<P> {
-    /// What was sent, and when: as planned, or as the far host granted it.
+    /// Specification of the test, as planned or as the far host granted it.
     pub spec: TestSpec,
     /// Answers in arrival order.
     pub records: Recording,
-    /// Kernel transmit stamps; [`SentStamps::join`] puts them into the records.
+    /// Kernel transmit timestamps; [`SentStamps::join`] adds them to the records.
     pub sent: SentStamps,
+    /// Delays of the schedule after stalls of this host, ascending by sequence number.
+    pub shifts: Vec<ScheduleShift>,
+    /// Number of scheduled requests that were never sent.
+    pub skipped: u64,
     /// Requests and answers.
     pub requests: RequestTable,
-    /// Datagrams that were no answers.
+    /// Counts of datagrams that were not answers.
     pub not_answers: NotAnswers,
-    /// The protocol, with its own state.
+    /// The protocol with its state.
     pub protocol: P,
 }
 

@@ -1,43 +1,44 @@
-//! Requests at a reflector, and why it may not answer.
+//! Requests at a reflector, and the reasons not to answer.
 
 use crate::policy::PolicyRefusal;
 use core::net::SocketAddr;
 use jitlat_core::WallTime;
 
-/// How a request came in.
+/// Facts about the arrival of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RequestArrival {
-    /// From where.
+    /// Source address and port.
     pub from: SocketAddr,
-    /// When, by this host's wall clock: the best stamp there is.
+    /// Best timestamp of the arrival, on this host's wall clock.
     pub at: WallTime,
     /// Time to live or hop limit.
     pub ttl: Option<u8>,
-    /// The TOS / traffic-class octet.
+    /// TOS or traffic-class octet.
     pub traffic_class: Option<u8>,
 }
 
-/// Why a reflector does not answer. In the order of its counters.
+/// Reason why a reflector does not answer, in the order of its counters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Silence {
-    /// Not a request of this protocol.
+    /// The packet is not a request of this protocol.
     Foreign,
-    /// Too short to be answered without sending more than was received.
+    /// The request is too short: the answer would be longer than it.
     Short,
-    /// An answer, not a request: it comes from a reflector.
+    /// The packet is an answer from a reflector.
     Loop,
-    /// Sent from the port of a service that would answer back, or from an address that no host has.
+    /// The source port belongs to a service that would answer back, or no host has the source address.
     Source,
-    /// The integrity check failed, or there was none.
+    /// The integrity check failed or was missing.
     Forged,
-    /// No session of that name, or not from its client.
+    /// There is no session with that name, or the packet is not from its client.
     NoSession,
-    /// More than this client's limit.
+    /// The client's limit is exceeded.
     Limited,
-    /// Not among the hosts that are answered.
+    /// The source is not among the hosts that are served.
     NotAllowed,
-    /// Sent to a broadcast or multicast address: all hosts would answer at once, to an address that may be forged.
+    /// The request was sent to a broadcast or multicast address. All hosts would answer at once, to an
+    /// address that may be forged.
     Broadcast,
 }
 
@@ -50,7 +51,7 @@ impl core::fmt::Display for Silence {
 impl core::error::Error for Silence {}
 
 impl Silence {
-    /// That of a refused connection.
+    /// Returns the reason for a refused connection.
     pub fn of(why: &PolicyRefusal) -> Silence {
         match why {
             PolicyRefusal::Network | PolicyRefusal::Off => Silence::NotAllowed,
@@ -58,7 +59,7 @@ impl Silence {
         }
     }
 
-    /// All of them, in the order of their codes.
+    /// All reasons, in the order of their codes.
     pub const ALL: [Silence; 9] = [
         Silence::Foreign,
         Silence::Short,
@@ -71,7 +72,7 @@ impl Silence {
         Silence::Broadcast,
     ];
 
-    /// A short description.
+    /// Returns a short description.
     pub fn name(self) -> &'static str {
         [
             "foreign",

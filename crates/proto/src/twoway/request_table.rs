@@ -1,13 +1,13 @@
-//! [`RequestTable`]: which answers belong to which requests, and what the far host's count shows of loss, duplication
-//! and reordering in each direction.
+//! [`RequestTable`]: matches answers to requests, and derives loss, duplication and reordering by direction
+//! from the far host's count.
 
 use crate::twoway::far_count::FarCount;
 use crate::twoway::far_window::FarWindow;
 use jitlat_core::WallTime;
 pub use jitlat_core::twoway::{Directions, LossRun};
 
-/// Most requests remembered until their answers may no longer come; a power of two. At 100 000 requests a second they
-/// cover 2.6 s, at 1000 a second over four minutes. 24 bytes each.
+/// Maximum number of requests remembered until their answers can no longer arrive; a power of two. At 100 000
+/// requests per second that is 2.6 s, at 1000 per second more than four minutes. Each takes 24 bytes.
 const MAX_ENTRIES: usize = 1 << 18;
 
 #[derive(Clone, Copy, Debug)]
@@ -20,18 +20,18 @@ struct RequestEntry {
 
 const EMPTY: RequestEntry = RequestEntry { seq: 0, far_seq: 0, sent: i64::MIN, answers: 0 };
 
-/// How an answer matches.
+/// Result of matching an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AnswerMatch {
-    /// The first answer to this request, which was sent at this time.
+    /// First answer to this request, which was sent at this time.
     First(u32, WallTime),
-    /// A further answer to it.
+    /// Further answer to this request.
     Again(u32, WallTime),
-    /// To a request never sent, or sent too long ago to be remembered.
+    /// Answer to a request that was never sent, or too long ago to be remembered.
     Unknown,
 }
 
-/// The requests of one test and their answers. Memory is allocated once and does not depend on what is received.
+/// Requests of one test and their answers. Memory is allocated once and does not depend on received packets.
 #[derive(Clone, Debug)]
 pub struct RequestTable {
     entries: Box<[RequestEntry]>,
@@ -39,13 +39,13 @@ pub struct RequestTable {
     answered: u64,
     far: FarCount,
     far_window: FarWindow,
-    /// Requests below this have left the entries, and are settled.
+    /// Requests below this number are settled and no longer in the table.
     settled: u32,
     unmatched: u64,
 }
 
 impl RequestTable {
-    /// For a test of `packets` requests.
+    /// Creates a table for a test of `packets` requests.
     pub fn new(packets: u32) -> RequestTable {
         let room = (packets as usize).clamp(1, MAX_ENTRIES).next_power_of_two();
         RequestTable {
@@ -70,28 +70,28 @@ impl RequestTable {
         self.far_window.sent(seq);
     }
 
-    /// Requests sent.
+    /// Returns the number of requests sent.
     pub fn sent(&self) -> u64 {
         self.sent
     }
 
-    /// Requests answered at least once.
+    /// Returns the number of requests answered at least once.
     pub fn answered(&self) -> u64 {
         self.answered
     }
 
-    /// Records an answer whose number no request has.
+    /// Records an answer that belongs to no request.
     pub(crate) fn note_unknown(&mut self) -> AnswerMatch {
         self.unmatched += 1;
         AnswerMatch::Unknown
     }
 
-    /// Answers to requests never sent or no longer remembered.
+    /// Returns the number of answers to requests that were never sent or are no longer remembered.
     pub fn unmatched(&self) -> u64 {
         self.unmatched
     }
 
-    /// The request of which only the low `bits` of the number are known: the latest one sent that matches.
+    /// Returns the full number of a request from its low `bits`: the latest request sent that matches.
     pub(crate) fn unwrap_number(&self, seq: u32, bits: u8) -> Option<u32> {
         if bits >= 32 {
             return Some(seq);
@@ -102,13 +102,13 @@ impl RequestTable {
         u32::try_from(last.checked_sub(behind)?).ok()
     }
 
-    /// When request `seq` was sent, if it is remembered.
+    /// Returns the send time of request `seq`, if remembered.
     pub fn sent_at(&self, seq: u32) -> Option<WallTime> {
         let entry = &self.entries[seq as usize & (self.entries.len() - 1)];
         (entry.seq == seq && entry.sent != i64::MIN).then_some(WallTime(entry.sent))
     }
 
-    /// Records an answer to `seq`, which the far host numbered `far_seq`.
+    /// Records an answer to `seq` that the far host numbered `far_seq`.
     pub(crate) fn match_answer(&mut self, seq: u32, far_seq: Option<u32>) -> AnswerMatch {
         let mask = self.entries.len() - 1;
         let entry = &mut self.entries[seq as usize & mask];
@@ -143,42 +143,44 @@ impl RequestTable {
         }
     }
 
-    /// Records the window in the answer to `seq`: bit k = request seq − k was received.
+    /// Records the window in the answer to `seq`: bit k is set if request seq − k was received.
     pub(crate) fn note_far_window(&mut self, seq: u32, window: u64) {
         self.far_window.note(seq, window);
     }
 
-    /// The result by direction, and the direction of each run of losses, once nothing more can come.
+    /// Returns the result by direction, and the direction of each loss burst. Call it once no more answers
+    /// can arrive.
     pub fn directions(&mut self) -> (Directions, Vec<LossRun>) {
         self.settle(u32::try_from(self.sent).unwrap_or(u32::MAX));
         let (counted, counted_runs) = self.far.clone().finish(self.sent);
         let Some(([up, down, either], runs)) = self.far_window.finish() else {
             return (counted, counted_runs);
         };
-        // The windows have each loss that they cover, the count has how many there were beyond.
+        // The windows show each loss that they cover. The count also includes losses beyond them.
         let (up_lost, down_lost) = (counted.up_lost.max(up), counted.down_lost.max(down));
         let unknown_lost = (up + down + either).saturating_sub(up_lost + down_lost);
         let totals = Directions { stateful: true, up_lost, down_lost, unknown_lost, ..counted };
         (totals, runs.to_vec())
     }
 
-    /// Whether the far host's count was restarted during the test, so that it cannot be used.
+    /// True if the far host's count was restarted during the test, so that it cannot be used.
     pub fn far_count_broken(&self) -> bool {
         self.far.is_broken()
     }
 
-    /// Whether answers came that have numbers of their own, all equal to those of their requests.
+    /// True if all answers had numbers of their own that equal those of their requests.
     pub(crate) fn may_count(&self) -> bool {
         self.far.may_count()
     }
 
-    /// A request `seq` beyond all of the test was answered with number `far_seq`.
+    /// Records the answer to a probe, which is a request `seq` beyond all of the test; `far_seq` is the
+    /// number of the answer.
     pub(crate) fn note_probe(&mut self, seq: u32, far_seq: Option<u32>) {
         self.far.note_probe(seq, far_seq);
     }
 
-    /// Declares that the far host numbers its answers itself (TWAMP requires it), so that equal numbers mean no loss on
-    /// the way there rather than no count.
+    /// Declares that the far host numbers its answers itself (TWAMP requires it). Then equal numbers mean
+    /// that no request was lost, rather than that there is no count.
     pub(crate) fn declare_stateful(&mut self) {
         self.far.declare_stateful();
     }
@@ -198,7 +200,7 @@ mod tests {
     #[test]
     fn loss_by_direction() {
         let mut l = sent(10);
-        // 2 and 3 never arrived; the answers to 5 and 8 were lost; 9 is unknown.
+        // 2 and 3 never arrived. The answers to 5 and 8 were lost. 9 is unknown.
         for (seq, far) in [(0, 0), (1, 1), (4, 2), (6, 4), (7, 5)] {
             assert_eq!(l.match_answer(seq, Some(far)), AnswerMatch::First(seq, WallTime(seq.into())));
         }

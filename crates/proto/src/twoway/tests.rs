@@ -1,5 +1,5 @@
-//! Whole tests in virtual time: each protocol's client against its own reflector over a path that
-//! delays, loses, duplicates and reorders.
+//! Complete tests in virtual time: each protocol's client with its own reflector over a path that delays,
+//! loses, duplicates and reorders packets.
 
 use super::*;
 use crate::lamp;
@@ -11,19 +11,19 @@ use jitlat_core::WallTime;
 use jitlat_core::ntp::ErrorEstimate;
 use jitlat_core::spec::{Direction, Schedule, Transport};
 
-/// How far the far clock is ahead of ours.
+/// Lead of the far clock over ours, ns.
 const AHEAD: i64 = 250_000_000;
 
 fn plan(packets: u64, wait: Option<Span>) -> PingPlan {
     let period = Span::millis(10);
     let spec = TestSpec::new(Direction::Up, Transport::Udp, packets, 80, period, Schedule::Periodic);
-    PingPlan { spec: spec.unwrap(), wait, timeout: Span::seconds(1) }
+    PingPlan { spec: spec.unwrap(), wait, timeout: Span::seconds(1), overdue: Overdue::Space }
 }
 
-/// What the path does to the k-th packet of one direction: copies, and how long each takes.
+/// Effect of the path on the k-th packet of one direction: the delay of each copy, ns.
 type Path<'a> = &'a dyn Fn(usize) -> Vec<i64>;
 
-/// Runs a test to its end and returns it with the virtual time it took.
+/// Runs a test to its end. Returns it with the virtual time it took.
 fn run<P: Protocol>(
     protocol: P,
     plan: PingPlan,
@@ -93,6 +93,60 @@ fn open_loop_keeps_its_schedule_whatever_is_lost() {
     assert_eq!(took, 190_000_000 + 1_000_000_000 + probe, "{waited}");
 }
 
+/// Returns the send times (ms) of 20 requests, one every 10 ms, from a host that stalls from 35 ms to 138 ms.
+fn around_a_stall(overdue: Overdue) -> (Vec<i64>, PingOutcome<crate::stamp::StampSender>) {
+    let mut pinger = Pinger::new(stamp_sender(), PingPlan { overdue, ..plan(20, None) }, StampSource::User);
+    let (mut now, mut sent) = (0, Vec::new());
+    while !pinger.is_over() {
+        pinger.handle_timeout(tick(now));
+        let mut out = Vec::new();
+        while let Some(what) = pinger.poll_transmit(tick(now), &mut out) {
+            if matches!(what, Transmit::Request(_)) {
+                sent.push(now / 1_000_000);
+            }
+        }
+        let Some(due) = pinger.poll_timeout() else { break };
+        now = now.max(due.0);
+        if (35_000_000..138_000_000).contains(&now) {
+            now = 138_000_000;
+        }
+    }
+    (sent, pinger.finish_up())
+}
+
+#[test]
+fn overdue_requests_are_not_sent_in_one_burst() {
+    let shift = |seq, ms| ScheduleShift { seq, by: Span::millis(ms) };
+    let (sent, out) = around_a_stall(Overdue::Space);
+    let moved: Vec<i64> = (0..4).map(|k| 10 * k).chain((0..16).map(|k| 138 + 10 * k)).collect();
+    assert_eq!((sent, out.shifts, out.skipped), (moved, vec![shift(4, 98)], 0));
+
+    let (sent, out) = around_a_stall(Overdue::Skip);
+    let kept: Vec<i64> = (0..20).map(|k| 10 * k).filter(|at| !(40..140).contains(at)).collect();
+    assert_eq!((sent, out.requests.sent(), out.shifts), (kept, 10, vec![shift(4, 100)]));
+    assert_eq!(out.skipped, 10);
+
+    let (sent, out) = around_a_stall(Overdue::Send);
+    assert_eq!(sent.iter().filter(|at| **at == 138).count(), 10);
+    assert_eq!((sent.len(), out.shifts, out.skipped), (20, vec![], 0));
+}
+
+#[test]
+fn the_last_request_is_sent_after_any_stall() {
+    let plan = PingPlan { overdue: Overdue::Skip, ..plan(20, None) };
+    let mut pinger = Pinger::new(stamp_sender(), plan, StampSource::User);
+    let mut out = Vec::new();
+    let mut at = |now| {
+        pinger.handle_timeout(tick(now));
+        out.clear();
+        pinger.poll_transmit(tick(now), &mut out)
+    };
+    assert_eq!(at(0), Some(Transmit::Request(0)));
+    assert_eq!(at(9_000_000_000), Some(Transmit::Request(1)), "the twentieth of the schedule");
+    assert_eq!(at(9_000_000_000), None);
+    assert_eq!((pinger.requests().sent(), pinger.finish_up().skipped), (2, 18));
+}
+
 #[test]
 fn stop_and_wait_sends_when_the_answer_is_there() {
     let (out, took) = run(stamp_sender(), plan(5, Some(Span::millis(2))), &mut stamp_far(0), PLAIN, PLAIN);
@@ -111,7 +165,7 @@ fn directions_are_distinguished_by_a_counting_reflector() {
         8 => vec![15_000_000],
         _ => vec![1_000_000],
     };
-    // The answer to 10 (k = 9) is lost, that to 5 (k = 3) comes twice.
+    // The answer to 10 (k = 9) is lost. That to 5 (k = 3) is duplicated.
     let down: Path<'_> = &|k| match k {
         9 => vec![],
         3 => vec![1_000_000, 4_000_000],
@@ -129,7 +183,7 @@ fn directions_are_distinguished_by_a_counting_reflector() {
 
 #[test]
 fn twamp_sessions_in_every_mode_over_a_bad_path() {
-    // 2 and 3 are lost, 5 comes twice, 8 late.
+    // 2 and 3 are lost, 5 is duplicated, 8 is late.
     let up: Path<'_> = &|k| match k {
         2 | 3 => vec![],
         5 => vec![1_000_000, 2_000_000],
@@ -165,7 +219,7 @@ fn lamp_ping_like_with_and_without_follow_up() {
             assert_eq!(processing, accepted.then_some(Span(7000)));
         }
         use lamp::client::FollowUpState as F;
-        let want = [F::Unasked, F::Accepted, F::Denied];
+        let want = [F::NotRequested, F::Accepted, F::Denied];
         let k = follow_up.map_or(0, |f| if f == lamp::LampFollowUp::Application { 1 } else { 2 });
         assert_eq!(out.protocol.follow_up(), want[k]);
     }
@@ -173,7 +227,7 @@ fn lamp_ping_like_with_and_without_follow_up() {
 
 #[test]
 fn lamp_unidirectional_delivers_its_report_over_a_bad_path() {
-    // The first REPORT and the first ACK for it are lost; data packet 3 comes twice, 5 is lost.
+    // The first REPORT and its first ACK are lost. Data packet 3 is duplicated, 5 is lost.
     let up: Path<'_> = &|k| match k {
         4 => vec![1_000_000, 1_500_000],
         6 => vec![],
@@ -268,7 +322,7 @@ fn with_other_ports(any: bool) -> PingOutcome<crate::stamp::StampSender> {
             let meta =
                 PingReception { stamp, read: at, length: 44, ttl: None, traffic_class: None, other_port };
             pinger.handle(&answer, &meta, tick(now + 3000));
-            // No answer either way.
+            // The datagram is not an answer in either case.
             pinger.handle(b"no answer", &PingReception { length: 9, ..meta }, tick(now + 3000));
         }
     }

@@ -205,7 +205,7 @@ fn parameters(s: &Summary) -> Facts {
     }
     let ending = match s.session.ending {
         Ending::Complete => "complete",
-        Ending::Interrupted => "stopped early by the user",
+        Ending::Interrupted => "stopped early",
         Ending::PeerLost => "the other host was lost",
         Ending::StorageFailed => "not everything could be stored",
         Ending::Unknown => "the log does not say",

@@ -57,7 +57,7 @@ fn further(page: &mut Page, s: &Summary) {
     }
     page.heading("Further figures");
     for (selector, value) in figures {
-        let way = match selector.way {
+        let way = match selector.direction {
             None => "",
             Some(Direction::Up) => ", there",
             Some(Direction::Down) => ", back",

@@ -88,6 +88,20 @@ fn beside(page: &mut Page, s: &Summary, t: &TwoWayFigures) {
     }
     t.remarks.iter().for_each(|r| page.item(&printable(r)));
     not_answers(page, &t.not_answers);
+    if let Some(longest) = t.schedule_shift_max_ns {
+        let times = match t.schedule_shifts {
+            1 => "once".to_owned(),
+            n => format!("{n} times"),
+        };
+        let then = match t.skipped {
+            0 => "the rest of the schedule was moved".to_owned(),
+            n => format!("{} left out", count(n, "request")),
+        };
+        page.item(&format!(
+            "this host fell behind its schedule {times}, by {} at most: {then}",
+            eng4(longest)
+        ));
+    }
     if t.unsent > 0 {
         page.item(&format!("{} could not be sent by this host", count(t.unsent, "request")));
     }

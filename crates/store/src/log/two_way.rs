@@ -5,7 +5,9 @@ use core::fmt::Display;
 use core::str::FromStr;
 use jitlat_core::Span;
 use jitlat_core::time::StampSource;
-use jitlat_core::twoway::{Directions, FarReport, LossRun, LossSide, NotAnswers, TcpStats, TwoWay};
+use jitlat_core::twoway::{
+    Directions, FarReport, LossRun, LossSide, NotAnswers, ScheduleShift, TcpStats, TwoWay,
+};
 
 /// Keys and values of all lines about `facts`, in order.
 pub(super) fn facts(facts: &TwoWay) -> Vec<(String, Vec<String>)> {
@@ -23,6 +25,8 @@ pub(super) fn facts(facts: &TwoWay) -> Vec<(String, Vec<String>)> {
         ("not_answers", one(not_answers_text(&facts.not_answers))),
         ("far_report", one(facts.far_report.map(|r| far_report_text(&r)))),
         ("tcp", one(facts.tcp.map(|t| tcp_text(&t)))),
+        ("shifts", facts.shifts.chunks(SHIFTS_PER_LINE).map(shifts_text).collect()),
+        ("skipped", one(Some(facts.skipped).filter(|n| *n > 0).map(|n| n.to_string()))),
         ("remark", facts.remarks.iter().map(|r| escape(r)).collect()),
     ]
     .map(|(key, values)| (key.to_owned(), values))
@@ -58,6 +62,12 @@ pub(super) fn line(to: &mut Option<Box<TwoWay>>, key: &str, value: &str) -> Opti
         "not_answers" => optional(value, not_answers).map(|n| facts.not_answers = n.unwrap_or_default()),
         "far_report" => optional(value, far_report).map(|r| facts.far_report = r),
         "tcp" => optional(value, tcp).map(|t| facts.tcp = t),
+        "shifts" if value == "-" => {
+            facts.shifts.clear();
+            Ok(())
+        }
+        "shifts" => shifts(value).map(|more| facts.shifts.extend(more)),
+        "skipped" => number(value).map(|v| facts.skipped = v.unwrap_or(0)),
         "remark" if value == "-" => {
             facts.remarks.clear();
             Ok(())
@@ -137,10 +147,29 @@ fn losses_text(runs: &[LossRun]) -> String {
         .iter()
         .map(|run| {
             let more = if run.length == 1 { String::new() } else { format!("+{}", run.length) };
-            format!("{}:{}{more}", way_name(run.way), run.first)
+            format!("{}:{}{more}", way_name(run.side), run.first)
         })
         .collect();
     runs.join(" ")
+}
+
+const SHIFTS_PER_LINE: usize = 16;
+
+/// `20+400000000 60+35000000`: first number, and how much later it and all later ones are due, in ns.
+fn shifts_text(shifts: &[ScheduleShift]) -> String {
+    let shifts: Vec<String> = shifts.iter().map(|shift| format!("{}+{}", shift.seq, shift.by.0)).collect();
+    shifts.join(" ")
+}
+
+fn shifts(text: &str) -> Result<Vec<ScheduleShift>, String> {
+    let one = |text: &str| {
+        let (seq, by) = text.split_once('+')?;
+        let by = by.parse().ok().filter(|by| *by >= 0)?;
+        Some(ScheduleShift { seq: seq.parse().ok()?, by: Span(by) })
+    };
+    let read =
+        |text| one(text).ok_or_else(|| format!("'{text}' is not a shift of the schedule (20+400000000)"));
+    text.split_ascii_whitespace().map(read).collect()
 }
 
 fn way_name(way: LossSide) -> &'static str {
@@ -153,11 +182,11 @@ fn way_name(way: LossSide) -> &'static str {
 
 fn losses(text: &str) -> Result<Vec<LossRun>, String> {
     let run = |word: &str| {
-        let (way, run) = word.split_once(':')?;
-        let way =
-            [LossSide::Up, LossSide::Down, LossSide::Either].into_iter().find(|w| way_name(*w) == way)?;
+        let (name, run) = word.split_once(':')?;
+        let side =
+            [LossSide::Up, LossSide::Down, LossSide::Either].into_iter().find(|s| way_name(*s) == name)?;
         let (first, length) = run.split_once('+').unwrap_or((run, "1"));
-        let run = LossRun { first: first.parse().ok()?, length: length.parse().ok()?, way };
+        let run = LossRun { first: first.parse().ok()?, length: length.parse().ok()?, side };
         (run.length > 0).then_some(run)
     };
     let runs = text.split_ascii_whitespace();
@@ -274,7 +303,7 @@ mod tests {
                 .map(|k| LossRun {
                     first: 10 * k,
                     length: k % 3 + 1,
-                    way: [LossSide::Up, LossSide::Down, LossSide::Either][k as usize % 3],
+                    side: [LossSide::Up, LossSide::Down, LossSide::Either][k as usize % 3],
                 })
                 .collect(),
             not_answers: NotAnswers { forged: 3, other_port: 4, prohibited: 5, ..NotAnswers::default() },
@@ -288,6 +317,8 @@ mod tests {
                 ..FarReport::default()
             }),
             tcp: Some(TcpStats { retransmissions: 8, mss: 1448, ..TcpStats::default() }),
+            shifts: (1..40u32).map(|k| ScheduleShift { seq: 9 * k, by: Span(k.into()) }).collect(),
+            skipped: 6,
             remarks: vec!["a\nb".into(), "c".into()],
         };
         let mut after = None;

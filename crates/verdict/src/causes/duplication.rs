@@ -44,7 +44,7 @@ mod tests {
     use super::*;
     use crate::testing::{MS, Test, every, first, found_in};
 
-    /// Of `n` packets of which these arrive again.
+    /// Finds the cause in `n` packets of which those in `again` arrive twice.
     fn of(n: u32, again: impl IntoIterator<Item = u32>) -> Option<FoundCause> {
         let mut test = Test::new(n, 10 * MS, &every(10 * MS, n, |_| Some(0)));
         again.into_iter().for_each(|seq| test.copies.push(seq, None));

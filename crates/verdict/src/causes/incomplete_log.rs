@@ -55,7 +55,8 @@ mod tests {
     use crate::testing::{Test, found_in, known, quiet, run};
     use jitlat_core::session::Ending;
 
-    /// Of 1000 packets of which everything is known, and `tail` more; and of these runs nothing is.
+    /// Finds the cause in a test with 1000 known packets, `tail` unknown ones after them, and the unrecorded
+    /// runs `unrecorded`.
     fn of(tail: u64, unrecorded: &[(u64, u64)], change: impl FnOnce(&mut Test)) -> FoundCause {
         let mut test = quiet();
         test.session.unrecorded = unrecorded.iter().map(|(start, len)| run(*start, *len)).collect();

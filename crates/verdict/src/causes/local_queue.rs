@@ -18,14 +18,14 @@ pub const RULE: CauseRule = CauseRule {
 
 fn find(case: &Case<'_>) -> Vec<FoundCause> {
     let Some(height) = case.late.height() else { return Vec::new() };
-    // A burst of the test's own waits for itself.
+    // A burst of the test queues behind itself, which is not a fault.
     let worth = MIN_STAY_NS.max(height / 6);
     let long = || case.late.queued.iter().filter(|(_, ns)| *ns >= worth);
     let (Some(first), Some(last)) = (long().next(), long().next_back()) else { return Vec::new() };
     let share = long().count() as f64 / case.delays.len().max(1) as f64;
     let severity = if share < 0.02 { of_wait(height).min(Severity::Fair) } else { of_wait(height) };
     let longest = long().map(|(_, ns)| *ns).max().unwrap_or(height);
-    // It began when the first of them entered.
+    // The queue began when the first of these packets entered it.
     let from = (case.seconds_at(first.0) - first.1 as f64 / 1e9).max(0.0);
     let why = local_queue(LocalQueueFacts {
         from_s: case.begin.of(from),
@@ -48,7 +48,7 @@ mod tests {
     use super::*;
     use crate::testing::{MS, found_in, quiet};
 
-    /// Of 1000 packets of which so many from place 100 on waited so long each.
+    /// Finds the cause in 1000 packets of which those from index 100 on waited `waits`, in ns.
     fn of(waits: &[i64]) -> Option<FoundCause> {
         let queued = (100..).zip(waits).map(|(k, ns)| (k, *ns)).collect();
         found_in(&quiet(), &RULE, |case| case.late.queued = queued).into_iter().next()
@@ -71,7 +71,7 @@ mod tests {
         let with = |ns: i64| of(&[&[ns; 10][..], &[60 * MS; 50]].concat()).unwrap().cause.packets;
         assert_eq!(with(10 * MS), [100, 159]);
         assert_eq!(with(10 * MS - 1), [110, 159]);
-        // Nor less than 5 ms.
+        // Waits below 5 ms do not count.
         let with = |ns: i64| of(&[&[ns; 10][..], &[6 * MS; 50]].concat()).unwrap().cause.packets;
         assert_eq!([with(5 * MS), with(5 * MS - 1)], [[100, 159], [110, 159]]);
     }

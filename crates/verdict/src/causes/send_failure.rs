@@ -27,7 +27,7 @@ fn find(case: &Case<'_>) -> Vec<FoundCause> {
         (Some(first), Some(last)) => {
             let found = found.packets(case, first.start, last.start + last.len - 1);
             let times = [found.cause.from_s, found.cause.to_s].map(|s| case.begin.of(s));
-            // One by one, they tell nothing by when they were.
+            // The times of isolated failures carry no information.
             let is_time = runs.iter().any(|r| 2 * r.len >= refused);
             (found, is_time.then_some(times))
         }
@@ -41,7 +41,7 @@ mod tests {
     use super::*;
     use crate::testing::{MS, Test, every, first, found_in};
 
-    /// Of 10 000 packets of which the system refused `refused`, without these.
+    /// Finds the cause in 10 000 packets of which the system refused `refused`; the runs `gone` have no records.
     fn of(refused: u64, gone: &[(u32, u32)]) -> Option<FoundCause> {
         let is_gone = |k: u32| gone.iter().any(|(from, len)| (*from..from + len).contains(&k));
         let mut test = Test::new(10_000, 10 * MS, &every(10 * MS, 10_000, |k| (!is_gone(k)).then_some(0)));

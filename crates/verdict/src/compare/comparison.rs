@@ -1,8 +1,8 @@
-//! [`Comparison`]: what two runs differ by in one figure, and what to believe of it.
+//! [`Comparison`]: difference of two runs in one figure, and its reliability.
 
 use serde::Serialize;
 
-/// What is compared.
+/// Compared quantity.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
@@ -18,7 +18,7 @@ pub enum Basis {
 }
 
 impl Basis {
-    /// The word for it in sentences.
+    /// Noun for this quantity in sentences.
     pub fn noun(self) -> &'static str {
         match self {
             Basis::Pdv => "jitter",
@@ -28,7 +28,7 @@ impl Basis {
     }
 }
 
-/// The difference that the verdict is about.
+/// Statistic on which the verdict is based.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
@@ -43,17 +43,17 @@ pub enum Statistic {
 /// The parameters of a comparison.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ComparisonSettings {
-    /// What is compared.
+    /// Compared quantity.
     pub basis: Basis,
-    /// The difference that the verdict is about.
+    /// Statistic on which the verdict is based.
     pub statistic: Statistic,
-    /// The precondition that differs on purpose, because it is what is being compared; `None`: none should differ.
+    /// Precondition that differs on purpose, because it is the subject of the comparison; `None` = none.
     pub varied: Option<Precondition>,
     /// Seed of the bootstrap.
     pub seed: u64,
 }
 
-/// What two runs should have in common; otherwise their difference may have another cause.
+/// Property that two runs should share; otherwise their difference may have another cause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
@@ -62,7 +62,7 @@ pub enum Precondition {
     Kind,
     /// Up or down.
     Direction,
-    /// Up or down.
+    /// UDP or TCP.
     Transport,
     /// Time between packets.
     Period,
@@ -79,19 +79,19 @@ pub enum Precondition {
 }
 
 impl Precondition {
-    /// Whether the two are different quantities without it, so that no difference between them has a meaning.
+    /// True if runs that differ in this property measure different quantities, which cannot be compared.
     pub fn is_vital(self) -> bool {
         matches!(self, Precondition::Kind | Precondition::Direction | Precondition::Independence)
     }
 }
 
-/// A precondition that does not hold.
+/// Precondition that is not met.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Unlike {
-    /// Which.
+    /// Precondition.
     pub what: Precondition,
-    /// What was found.
+    /// Description of the difference.
     pub text: String,
 }
 
@@ -105,7 +105,7 @@ pub struct Difference {
     pub ci95: Option<[f64; 2]>,
 }
 
-/// How large an effect is, by the usual bands of Cliff's δ.
+/// Size of an effect, by the usual bands of Cliff's δ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
@@ -116,20 +116,20 @@ pub enum Effect {
     Small,
     /// < 0.474.
     Medium,
-    /// Above.
+    /// 0.474 and above.
     Large,
 }
 
-/// The verdict.
+/// Result of a comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum ComparisonOutcome {
-    /// B differs from A by more than chance, usual variation and clocks explain.
+    /// The difference exceeds chance, usual variation and the clocks' error.
     Different,
     /// No relevant difference was found.
     Same,
-    /// The packets themselves, or clocks to compare by, are missing.
+    /// Unknown, because packets or known clock offsets are missing.
     Undecided,
     /// The two are different quantities.
     Refused,
@@ -151,20 +151,20 @@ pub struct IndependenceTests {
     pub ks_p: f64,
 }
 
-/// A and B compared. Times in ns.
+/// Comparison of A with B. Times in ns.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Comparison {
-    /// What A is called.
+    /// Name of A.
     pub a: String,
-    /// What B is called.
+    /// Name of B.
     pub b: String,
-    /// What was compared.
+    /// Compared quantity.
     pub basis: Basis,
-    /// Packets of each; 0 if unknown.
+    /// Numbers of packets of A and B; 0 if unknown.
     pub n: [u64; 2],
-    /// Preconditions that are not met: with a vital one the comparison is refused, with others the difference may be
-    /// caused by it.
+    /// Preconditions that are not met. If one of them is vital, the comparison is refused; others may have
+    /// caused the difference.
     pub unlike: Vec<Unlike>,
     /// Difference of the medians.
     pub median: Option<Difference>,
@@ -172,19 +172,19 @@ pub struct Comparison {
     pub p99: Option<Difference>,
     /// Difference of the loss ratios.
     pub loss: Option<Difference>,
-    /// Cliff's δ: how much more often a packet of B is slower than one of A than the reverse.
+    /// Cliff's δ: probability that a packet of B is slower than one of A, minus the probability of the reverse.
     pub cliffs_delta: Option<f64>,
     /// Largest error of δ: 0 if the packets are known.
     pub cliffs_delta_error: Option<f64>,
-    /// The size of that effect.
+    /// Size of this effect.
     pub effect: Option<Effect>,
-    /// Hodges–Lehmann: the median of all b − a. From summaries the middle of its possible range.
+    /// Hodges–Lehmann shift: median of all b − a. From summaries the middle of its possible range.
     pub shift: Option<f64>,
-    /// The measurement errors of both together.
+    /// Sum of the measurement errors of both runs.
     pub floor: f64,
     /// Secondary tests; `None` without packets.
     pub tests: Option<IndependenceTests>,
-    /// The statistic that decided.
+    /// Statistic on which the verdict is based.
     pub statistic: Statistic,
     /// The verdict.
     pub outcome: ComparisonOutcome,
@@ -193,12 +193,12 @@ pub struct Comparison {
 }
 
 impl Comparison {
-    /// Whether B is significantly slower than A.
+    /// True if B is significantly slower than A.
     pub fn is_worse(&self) -> bool {
         self.outcome == ComparisonOutcome::Different && self.chosen().is_some_and(|d| d.change > 0.0)
     }
 
-    /// The difference the verdict is about.
+    /// Returns the difference of the statistic on which the verdict is based.
     pub fn chosen(&self) -> Option<Difference> {
         match self.statistic {
             Statistic::Median => self.median,

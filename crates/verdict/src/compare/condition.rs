@@ -10,7 +10,7 @@ use std::str::FromStr;
 /// A condition under which a comparison fails.
 #[derive(Clone, Debug, PartialEq)]
 pub enum FailCondition {
-    /// A column is significantly worse than the first, in delay or in loss, as the headline says it.
+    /// A column is significantly worse than the first, in delay or in loss, as in the headline.
     Worse,
     /// A column differs significantly from the first, in delay or in loss.
     Different,
@@ -31,9 +31,9 @@ pub struct ChangeLimit {
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Limit {
-    /// In the figure's unit.
+    /// Limit in the figure's unit.
     By(f64),
-    /// As a share of the first column's value.
+    /// Limit as a share of the first column's value.
     Share(f64),
 }
 
@@ -48,7 +48,7 @@ impl FromStr for FailCondition {
         }
         let Some(at) = text.find(['<', '>']) else {
             return Err(format!(
-                "'{text}' is no condition: write worse, different, loss>1% or jitter-p99>+20%"
+                "'{text}' is not a condition: write worse, different, loss>1% or jitter-p99>+20%"
             ));
         };
         let threshold = text[at + 1..].trim();
@@ -79,7 +79,7 @@ impl FromStr for FailCondition {
 }
 
 impl FailCondition {
-    /// Descriptions of where the condition is met.
+    /// Returns descriptions of the violations of this condition.
     pub fn violations(&self, grid: &ComparisonGrid, runs: &[LabelledRun]) -> Vec<String> {
         match self {
             FailCondition::Worse | FailCondition::Different => grid
@@ -137,7 +137,7 @@ impl ChangeLimit {
         })
     }
 
-    /// The figure's mean over the runs of `cell`; `None` if it is undefined.
+    /// Returns the figure's mean over the runs of `cell`; `None` if it is undefined.
     fn mean(&self, cell: &Cell, runs: &[LabelledRun]) -> Option<f64> {
         let values: Vec<f64> = cell
             .members

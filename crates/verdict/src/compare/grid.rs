@@ -1,5 +1,5 @@
-//! [`ComparisonGrid`]: runs in rows and columns: for example a row for each load, a column for each class of traffic. Within a
-//! row every column is compared with the first.
+//! [`ComparisonGrid`]: runs in rows and columns, for example a row for each load and a column for each class of
+//! traffic. Within a row every column is compared with the first.
 
 use super::{Basis, Comparison, ComparisonSettings, ComparisonSide, Precondition, Ready, compare_ready};
 use crate::comparison;
@@ -28,7 +28,7 @@ pub struct LabelledRun {
     pub samples: Samples,
 }
 
-/// What runs are grouped by.
+/// Property by which runs are grouped.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RunKey {
     /// The label: the test's name, or its file.
@@ -81,7 +81,7 @@ impl RunKey {
     fn varies(&self) -> Option<Precondition> {
         match self {
             RunKey::Label => None,
-            // A user who names or tags runs knows their class.
+            // Users name or tag runs by their class.
             RunKey::Name | RunKey::Tag(_) | RunKey::Dscp => Some(Precondition::Dscp),
             RunKey::Path => Some(Precondition::Path),
             RunKey::Direction => Some(Precondition::Direction),
@@ -136,7 +136,7 @@ impl fmt::Display for RunKey {
     }
 }
 
-/// The runs of one row and one column.
+/// Runs of one row and one column.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Cell {
@@ -145,9 +145,9 @@ pub struct Cell {
     /// Its runs, as indices into all runs.
     #[serde(skip)]
     pub members: Vec<usize>,
-    /// The files of its runs.
+    /// Files of its runs.
     pub sources: Vec<String>,
-    /// Where and when its runs were measured, as far as that is known.
+    /// Hosts and times of its runs, as far as they are known.
     #[serde(skip)]
     pub measured: Vec<String>,
     /// Packets sent.
@@ -158,21 +158,21 @@ pub struct Cell {
     pub lost: Option<u64>,
     /// Lost over sent.
     pub loss_ratio: Option<f64>,
-    /// The longest run of losses.
+    /// Length of the longest run of losses.
     pub longest_loss: Option<u64>,
     /// Delay, corrected if the clocks allow it; `None` if summaries of several runs cannot be pooled.
     pub latency: Option<Distribution>,
-    /// Whether that delay is reliable: a round trip, or a one-way delay between clocks whose offset is known.
+    /// True if that delay is reliable: a round trip, or a one-way delay between clocks whose offset is known.
     pub latency_trusted: bool,
     /// Delay above each run's own minimum.
     pub pdv: Option<Distribution>,
     /// Delay variation of consecutive packets.
     pub ipdv: Option<Ipdv>,
-    /// Mean of RTP jitter, in ns; of a single run only.
+    /// Mean of RTP jitter, in ns; only for a single run.
     pub rfc3550_mean: Option<f64>,
-    /// Best mean opinion score; of a single run only.
+    /// Best mean opinion score; only for a single run.
     pub mos: Option<f64>,
-    /// What is wrong in its runs: the answer of the worst of them; `None` if none is known.
+    /// Verdict of the worst of its runs; `None` if none is known.
     pub answer: Option<Answer>,
     /// Every defined figure by its key: for a single run all of them, for several those that follow from all packets or
     /// counts. Latency is as above.
@@ -204,7 +204,7 @@ pub struct ComparisonRow {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ComparisonGrid {
-    /// What was compared.
+    /// Compared quantity.
     pub basis: Basis,
     /// Seed of the bootstrap.
     pub seed: u64,
@@ -212,7 +212,8 @@ pub struct ComparisonGrid {
     pub columns: Vec<String>,
     /// The rows.
     pub rows: Vec<ComparisonRow>,
-    /// Which column differs, by how much, beyond chance or not; and what is wrong where it is worse.
+    /// Verdict of the grid: the column that differs, by how much and whether beyond chance, and the causes where
+    /// it is worse.
     pub answer: Answer,
 }
 
@@ -264,7 +265,7 @@ impl ComparisonGrid {
         }
     }
 
-    /// Every comparison, with the name of its row.
+    /// Iterates over all comparisons, with the names of their rows.
     pub fn comparisons(&self) -> impl Iterator<Item = (&str, &Comparison)> {
         self.rows.iter().flat_map(|row| row.comparisons.iter().map(|c| (row.name.as_str(), c)))
     }
@@ -354,7 +355,7 @@ impl Cell {
 }
 
 impl Cell {
-    /// The summary that figures are taken from: that of the only run, or as much of one as can be pooled.
+    /// Returns the summary from which figures are taken: that of the only run, or the part that can be pooled.
     fn together(&self, runs: &[&LabelledRun]) -> Summary {
         let mut whole = match runs {
             [only] => only.summary.clone(),
@@ -373,7 +374,7 @@ impl Cell {
     }
 }
 
-/// Pooled counts and lengths of runs of loss.
+/// Pools counts and lengths of runs of loss.
 fn pooled(runs: &[&LabelledRun]) -> Summary {
     let mut whole = Summary::default();
     let c = &mut whole.counts;
@@ -399,7 +400,7 @@ fn pooled(runs: &[&LabelledRun]) -> Summary {
     whole
 }
 
-/// The steps within each run, pooled: their figures, and themselves, sorted.
+/// Pools the steps within each run: returns their figures, and the sorted steps.
 fn pooled_ipdv(runs: &[&LabelledRun]) -> (Ipdv, Sample) {
     let steps: Vec<i64> = runs.iter().flat_map(|run| ipdv::steps(&run.samples)).collect();
     let possible = runs.iter().map(|r| r.summary.counts.sent.saturating_sub(1)).sum();
@@ -478,7 +479,7 @@ mod tests {
         assert_eq!((a.ipdv.as_ref().unwrap().n, a.pdv.as_ref().unwrap().n), (3 * 399, 1200));
         assert_eq!(grid.rows[0].comparisons[0].outcome, ComparisonOutcome::Different);
 
-        // Without the packets counts are added, and percentiles are not invented.
+        // Without packets counts are added, and percentiles stay undefined.
         let summaries: Vec<LabelledRun> =
             runs.into_iter().map(|r| LabelledRun { samples: Samples::default(), ..r }).collect();
         let grid = ComparisonGrid::new(&summaries, &tag("class"), None, None, &ComparisonSettings::default());
@@ -489,7 +490,7 @@ mod tests {
 
     #[test]
     fn variation_from_run_to_run_is_not_taken_for_an_effect() {
-        // Three runs per side whose levels differ from run to run as much as between the sides.
+        // Three runs per side. Their levels differ between runs of a side as much as between the sides.
         let at = |class, seed, level| run(class, "-", seed, level);
         let runs = [
             at("a", 1, 0),
@@ -549,7 +550,7 @@ mod tests {
 
     #[test]
     fn ipdv_is_compared_by_its_size_and_needs_no_clocks() {
-        // The same distribution of delays; in one run neighbours are alike.
+        // The same distribution of delays; in one run neighbouring delays are similar.
         let (shuffled, mut sorted) = (run("a", "-", 1, 0), run("b", "-", 1, 0));
         sorted.samples.delay.sort_unstable();
         let outcome = |basis| {

@@ -1,4 +1,4 @@
-//! Two runs compared, with a verdict that is not based on p-values (metrics §20).
+//! Compares two runs, with a verdict that is not based on p-values (metrics §20).
 //!
 //! Packets of one run are not independent, so a test that assumes independence finds a difference between any two runs
 //! that are long enough. The verdict "different" therefore needs three things: an interval that allows for correlation
@@ -30,7 +30,7 @@ pub fn compare(a: &ComparisonSide, b: &ComparisonSide, question: &ComparisonSett
     compare_ready(&Ready::new(a, question.seed), &Ready::new(b, question.seed), question)
 }
 
-/// A side with what is computed of it once, for any number of comparisons.
+/// A side with results that are computed once, for any number of comparisons.
 struct Ready<'a> {
     side: &'a ComparisonSide,
     all: Sample,
@@ -81,7 +81,7 @@ fn compare_ready(ready_a: &Ready<'_>, ready_b: &Ready<'_>, question: &Comparison
     result
 }
 
-/// What follows from all pairs of a packet of A and one of B.
+/// Statistics of all pairs of a packet of A and one of B.
 #[derive(Clone, Copy)]
 struct AllPairs {
     delta: f64,
@@ -91,7 +91,7 @@ struct AllPairs {
 }
 
 impl AllPairs {
-    /// From the packets if both sides have them, otherwise from what is known of both distributions.
+    /// Computes them from the packets if both sides have them, otherwise from the known distributions.
     fn of(
         (a, sa): (&ComparisonSide, &Sample),
         (b, sb): (&ComparisonSide, &Sample),
@@ -192,10 +192,10 @@ mod tests {
     fn verdicts() {
         assert_eq!(of(noise(1, 0), noise(2, 0)).outcome, ComparisonOutcome::Same);
         assert_eq!(of(noise(1, 0), noise(2, 700_000)).outcome, ComparisonOutcome::Different);
-        // Certain, but of no consequence.
+        // Certain, but negligible.
         let slight = of(noise(1, 0), noise(1, 60_000));
         assert_eq!((slight.outcome, slight.effect), (ComparisonOutcome::Same, Some(Effect::Negligible)));
-        // Beyond chance, but not beyond the clocks.
+        // More than chance, but within the clocks' error.
         let mut late = side("b", noise(2, 700_000));
         late.floor = 1e6;
         let c = compare(&side("a", noise(1, 0)), &late, &asked(Basis::Delay, Statistic::Median));

@@ -6,11 +6,11 @@ use jitlat_core::distribution::sample::Sample;
 
 /// Values in ascending order, each with a number of packets.
 pub(super) trait AscendingValues {
-    /// The k-th entry and its number of packets.
+    /// Returns the k-th value and its number of packets.
     fn entry(&self, k: usize) -> Option<(i64, u64)>;
-    /// Entries.
+    /// Number of values.
     fn entries(&self) -> usize;
-    /// Packets.
+    /// Number of packets.
     fn packets(&self) -> u64;
 }
 
@@ -43,7 +43,8 @@ impl AscendingValues for Weighted {
     }
 }
 
-/// Pairs (a, b) by order, and the distance of the two empirical distributions. O(n + m) on sorted samples.
+/// Numbers of pairs (a, b) by order, and the distance of the two empirical distributions. O(n + m) on sorted
+/// samples.
 #[derive(Clone, Copy)]
 pub(super) struct OrderedPairs {
     greater: u128,
@@ -55,13 +56,13 @@ pub(super) struct OrderedPairs {
 }
 
 impl OrderedPairs {
-    /// One pass over both.
+    /// Counts all pairs in one pass over both samples.
     pub fn count(a: &impl AscendingValues, b: &impl AscendingValues) -> OrderedPairs {
         let (n, m) = (a.packets(), b.packets());
         let total = u128::from(n) * u128::from(m);
         let mut found = OrderedPairs { greater: 0, less: 0, total, ties: 0.0, distance: 0.0 };
         let (mut i, mut j) = (0, 0);
-        // Packets of each up to here.
+        // Number of packets of each sample so far.
         let (mut of_a, mut of_b) = (0u64, 0u64);
         loop {
             let next = match (a.entry(i), b.entry(j)) {
@@ -87,12 +88,12 @@ impl OrderedPairs {
         found
     }
 
-    /// Cliff's δ: the share of pairs in which a is greater, less that in which b is.
+    /// Returns Cliff's δ: the share of pairs in which a is greater, minus that in which b is.
     pub fn delta(&self) -> f64 {
         (self.greater as f64 - self.less as f64) / self.total as f64
     }
 
-    /// Mann–Whitney and Kolmogorov–Smirnov.
+    /// Returns the Mann–Whitney and Kolmogorov–Smirnov tests.
     pub fn tests(&self, a: &Sample, b: &Sample) -> IndependenceTests {
         let (n, m) = (a.len() as f64, b.len() as f64);
         let equal = self.total - self.greater - self.less;
@@ -140,7 +141,8 @@ pub(super) fn hodges_lehmann(x: &impl AscendingValues, y: &impl AscendingValues)
     (kth((total - 1) / 2) + kth(total / 2)) / 2.0
 }
 
-/// How many pairs have x − y ≤ `limit`: for x ascending, the first y that is large enough only moves up.
+/// Returns the number of pairs with x − y ≤ `limit`. For ascending x, the first y that is large enough only
+/// moves up.
 fn at_most(x: &impl AscendingValues, y: &impl AscendingValues, limit: i128) -> u128 {
     let (mut count, mut first) = (0u128, 0);
     let mut rest = y.packets();

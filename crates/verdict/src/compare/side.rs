@@ -11,13 +11,12 @@ use jitlat_core::metrics::series::Samples;
 use jitlat_core::spec::{Direction, Dscp, ip_protocol_name};
 use jitlat_core::summary::Summary;
 
-/// One side of a comparison, as far as it is known. Fields are public so that measurements of other tools can be
-/// compared, too.
+/// One side of a comparison. Fields are public so that measurements of other tools can be compared, too.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ComparisonSide {
     /// Its name.
     pub label: String,
-    /// Whether its delays are round trips; `None` if unknown.
+    /// True if its delays are round trips; `None` if unknown.
     pub round_trip: Option<bool>,
     /// Period, in ns.
     pub period: Option<i64>,
@@ -39,7 +38,7 @@ pub struct ComparisonSide {
     pub values: Vec<i64>,
     /// Number of values of each run; empty for one run.
     pub runs: Vec<usize>,
-    /// What is known of the distribution without values.
+    /// Distribution that is known without values.
     pub comparable: Option<Comparable>,
     /// The smallest of the compared times.
     pub least: i64,
@@ -52,7 +51,7 @@ pub struct ComparisonSide {
 }
 
 impl ComparisonSide {
-    /// From the run of `summary`, whose accepted packets are `samples` (empty if unknown).
+    /// Returns the side of the run of `summary`, whose accepted packets are `samples` (empty if unknown).
     pub fn new(
         label: &str,
         summary: &Summary,
@@ -97,7 +96,7 @@ impl ComparisonSide {
         }
     }
 
-    /// The same with the delays of `samples` less `base`, and the measurement error of these.
+    /// Adds the delays of `samples` minus `base`, and their measurement error.
     fn with_delays(self, summary: &Summary, samples: &Samples, base: i64, floor: f64) -> ComparisonSide {
         let less = |x: f64| x - base as f64;
         ComparisonSide {
@@ -111,7 +110,7 @@ impl ComparisonSide {
         }
     }
 
-    /// Several runs of the same kind as one side. What they do not have in common is unknown for the whole.
+    /// Pools several runs of the same kind into one side. Properties that differ between them become unknown.
     pub fn pooled(label: &str, sides: Vec<ComparisonSide>) -> ComparisonSide {
         let mut sides = sides.into_iter();
         let Some(mut all) = sides.next() else {
@@ -143,7 +142,7 @@ impl ComparisonSide {
             (all.median, all.p99, all.loss_interval) = (None, None, None);
             (all.comparable, all.least) = (None, all.least.min(next.least));
         }
-        // The packets of some runs would represent all.
+        // The packets of some runs must not represent all runs.
         if all.runs.contains(&0) {
             all.values.clear();
             all.runs.clear();
@@ -151,12 +150,13 @@ impl ComparisonSide {
         all
     }
 
-    /// The smallest of the compared times.
+    /// Returns the smallest of the compared times.
     pub(super) fn least(&self) -> i64 {
         self.values.iter().copied().min().unwrap_or(self.least)
     }
 
-    /// The uncertainty of median and 99th percentile, above [`ComparisonSide::least`]; `all` are the sorted values.
+    /// Returns the uncertainty of median and 99th percentile, above [`ComparisonSide::least`]; `all` are the
+    /// sorted values.
     pub(super) fn spread(&self, all: &Sample, seed: u64) -> Option<ResampledSpread> {
         if self.values.is_empty() {
             return self.comparable.as_ref()?.spread().cloned();
@@ -167,7 +167,7 @@ impl ComparisonSide {
         ResampledSpread::of(&above.iter().map(Vec::as_slice).collect::<Vec<_>>(), all, seed)
     }
 
-    /// What is known of the distribution without the packets; of one run only.
+    /// Returns the distribution that is known without the packets; only for a single run.
     pub(super) fn known(&self, all: &Sample, seed: u64) -> Option<Comparable> {
         if self.values.is_empty() {
             return self.comparable.clone().filter(|c| c.n() > 0);
@@ -207,7 +207,7 @@ fn in_send_order(samples: &Samples) -> impl Iterator<Item = i64> + '_ {
     order.into_iter().map(|k| samples.delay[k])
 }
 
-/// Whether both are one run: the same delays in the same order, as far as is known.
+/// True if both are the same run: the same delays in the same order, as far as is known.
 fn is_the_same(a: &ComparisonSide, b: &ComparisonSide) -> bool {
     if !a.values.is_empty() && !b.values.is_empty() {
         return a.values == b.values;
@@ -216,7 +216,7 @@ fn is_the_same(a: &ComparisonSide, b: &ComparisonSide) -> bool {
     known(a).zip(known(b)).is_some_and(|(x, y)| a.least() == b.least() && x.is_the_same(&y))
 }
 
-/// The preconditions that `a` and `b` do not meet, except the one that differs on purpose.
+/// Returns the preconditions that `a` and `b` do not meet, except the one that differs on purpose.
 pub(super) fn unlike(a: &ComparisonSide, b: &ComparisonSide, varied: Option<Precondition>) -> Vec<Unlike> {
     fn differs<'a, T: PartialEq>(x: &'a Option<T>, y: &'a Option<T>) -> Option<(&'a T, &'a T)> {
         x.as_ref().zip(y.as_ref()).filter(|(x, y)| x != y)

@@ -18,13 +18,13 @@ fn a_hold_covers_an_episode_by_four_fifths() {
     assert!(covered(50, 300) && !covered(300, 400) && !covered(0, 50));
 }
 
-/// What becomes of `range` where packets are above the floor (`#`) or not (`.`).
+/// Returns the widened `range`, where packets are above the floor (`#`) or not (`.`).
 fn widened(above: &str, range: core::ops::Range<usize>, limit: usize) -> (usize, usize) {
     let of = |k: usize| if above.as_bytes()[k] == b'#' { 11 } else { 10 };
     let mut d = delays(&packets((0..above.len()).map(|k| (k as i64 * MS, of(k)))));
     d.set_level(10 - of(0));
     let found = widen(&d, &d.blocks(), range.clone(), 0, limit);
-    // Packet by packet it is the same.
+    // The result is the same packet by packet.
     let unknown = Blocks { size: 1, ..Blocks::default() };
     assert_eq!(widen(&d, &unknown, range, 0, limit), found, "{above}");
     found
@@ -35,12 +35,12 @@ fn an_episode_takes_in_its_foot() {
     let table = [
         ("....####....", 5..7, 0, (4, 8)),
         ("....####....", 4..8, 0, (4, 8)),
-        // One stray, where two follow it.
+        // One stray packet, followed by two.
         ("..##.##.##..", 5..7, 0, (2, 10)),
         ("..#..##..##.", 5..7, 0, (5, 7)),
         (".#.##....#.#", 3..5, 0, (3, 5)),
         ("....###.#.##", 4..6, 0, (4, 7)),
-        // To the ends of the series, and not beyond what is taken already.
+        // To the ends of the series, and not into ranges that are already taken.
         ("########", 3..5, 0, (0, 8)),
         ("########", 3..5, 2, (2, 8)),
         ("##.#####", 3..5, 0, (0, 8)),
@@ -49,7 +49,7 @@ fn an_episode_takes_in_its_foot() {
         ("#####.##", 3..5, 0, (0, 8)),
         ("#####.#", 3..5, 0, (0, 5)),
         ("#####.", 3..5, 0, (0, 5)),
-        // Whole blocks of four, or not.
+        // With whole blocks of four, or not.
         ("################", 8..12, 0, (0, 16)),
         ("################", 8..12, 3, (3, 16)),
         ("..##########.##.", 8..12, 0, (2, 15)),
@@ -63,13 +63,13 @@ fn an_episode_takes_in_its_foot() {
 #[test]
 fn episodes_that_are_close_are_one() {
     let d = delays(&every(MS, 5000, |_| Some(0)));
-    // Packets between two of 100 ms each (99 ms from the first to the last): half of that.
+    // Gap between two episodes of 100 ms each (99 ms from the first to the last packet): half of that.
     let merged = |first: usize, second: usize, gap: i64| {
         let from = first + gap as usize - 1;
         merge(&d, vec![episode(0, first), episode(from, from + second)])
     };
     assert_eq!(first(1..=200, |gap| merged(100, 100, gap).len() == 2), 50);
-    // Of unequal ones half the shorter, or a tenth of the longer.
+    // For unequal ones half of the shorter, or a tenth of the longer.
     assert_eq!(first(1..=400, |gap| merged(100, 600, gap).len() == 2), 60);
     assert_eq!(first(1..=400, |gap| merged(1001, 11, gap).len() == 2), 100);
     assert_eq!(first(1..=400, |gap| merged(11, 1001, gap).len() == 2), 100);
@@ -78,7 +78,8 @@ fn episodes_that_are_close_are_one() {
     assert_eq!(one, [Episode { count: 5, ..episode(0, 200) }]);
 }
 
-/// 200 packets every 10 ms, of which those from 50 on arrive together with it, `length` ns after it was sent: so many.
+/// Returns the holds of 200 packets every 10 ms, `count` of which, from 50 on, arrive together `length` ns after
+/// the first of them was sent.
 fn held(length: i64, count: u32, off: impl Fn(u32) -> i64) -> Vec<Hold> {
     held_at(50, length, count, off)
 }
@@ -95,12 +96,12 @@ fn held_at(place: u32, length: i64, count: u32, off: impl Fn(u32) -> i64) -> Vec
 #[test]
 fn packets_that_arrive_together_after_a_wait_are_held() {
     assert_eq!(held(100 * MS, 10, |_| 0), [Hold { from: 50, to: 62, length: 100 * MS }]);
-    // Wherever it begins.
+    // With any first packet.
     for place in 1..60 {
         assert_eq!(held_at(place, 100 * MS, 8, |_| 0).len(), 1, "at {place}");
         assert_eq!(held_at(place, 100 * MS, 8, |_| 0)[0].from, place as usize);
     }
-    // The wait lasts until the last is sent: by three fifths.
+    // The last of them is sent after at least three fifths of the wait.
     assert_eq!(first(2..=10, |count| !held(100 * MS, count as u32, |_| 0).is_empty()), 7);
     assert_eq!(first(50 * MS..=150 * MS, |length| held(length, 7, |_| 0).is_empty()), 100 * MS + 1);
 }
@@ -160,11 +161,11 @@ fn a_packet_after_a_gap_may_come_a_fifth_of_it_later() {
 
 #[test]
 fn a_hold_takes_three_packets_at_once() {
-    // The second arrives a sixth of the wait later at most, or not more than a gap earlier.
+    // The second packet arrives later by at most a sixth of the wait, or earlier by at most a gap.
     let second = |ns: i64| held(120 * MS, 9, |k| if k == 51 { ns } else { 0 }).first().map(|h| h.from);
     assert_eq!(first(0..=60 * MS, |ns| second(ns) != Some(50)), 20 * MS + 1);
     assert_eq!(first(0..=60 * MS, |ns| second(-ns) != Some(50)), 10 * MS + 1);
-    // Two are none: 15 ms, 5 ms, and the next in time.
+    // Two packets are not a hold: 15 ms, 5 ms, and the next on time.
     assert_eq!(held(15 * MS, 2, |_| 0), []);
 }
 
@@ -177,7 +178,7 @@ fn the_quiet_spread_is_that_of_nine_of_ten_low_blocks() {
     // Twenty blocks with spreads 0 to 19.
     let spreads: Vec<i64> = (0..20).collect();
     assert_eq!(quiet(&blocks(&[0; 20], &spreads), 0), 18);
-    // Of low ones only, if they are a tenth of all; otherwise half of all.
+    // Only the low ones count, if they are a tenth of all; otherwise half of all.
     let of = |low: usize| {
         let min: Vec<i64> = (0..20).map(|b| i64::from(b >= low) * 100).collect();
         let max: Vec<i64> = min.iter().zip(&spreads).map(|(m, s)| m + s).collect();
@@ -205,7 +206,7 @@ fn the_tail_is_the_third_largest_outside_of_queues_and_long_holds() {
     assert_eq!(tail(&d, &descending, &[], &[]), 8);
 }
 
-/// The queues of `n` packets, one every `period`, of which those from 100 on wait `height` ns: so many.
+/// Returns the queues of `n` packets, one every `period`, `count` of which, from 100 on, wait `height` ns.
 fn queues(n: u32, period: i64, count: u32, height: i64, noise: DelayNoise) -> Vec<Episode> {
     let d = delays(&every(period, n, |k| Some(if (100..100 + count).contains(&k) { height } else { 0 })));
     Episodes::new(&d, &d.blocks(), noise).queues
@@ -215,7 +216,7 @@ fn queues(n: u32, period: i64, count: u32, height: i64, noise: DelayNoise) -> Ve
 fn a_queue_is_5_ms_high() {
     let least = |noise| first(0..=SECOND, |height| !queues(1000, 10 * MS, 100, height, noise).is_empty());
     assert_eq!(least(NO_NOISE), 5 * MS);
-    // And above four times what neighbours differ by, or twice what nine of ten do.
+    // And above four times the median difference of neighbours, or twice the 90th percentile.
     assert_eq!(least(DelayNoise { median: 2 * MS, p90: 2 * MS }), 8 * MS + 1);
     assert_eq!(least(DelayNoise { median: MS, p90: 5 * MS }), 10 * MS + 1);
     let found = queues(1000, 10 * MS, 100, 40 * MS, NO_NOISE);
@@ -227,7 +228,7 @@ fn a_queue_lasts_0_4_s_or_2_percent_of_a_short_test() {
     let fewest =
         |n, period| first(1..=200, |count| !queues(n, period, count as u32, 40 * MS, NO_NOISE).is_empty());
     assert_eq!(fewest(10_000, 10 * MS), 41);
-    // 6 s: 0.3 s, less what the last packet is sent before the end.
+    // 6 s: 0.3 s, minus the time of the last packet before the end.
     assert_eq!(fewest(600, 10 * MS), 31);
     // 0.1 s at least.
     assert_eq!(fewest(150, 10 * MS), 11);
@@ -249,7 +250,7 @@ fn a_queue_is_three_times_what_the_rest_varies_by() {
 
 #[test]
 fn a_foot_is_a_sixteenth_of_the_hill() {
-    // Packets beside the queue that wait so long are of it.
+    // Packets next to the queue that wait this long belong to it.
     let from = |foot: i64| {
         let of = |k: u32| match k {
             97..100 => foot,
@@ -260,7 +261,7 @@ fn a_foot_is_a_sixteenth_of_the_hill() {
         Episodes::new(&d, &d.blocks(), NO_NOISE).queues[0].from as i64
     };
     assert_eq!(first(0..=50 * MS, |foot| from(foot) < 100), 10 * MS + 1);
-    // And above what neighbours differ by, or three fifths of what nine of ten do.
+    // And above the median difference of neighbours, or three fifths of the 90th percentile.
     let from = |foot: i64, height: i64, noise| {
         let of = |k: u32| match k {
             97..100 => foot,
@@ -281,7 +282,7 @@ fn a_foot_is_a_sixteenth_of_the_hill() {
 
 #[test]
 fn a_queue_may_stand_for_nearly_all_of_the_time() {
-    // In three blocks of four a packet that does not wait.
+    // In three blocks of four one packet does not wait.
     let of = |low: u32| {
         let d = delays(&every(10 * MS, 1000, |k| Some(if k < low { 0 } else { 40 * MS + i64::from(k % 2) })));
         Episodes::new(&d, &d.blocks(), NO_NOISE).queues.len()
@@ -301,18 +302,18 @@ fn a_hold_is_no_queue_and_a_queue_no_hold() {
         let d = delays(&every(10 * MS, 1000, |k| Some(delay(k))));
         Episodes::new(&d, &d.blocks(), NO_NOISE)
     };
-    // Held for half a second, and released at once.
+    // Held for half a second, and released together.
     let hold = of(&|k| if (100..150).contains(&k) { 500 * MS - i64::from(k - 100) * 10 * MS } else { 0 });
     assert_eq!((hold.queues.len(), hold.holds.len(), hold.tail), (0, 1, 0));
     assert_eq!(hold.holds[0].from, 100);
-    // A queue that empties as fast as that is one with its end.
+    // A queue that empties as fast as that includes its end.
     let queue = of(&|k| match k {
         100..300 => i64::from(k - 100) * 500 * US,
         300..310 => 100 * MS - i64::from(k - 300) * 10 * MS,
         _ => 0,
     });
     assert_eq!((queue.queues.len(), queue.holds.len()), (1, 0));
-    // What waits less than the threshold is neither, and all the same the tail.
+    // Waits below the threshold are neither, but still belong to the tail.
     let tail = of(&|k| if k % 300 == 299 { 2 * MS } else { 0 });
     assert_eq!((tail.queues.len(), tail.holds.len(), tail.tail), (0, 0, 2 * MS));
 }

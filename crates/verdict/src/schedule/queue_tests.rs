@@ -9,11 +9,11 @@ use jitlat_core::summary::Summary;
 use jitlat_core::time::{Span, Stamp, StampSource, WallTime};
 
 const MS: i64 = 1_000_000;
-/// In place of the time before the queue: the kernel's stamp of entering it was lost.
+/// Value instead of the time before the queue: the kernel's stamp of entering it was lost.
 const LOST: i64 = -1;
 
-/// 800 packets, one every 10 ms: `left` says how long after its time each leaves the host, and how much of that it
-/// was not yet in the queue; None of a packet that is lost.
+/// Analyses 800 packets, one every 10 ms. For each packet `left` returns its time in the host and the part of it
+/// before the queue, in ns; `None` = the packet is lost.
 fn judged(entries: bool, left: impl Fn(i64) -> Option<[i64; 2]>) -> Summary {
     let spec = TestSpec::new(Direction::Up, Transport::Udp, 800, 80, Span::millis(10), Schedule::Periodic);
     let mut session = Session::new(spec.unwrap());
@@ -40,7 +40,7 @@ fn causes(s: &Summary) -> Vec<(CauseId, f64, f64)> {
 
 #[test]
 fn packets_held_for_want_of_an_address_are_part_of_the_outage() {
-    // From 2 s on nothing gets through; what was sent after 4.5 s is held, and leaves at 6.4 s, all at once.
+    // After 2 s nothing gets through. Packets sent after 4.5 s are held, and all leave at 6.4 s.
     let left = |seq: i64| match seq {
         200..450 => None,
         450..640 => Some([(640 - seq) * 10 * MS + seq * 3000, (640 - seq) * 10 * MS + seq * 3000 - 2000]),
@@ -58,7 +58,7 @@ fn packets_held_for_want_of_an_address_are_part_of_the_outage() {
         let buffer = s.answer.as_ref().unwrap().buffer_ns.unwrap();
         assert!(buffer < 200 * MS, "no buffer of {buffer} ns helps");
     }
-    // Where none of them is lost.
+    // None of them is lost.
     let found = causes(&judged(false, |seq| if seq < 450 { Some([5000, 3000]) } else { left(seq) }));
     assert!(
         matches!(found[..], [(CauseId::Outage, from, to)] if (from - 4.5).abs() < 0.02 && (to - 6.4).abs() < 0.02)
@@ -88,7 +88,7 @@ fn a_queue_is_from_where_the_kernel_says_it_begins() {
 
 #[test]
 fn a_packet_whose_entry_was_not_stamped_did_not_enter_an_empty_queue() {
-    // From 2 s to 6 s packets wait 40 ms, after 1 ms in the program's call; the entry of every third is not known.
+    // From 2 s to 6 s packets wait 40 ms, after 1 ms in the program's call; the entry of every third is unknown.
     let left = |seq: i64| match seq {
         200..600 => Some([41 * MS, if seq % 3 == 1 { LOST } else { MS }]),
         _ => Some([5000, 3000]),
@@ -100,7 +100,7 @@ fn a_packet_whose_entry_was_not_stamped_did_not_enter_an_empty_queue() {
     assert_eq!((cause.id, cause.count), (CauseId::LocalQueue, 1));
     assert!(cause.because.contains("50 % of the packets waited"), "{}", cause.because);
     assert!((40 * MS..=41 * MS).contains(&cause.magnitude_ns.unwrap()));
-    // They left late, and were handed over in time.
+    // They left late, but the program passed them on in time.
     let error = s.schedule_error.unwrap();
     assert_eq!(error.over_half_period, 400);
     assert!(error.of_program().over_half_period == 0 && error.of_program().max <= MS, "{error:?}");
@@ -109,7 +109,7 @@ fn a_packet_whose_entry_was_not_stamped_did_not_enter_an_empty_queue() {
 
 #[test]
 fn a_packet_whose_entry_was_not_stamped_is_in_no_queue_where_no_other_is() {
-    // The program stands still within its call, for five packets, the entry of which is not known.
+    // The program stalls in its call for five packets, whose entry is unknown.
     let left = |seq: i64| match seq {
         200..205 => Some([(205 - seq) * 10 * MS, LOST]),
         _ => Some([5000, 3000]),

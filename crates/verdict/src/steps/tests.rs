@@ -5,17 +5,17 @@ use jitlat_core::time::Span;
 
 const NO_NOISE: DelayNoise = DelayNoise { median: 0, p90: 0 };
 
-/// A change by `change` ns at this place.
+/// A change by `change` ns at index `place`.
 fn step(place: usize, change: i64) -> LevelStep {
     LevelStep { place, change, ramp: 0, spread: [0, 0] }
 }
 
-/// 1000 packets, one every 10 ms, that take so long.
+/// A test of 1000 packets, one every 10 ms, with the given delays.
 fn test(delay: impl Fn(u32) -> i64) -> Test {
     Test::new(1000, 10 * MS, &every(10 * MS, 1000, |k| Some(delay(k))))
 }
 
-/// What explains steps by these changes, each of them at its place, between which delays stay.
+/// Returns the reasons of `steps`, between which delays are constant.
 fn reasons(steps: &[LevelStep]) -> Vec<StepReason> {
     let level =
         |k: u32| 50 * MS + steps.iter().filter(|s| s.place <= k as usize).map(|s| s.change).sum::<i64>();
@@ -41,7 +41,7 @@ fn a_level_stays_by_half_the_step() {
     let test = test(|k| if k < 300 { 0 } else { 5 * MS });
     let delays = test.delays();
     assert!(!stays(&delays, &step(300, 5 * MS), 300, 1000) && !stays(&delays, &step(300, 5 * MS), 0, 300));
-    // One packet of a hundred may come back.
+    // One packet of a hundred may return to the level before.
     let back = |n: u32| {
         let of = |k: u32| if k < 300 || (500..500 + n).contains(&k) { 0 } else { 5 * MS };
         let delays = Test::new(1000, 10 * MS, &every(10 * MS, 1000, |k| Some(of(k)))).delays();
@@ -52,7 +52,7 @@ fn a_level_stays_by_half_the_step() {
 
 #[test]
 fn a_level_that_does_not_stay_until_the_next_was_a_queue() {
-    // Back to the level before without a step that was found.
+    // A return to the previous level, without a step that was found.
     let of = |delay: fn(u32) -> i64, steps: &[LevelStep]| {
         let test = test(delay);
         explain(&test.delays(), steps, &test.material(), NO_NOISE)
@@ -62,7 +62,7 @@ fn a_level_that_does_not_stay_until_the_next_was_a_queue() {
     };
     let hill = |k: u32| if (300..500).contains(&k) { 55 * MS } else { 50 * MS };
     assert_eq!(of(hill, &[step(300, 5 * MS)]), [StepReason::Queue]);
-    // Until the next step only, and from the last.
+    // Only the packets from the previous to the next step count.
     let two = |k: u32| match k {
         ..300 => 50 * MS,
         300..500 => 55 * MS,
@@ -90,12 +90,12 @@ fn a_side_is_lively_by_a_factor_and_a_fiftieth_of_the_step() {
     assert_eq!(border(40 * US, MS, 1.7), 68 * US + 1);
     assert_eq!(border(40 * US, MS, 3.0), 120 * US + 1);
     assert_eq!(border(0, 5 * MS, 1.7), 100 * US + 1);
-    // The higher side is the one before a fall.
+    // Before a fall, the higher side is the earlier one.
     assert!(lively([100 * US, 0], -MS, 1.7) && !lively([0, 100 * US], -MS, 1.7));
     assert!(!lively([100 * US, 0], MS, 1.7));
 }
 
-/// A rise at 300 and a fall at 500, each with its ramp and the spread above.
+/// A rise at 300 and a fall at 500, each with its ramp and the spread on the higher side.
 fn hill(rise: (usize, i64), fall: (usize, i64)) -> [LevelStep; 2] {
     [
         LevelStep { ramp: rise.0, spread: [0, rise.1], ..step(300, 5 * MS) },
@@ -106,12 +106,12 @@ fn hill(rise: (usize, i64), fall: (usize, i64)) -> [LevelStep; 2] {
 #[test]
 fn a_rise_and_the_fall_back_are_one_thing() {
     assert_eq!(reasons(&hill((0, 0), (0, 0))), [StepReason::Route; 2]);
-    // Ramps of three packets together.
+    // Ramps of three packets in total.
     assert_eq!(reasons(&hill((1, 0), (1, 0))), [StepReason::Route; 2]);
     assert_eq!(reasons(&hill((2, 0), (1, 0))), [StepReason::Queue; 2]);
     assert_eq!(reasons(&hill((1, 0), (2, 0))), [StepReason::Queue; 2]);
     assert_eq!(reasons(&hill((3, 0), (0, 0))), [StepReason::Queue; 2]);
-    // Livelier above, at either end.
+    // A larger spread on the higher side, at either end.
     assert_eq!(reasons(&hill((0, 100 * US), (0, 100 * US))), [StepReason::Route; 2]);
     assert_eq!(reasons(&hill((0, 100 * US + 1), (0, 0))), [StepReason::Queue; 2]);
     assert_eq!(reasons(&hill((0, 0), (0, 100 * US + 1))), [StepReason::Queue; 2]);
@@ -127,17 +127,17 @@ fn back_is_to_within_a_fifth() {
     for fall in [-4 * MS + 1, -6 * MS - 1] {
         assert_eq!(of(fall), [StepReason::Route; 2]);
     }
-    // A fall and the rise back are no hill.
+    // A fall followed by a rise is not a hill.
     let dip = [LevelStep { spread: [101 * US, 50 * US], ..step(300, -5 * MS) }, step(500, 5 * MS)];
     assert_eq!(reasons(&dip), [StepReason::Route; 2]);
-    // Alone it must be three times as lively, by 20 us at least.
+    // A single step needs three times the spread, and at least 20 us.
     let alone = |high| reasons(&[LevelStep { spread: [0, high], ..step(300, MS) }]);
     assert_eq!([alone(60 * US), alone(60 * US + 1)], [[StepReason::Route], [StepReason::Queue]]);
 }
 
 #[test]
 fn what_falls_from_a_queue_is_no_route() {
-    // A queue, and a fall by half of it: below where it began.
+    // A queue, and a fall by half of it, to less than the level before the rise.
     let of = |fall: LevelStep| reasons(&[LevelStep { ramp: 3, ..step(300, 5 * MS) }, fall]);
     assert_eq!(of(step(500, -9 * MS)), [StepReason::Queue; 2]);
     assert_eq!(of(step(500, 20 * MS)), [StepReason::Queue, StepReason::Route]);
@@ -151,7 +151,7 @@ fn what_falls_from_a_queue_is_no_route() {
     );
 }
 
-/// Whether the packets drain where the one at `drop` follows the one before by `apart` ns, for a fall at 500.
+/// True if the packets drain when packet `drop` arrives `apart` ns after its predecessor, for a fall at 500.
 fn is_drained(period: i64, drop: usize, apart: i64, place: usize, noise: DelayNoise) -> bool {
     let at = |k: u32| if (k as usize) < drop { SECOND } else { SECOND + apart - period };
     let packets = every(period, 1000, |k| Some(at(k)));
@@ -162,7 +162,7 @@ fn is_drained(period: i64, drop: usize, apart: i64, place: usize, noise: DelayNo
 fn a_queue_drains_as_fast_as_packets_can_follow() {
     assert_eq!(first(0..=MS, |apart| !is_drained(MS, 500, apart, 500, NO_NOISE)), 250 * US);
     assert!(is_drained(MS, 500, 0, 500, NO_NOISE) && !is_drained(MS, 500, -1, 500, NO_NOISE));
-    // Beside the edge too.
+    // Also next to the edge.
     let beside = [498, 499, 500, 501, 502].map(|drop| is_drained(MS, drop, 0, 500, NO_NOISE));
     assert_eq!(beside, [false, true, true, true, false]);
     // Sent farther apart than four times the noise, or 0.2 ms.
@@ -172,7 +172,8 @@ fn a_queue_drains_as_fast_as_packets_can_follow() {
     assert!(!is_drained(MS, 500, 0, 999, NO_NOISE));
     let at = |place: usize| is_drained(MS, place.min(999), 0, place, NO_NOISE);
     assert_eq!([1, 2, 999, 1000].map(at), [false, true, true, false]);
-    // A hill that ends so was a queue, but for one that is lower than packets are apart: it may end so by chance.
+    // A hill that ends like this was a queue, unless it is lower than the distance of packets: then it may end
+    // like this by chance.
     let of = |height: i64| {
         let hill = |k: u32| match k {
             300..500 => 50 * MS + height,
@@ -185,7 +186,7 @@ fn a_queue_drains_as_fast_as_packets_can_follow() {
     assert_eq!([of(9 * MS), of(10 * MS)], [[StepReason::Route; 2], [StepReason::Queue; 2]]);
 }
 
-/// What proves a step by `change` at 500 in this direction, of clocks like these.
+/// Returns the proof for a step by `change` at 500 in this direction, with clocks set by `set`.
 fn proven(change: i64, down: bool, set: impl FnOnce(&mut Test)) -> char {
     let direction = if down { Direction::Down } else { Direction::Up };
     let packets = every(10 * MS, 1000, |k| Some(if k < 500 { SECOND } else { SECOND + change }));
@@ -200,7 +201,7 @@ fn proven(change: i64, down: bool, set: impl FnOnce(&mut Test)) -> char {
 
 #[test]
 fn a_host_that_says_its_clock_was_set_proves_it() {
-    // The server receives upwards; what its clock is set by adds to delays. To within a third.
+    // The server receives in the direction up, so that a change of its clock adds to delays. Within a third.
     let server =
         |down, change: i64, by: i64| proven(change, down, |t| t.session.server.clock_step = Some(Span(by)));
     let client =
@@ -213,9 +214,9 @@ fn a_host_that_says_its_clock_was_set_proves_it() {
     assert_eq!([change, -change].map(|by| client(false, change, by)), ['-', 'c']);
     assert_eq!([change, -change].map(|by| client(true, change, by)), ['c', '-']);
     assert_eq!([change, -change].map(|by| server(true, change, by)), ['-', 'c']);
-    // Less than a millisecond is no step.
+    // Less than a millisecond is not a step.
     assert_eq!([MS, MS + 1].map(|by| server(false, MS, by)), ['-', 'c']);
-    // Of a step nothing else explains the reason is the clock's.
+    // If nothing else explains the step, the clock is the reason.
     let mut test = test(|k| if k < 500 { 0 } else { 6 * MS });
     test.session.server.clock_step = Some(Span(6 * MS));
     let found =
@@ -223,7 +224,7 @@ fn a_host_that_says_its_clock_was_set_proves_it() {
     assert_eq!(found[0].1, StepReason::ReceiverClock);
 }
 
-/// The same where the probes' offset moved by so much, and the round trip became so much longer.
+/// The same if the probes' offset changed by `moved`, and the round trip became longer by `longer`.
 fn by_probes(change: i64, down: bool, moved: f64, longer: i64) -> char {
     proven(change, down, |t| {
         (t.clock.offset_before_ns, t.clock.offset_after_ns) = (Some(7.0), Some(7.0 + moved));
@@ -235,12 +236,12 @@ fn by_probes(change: i64, down: bool, moved: f64, longer: i64) -> char {
 fn probes_tell_a_clock_from_a_way() {
     let change = 10 * MS;
     let up = |moved: i64, longer| by_probes(change, false, moved as f64, longer);
-    // The offset moves by as much: twice as near as to a longer way.
+    // The offset changes by as much: twice as close as to a longer route.
     assert_eq!(up(change, 0), 'c');
     assert_eq!(first(0..=change, |missing| up(change - missing, 0) != 'c'), 3_333_334);
-    // And to within two fifths, half of what the round trip changed counted.
+    // Within two fifths, with half of the round trip's change counted.
     assert_eq!(first(0..=20 * MS, |shorter| up(change, -shorter) != 'c'), 8 * MS);
-    // Longer on this way, on both, or another queue at the probes: no clock.
+    // Longer in this direction, in both, or another queue at the probes: not the clock.
     assert_eq!([up(5 * MS, 10 * MS), up(0, 20 * MS), up(0, 0)], ['-'; 3]);
     assert_eq!(by_probes(change, true, -10e6, 0), 'c');
     assert_eq!(by_probes(change, true, 10e6, 0), '-');
@@ -265,7 +266,7 @@ fn more_than_any_detour_is_a_clock_unless_the_probes_saw_it_stand() {
     assert_eq!(first(0..=change, |shorter| probed(0, -shorter) == 'c'), 720 * MS);
     assert_eq!(probed(change / 2, change), '-', "a longer way up");
     assert_eq!(probed(0, 2 * change), '-', "a longer way there and back");
-    // A ramp is no clock, nor what does not stay.
+    // Neither a ramp nor a temporary change is a clock step.
     let of = |ramp, end: u32| {
         let test = test(|k| if (500..end).contains(&k) { change } else { 0 });
         proof(&test.delays(), &LevelStep { ramp, ..step(500, change) }, &test.material(), NO_NOISE)
@@ -298,7 +299,7 @@ fn another_time_to_live_is_another_route() {
     let at = [496, 497, 503, 504].map(|at| of(&[0, at]));
     assert_eq!(at, ['-', 'r', 'r', '-']);
     assert_eq!(of(&[500]), '-', "the first is no change");
-    // Even of a ramp.
+    // Even with a ramp.
     let mut test = test(|k| if k < 500 { 0 } else { 5 * MS });
     test.notes.ttl = vec![(0, 64), (500, 60)];
     let found =
@@ -332,7 +333,7 @@ fn what_is_proven_is_no_queue() {
 
 #[test]
 fn a_drift_may_be_two_clocks_where_the_probes_moved_about_as_much() {
-    // 1 ms in ten seconds, by half of it and twice 50 us and what round trips vary by.
+    // 1 ms in ten seconds, by half of it and twice 50 us and the spread of round trips.
     let of = |down: bool, moved: f64, spread: Option<f64>| {
         let direction = if down { Direction::Down } else { Direction::Up };
         let packets = every(10 * MS, 1001, |_| Some(0));
@@ -351,7 +352,7 @@ fn a_drift_may_be_two_clocks_where_the_probes_moved_about_as_much() {
 
 #[test]
 fn a_route_lasts_however_many_packets_are_sent_at_once() {
-    // A hundred packets are sent within `time`, after a stall; all of them take 1 ms more.
+    // A hundred packets are sent within `time`, after a stall; all of them take 1 ms longer.
     let reasons = |time: i64| {
         let packet = |k: u32| {
             let sent = match i64::from(k) {

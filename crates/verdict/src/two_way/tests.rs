@@ -9,11 +9,11 @@ fn judged(causes: Vec<Cause>) -> Judgement {
     judged
 }
 
-fn lost(first: u32, length: u32, way: LossSide) -> LossRun {
-    LossRun { first, length, way }
+fn lost(first: u32, length: u32, side: LossSide) -> LossRun {
+    LossRun { first, length, side }
 }
 
-/// The way on which packets 100 to 199 were lost.
+/// Direction in which packets 100 to 199 were lost.
 fn way_of_loss(id: CauseId, runs: &[LossRun]) -> Option<Direction> {
     two_way(judged(vec![cause(id)]), [None, None], &RequestLosses { runs }).answer.causes[0].direction
 }
@@ -47,17 +47,17 @@ fn nine_of_ten_lost_on_a_way_are_lost_there() {
 
 #[test]
 fn packets_before_and_after_a_cause_do_not_count() {
-    // Ten of the cause's own packets were lost on the way back, and many others on the way there.
+    // Ten of the cause's own packets were lost in the direction down, and many others in the direction up.
     let runs = [lost(0, 100, LossSide::Up), lost(150, 10, LossSide::Down), lost(200, 100, LossSide::Up)];
     assert_eq!(way_of_loss(CauseId::Policing, &runs), Some(Direction::Down));
-    // The first and the last packet are the cause's own.
+    // The first and the last packet belong to the cause.
     for first in [91, 199] {
         assert_eq!(way_of_loss(CauseId::Policing, &[lost(first, 10, LossSide::Up)]), Some(Direction::Up));
     }
     for first in [90, 200] {
         assert_eq!(way_of_loss(CauseId::Policing, &[lost(first, 10, LossSide::Up)]), None);
     }
-    // Nine of the cause's own packets on the way there, one and a part of a longer run on the way back.
+    // Nine of the cause's own packets in the direction up, one and a part of a longer run in the direction down.
     let runs = [lost(91, 18, LossSide::Up), lost(199, 50, LossSide::Down)];
     assert_eq!(way_of_loss(CauseId::Policing, &runs), Some(Direction::Up));
 }
@@ -127,7 +127,7 @@ fn packets_under_way_while_a_clock_was_set_are_not_held() {
         both.answer.causes.iter().any(|c| c.id == id)
     };
     for id in [CauseId::ReceiverStall, CauseId::Queue] {
-        // The clock was set by 100 ms at 1 s: within a second of it, and within a fifth.
+        // The clock was set by 100 ms at 1 s: within a second, and within a fifth.
         let table = [
             (1.0, 100 * MS, false),
             (1.0, -100 * MS, false),

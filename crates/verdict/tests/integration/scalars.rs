@@ -1,4 +1,4 @@
-//! The list of figures compared with summaries and with the documentation.
+//! Compares the list of figures with summaries and with the documentation.
 
 use crate::common;
 use jitlat_core::answer::CauseId;
@@ -16,11 +16,10 @@ fn golden(name: &str) -> Summary {
     analyze(&session, rows, &jitlat_verdict::options())
 }
 
-/// The line of docs/metrics that a figure must have: its key, where it applies, its unit, which way is better, what
-/// it is and the clause.
+/// Returns the row of docs/metrics for a figure: its key, tests, unit, better values, description and clause.
 fn row(figure: &Scalar) -> String {
-    let Applies { one_way, round_trips, ways, passive } = figure.applies;
-    let kinds = [(one_way, "1"), (round_trips, "2"), (ways, "w"), (passive, "p")];
+    let Applies { one_way, round_trips, directions, passive } = figure.applies;
+    let kinds = [(one_way, "1"), (round_trips, "2"), (directions, "w"), (passive, "p")];
     let kinds: String = kinds.iter().filter(|k| k.0).map(|k| k.1).collect();
     let unit = match figure.unit {
         ScalarUnit::Time => "ns",
@@ -66,15 +65,15 @@ fn figures_are_found_where_they_apply() {
     assert_eq!(known("pdv-p99.9"), summary.pdv.percentiles.0[7].1.map(|x| x as f64));
     for selector in selectors() {
         let there = selector.of(&summary).is_some();
-        assert!(!there || selector.scalar.applies.one_way && selector.way.is_none(), "{selector}");
+        assert!(!there || selector.scalar.applies.one_way && selector.direction.is_none(), "{selector}");
     }
     assert!(ScalarSource::of(&summary, Some(Direction::Up)).is_none(), "a one-way test has no ways");
     let defined = SCALARS.iter().filter(|f| f.of(&summary).is_some()).count();
     assert!(defined > 100, "{defined}");
 }
 
-/// Packets 10 us apart that the receiver took out of its socket about once a millisecond: their stamps are the kernel's, and
-/// nobody stood still.
+/// Packets 10 us apart that the receiver read from its socket about once per millisecond: their stamps are the
+/// kernel's, and no host stalled.
 #[test]
 fn what_a_receiver_waits_on_purpose_is_no_stall() {
     let spec = TestSpec::new(Direction::Up, Transport::Udp, 20_000, 80, Span::micros(10), Schedule::Periodic)
@@ -87,7 +86,7 @@ fn what_a_receiver_waits_on_purpose_is_no_stall() {
             let kernel = |at| Stamp { at, source: StampSource::Kernel };
             record.set(Moment::Sent, kernel(sent));
             record.set(Moment::Arrived, kernel(sent + Span::micros(50)));
-            // Each is read with those that came in the same millisecond.
+            // Each is read together with the others of the same millisecond.
             record.set_receive_lag(Some(Span(longest - seq % 100 * 10_000)));
             record
         });
@@ -97,6 +96,6 @@ fn what_a_receiver_waits_on_purpose_is_no_stall() {
     assert_eq!((usual.stalls.receiver_waits, usual.stalls.without), (0, None));
     assert_eq!(usual.stamps.receive_pause_ns, Some(900_000));
     assert!(!usual.answer.as_ref().unwrap().names(CauseId::ReceiverStall));
-    // Half a period more than that is a wait like any other.
+    // Half a period more is a wait like any other.
     assert_eq!(of(1_015_001).stalls.receiver_waits, 400);
 }

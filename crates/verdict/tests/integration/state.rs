@@ -1,5 +1,5 @@
-//! States: cut anywhere, saved, read back and put together they give what one analysis gives; bytes of anyone's
-//! making are an error.
+//! States that are cut anywhere, saved, read and merged give the result of one analysis; arbitrary bytes are an
+//! error.
 
 use crate::common;
 use crate::stream;
@@ -20,7 +20,7 @@ fn options() -> Options {
     Options { interval: Some(Span(100 * PERIOD)), unconditional: true, ..jitlat_verdict::options() }
 }
 
-/// Random rows with what stands beside their times: a time to live, a payload that changes, stays in the hosts.
+/// Random rows with additional values: a time to live, a payload that changes, times in the hosts.
 fn rows() -> impl Strategy<Value = (u64, Vec<PacketRecord>)> {
     (stream::rows(), 0i64..400).prop_map(|((n, mut rows), changes)| {
         for row in &mut rows {
@@ -51,7 +51,7 @@ fn with_id(session: Session, id: &str) -> Session {
     Session { id: Some(id.to_owned()), ..session }
 }
 
-/// The rows of a round-trip test, from those of a one-way test: every third is answered late.
+/// Returns the rows of a round-trip test made from those of a one-way test: every third is answered late.
 fn round_trips(n: u64, rows: &[PacketRecord]) -> (Session, Vec<PacketRecord>) {
     let facts = TwoWay { protocol: "stamp".into(), far_clock: true, ..TwoWay::default() };
     let session = Session { two_way: Some(Box::new(facts)), ..session(n) };
@@ -124,7 +124,7 @@ proptest! {
             parts.resume(begun.clone()).unwrap();
             rows[part[0]..part[1]].iter().for_each(|row| parts.push(row));
         }
-        // What only the last part knows.
+        // Facts that only the last part has.
         parts.resume(session).unwrap();
         prop_assert_eq!(json(parts).to_string(), json(whole).to_string());
     }
@@ -140,7 +140,7 @@ proptest! {
         let session = with_id(session, "cut");
         let (first, second) = rows.split_at(cut.min(rows.len()));
         let of = |exact: bool, rows: &[PacketRecord]| if exact { of(&session, rows) } else { streaming(&session, rows) };
-        // One of them in constant memory is enough.
+        // One of them in constant memory is sufficient.
         let mut merged = of(exact[0] && !exact[1], first);
         merged.merge(of(exact[1], second)).unwrap();
         prop_assert_eq!(json(again(&merged)).to_string(), json(streaming(&session, &rows)).to_string());
@@ -168,7 +168,7 @@ proptest! {
         prop_assert_eq!(json(state).to_string(), json(whole).to_string());
     }
 
-    /// Whether all packets fit the memory, some, or none.
+    /// True if all packets fit into memory, some, or none.
     #[test]
     fn the_bytes_of_a_state_do_not_tell_how_its_rows_came(
         (n, rows) in rows(),
@@ -198,7 +198,7 @@ proptest! {
             merged.merge(apart).unwrap();
         }
         prop_assert!(pushed.save().unwrap() == bytes, "pushed");
-        // In constant memory what is merged is within an error of the whole.
+        // In constant memory a merged result is within an error of the whole.
         if whole.keeps_packets() {
             prop_assert!(merged.save().unwrap() == bytes, "merged");
         }
@@ -241,7 +241,7 @@ proptest! {
         prop_assert_eq!(both.counts.out_of_sequence, sum(|s| s.counts.out_of_sequence));
         let minima = parts.iter().filter_map(|s| s.latency.min);
         prop_assert_eq!(both.latency.min, minima.min());
-        // The one value that neither test has is that of the seam.
+        // The only additional value is that of the pair across the border.
         let seam = both.ipdv.defined - sum(|s| s.ipdv.defined);
         prop_assert!(seam <= 1);
         prop_assert_eq!(both.session.tags["tests"].as_str(), "2");
@@ -267,7 +267,8 @@ proptest! {
         let mut state = SavedAnalysis::new(session, &Options { streaming, ..options() });
         rows.iter().for_each(|row| state.push(row));
         let bytes = state.save().unwrap();
-        // Behind the line and the checksum, which the enemy computes anew.
+        // Changes bytes after the first line and the checksum, and computes the checksum again, as an attacker
+        // would.
         let mut body = bytes[bytes.len() - body_length(&bytes)..].to_vec();
         changes.into_iter().for_each(|change| apply(change, &mut body));
         if let Ok(state) = SavedAnalysis::load(&state::seal(&body), &options()) {
@@ -275,7 +276,7 @@ proptest! {
             let _ = twice.merge(state.clone());
             let _ = twice.continue_with(state.clone());
             let _ = twice.save();
-            // An analysis in constant memory does not merge, but goes on.
+            // An analysis in constant memory is not merged, but continued.
             rows.iter().for_each(|row| twice.push(row));
             let _ = serde_json::to_string(&twice.finish());
             let _ = state.finish();
@@ -283,7 +284,7 @@ proptest! {
     }
 }
 
-/// The numbers and other values in which two objects differ, by path.
+/// Collects the numbers and other values in which two objects differ, by path.
 fn differences(path: &str, a: &Value, b: &Value, found: &mut Vec<(String, Value, Value)>) {
     match (a, b) {
         (Value::Object(a), Value::Object(b)) => {
@@ -302,14 +303,14 @@ fn differences(path: &str, a: &Value, b: &Value, found: &mut Vec<(String, Value,
     }
 }
 
-/// The analysis in constant memory of `rows`, after a rest in a file.
+/// Analyses `rows` in constant memory, with a file in between.
 fn streaming(session: &Session, rows: &[PacketRecord]) -> SavedAnalysis {
     let mut state = SavedAnalysis::new(session.clone(), &Options { streaming: true, ..options() });
     rows.iter().for_each(|row| state.push(row));
     again(&state)
 }
 
-/// Those of `parts` merged one after another, each after a rest in a file.
+/// Merges `parts` one after another, each after it was saved and loaded.
 fn merged(parts: Vec<SavedAnalysis>) -> SavedAnalysis {
     let mut parts = parts.into_iter();
     let mut merged = parts.next().unwrap();
@@ -320,8 +321,8 @@ fn merged(parts: Vec<SavedAnalysis>) -> SavedAnalysis {
     merged
 }
 
-/// Checks `parts`, merged, against the whole: equal but for percentiles, which may be a bucket apart, and the last digits
-/// of running filters; and that docs/metrics lists what is not.
+/// Checks that the merged `parts` equal the whole, except for percentiles, which may differ by a bucket, and the
+/// last digits of running filters; and that docs/metrics lists the figures that differ.
 fn assert_whole(session: &Session, rows: &[PacketRecord], parts: Vec<SavedAnalysis>, absent: &[&str]) {
     let whole = streaming(session, rows);
     let merged = merged(parts);
@@ -371,7 +372,7 @@ fn parts_analysed_apart_in_constant_memory_are_the_whole() {
     for cuts in [&[15_000][..], &[9_000, 20_000], &[100, 200, 4_000], &[0], &[3, 28_000]] {
         assert_whole(&session, &rows, split(&session, &rows, cuts), &[]);
     }
-    // Those behind are put together first.
+    // The later parts are merged first.
     let [a, b, c] = split(&session, &rows, &[9_000, 20_000]).try_into().unwrap();
     let nested = vec![a, merged(vec![b, c])];
     let warnings = json(merged(nested.clone()))["warnings"].to_string();
@@ -405,17 +406,16 @@ fn parts_that_do_not_follow_each_other_in_constant_memory_are_refused() {
     let before = json(first.clone());
     assert!(first.merge(first.clone()).is_err());
     assert_eq!(json(first.clone()), before);
-    // More numbers than are remembered.
+    // More numbers than are stored.
     let (session, rows) = long(30_000, 200, 100);
     let [mut first, second] = [&rows[..1000], &rows[1000..]].map(|rows| streaming(&session, rows));
     let error = first.merge(second).unwrap_err();
     assert!(error.to_string().contains("two million"), "{error}");
-    // The first may be as long as it likes.
-    // Parts of several stretches have no verdict together.
+    // The first part may have any length. Parts of several stretches have no common verdict.
     assert_whole(&session, &rows, split(&session, &rows, &[24_000]), &[".answer"]);
 }
 
-/// A byte changed, or a number (MessagePack's of one byte, or the one behind a marker) replaced by another.
+/// Changes a byte, or replaces a number (MessagePack's of one byte, or the one after a marker).
 fn change() -> impl Strategy<Value = (prop::sample::Index, u8, Option<u32>)> {
     (any::<prop::sample::Index>(), any::<u8>(), prop::option::weighted(0.8, 0u32..=64))
 }
@@ -440,8 +440,8 @@ fn apply((at, value, bits): (prop::sample::Index, u8, Option<u32>), body: &mut V
     body.splice(at..end, [if value < 128 { 0xcf } else { 0xd3 }].into_iter().chain(number));
 }
 
-/// A long test with loss, copies, anomalies and packets late by up to `most` periods; numbers go up by `step`, so that with
-/// a large one the analysis has to forget the first.
+/// A long test with loss, copies, anomalies and packets late by up to `most` periods. Numbers increase by
+/// `step`: with a large step the analysis must forget the first ones.
 fn long(packets: i64, step: i64, most: u64) -> (Session, Vec<PacketRecord>) {
     let session = with_id(session((packets * step) as u64), "long");
     let mut rows = Vec::new();
@@ -514,11 +514,12 @@ fn every_figure_of_a_cut_test_is_that_of_the_whole() {
     assert!(compared > 500, "{compared}");
 }
 
-/// Figures of two tests put together that are not what the two tests' own packets say, because they look across the
-/// place where one ends and the next begins: the list of docs/metrics, "Merging".
+/// The list "Merging" of docs/metrics: figures of two merged tests that differ from those of the tests' own
+/// packets, because they involve packets on both sides of the border.
 #[test]
 fn what_depends_on_the_seam_is_documented() {
-    // A test, and the same again: every figure that is a share, a mean, a percentile or an extreme stays.
+    // A test merged with itself: every figure that is a share, a mean, a percentile or an extreme stays the
+    // same.
     let (session, rows) = common::golden_log("b_wan_lossy_v1.log");
     let one = of(&session, &rows).finish();
     let mut united = of(&with_id(session.clone(), "one"), &rows);
@@ -556,7 +557,7 @@ fn tests_follow_each_other_without_a_gap() {
         let rows: Vec<_> = (0..100).filter(|seq| !lost.contains(seq)).map(|seq| path(seq, from)).collect();
         of(&named(id), &rows)
     };
-    // A day apart; the first loses its last five packets, the second its first three.
+    // The tests are a day apart; the first loses its last five packets, the second its first three.
     let mut both = test("one", 0, 95..100);
     both.merge(test("two", 86_400_000_000_000, 0..3)).unwrap();
     both.merge(test("three", -9_000_000_000, 50..51)).unwrap();
@@ -601,9 +602,9 @@ fn tests_that_have_nothing_in_common_stay_apart() {
     assert!(error.to_string().contains("protocols differ"), "{error}");
     assert_eq!(json(changed), json(state.clone()));
     let error = streaming(&one_way, &records).unite_with(state.clone()).unwrap_err();
-    assert!(error.to_string().contains("only parts of one test"), "{error}");
+    assert!(error.to_string().contains("only parts of the same test"), "{error}");
     let other = state.clone().resume(with_id(session(100), "two")).unwrap_err();
-    assert!(other.to_string().contains("a part of another test"), "{other}");
+    assert!(other.to_string().contains("belongs to another test"), "{other}");
 }
 
 #[test]
@@ -612,9 +613,9 @@ fn what_is_no_state_is_said_to_be_none() {
         |bytes: &[u8]| SavedAnalysis::load(bytes, &jitlat_verdict::options()).unwrap_err().to_string();
     assert!(error(b"").contains("not a saved state"));
     assert!(error(b"# Sun Mar 13 07:06:40 UTC 2011\n").contains("not a saved state"));
-    assert!(error(b"# jitlat state 7\nabc").contains("of version 7"));
+    assert!(error(b"# jitlat state 7\nabc").contains("has version 7"));
     assert!(error(b"# jitlat state 1\nabc").contains("damaged"));
-    assert!(error(&state::seal(b"")).contains("can be the state of no analysis"));
+    assert!(error(&state::seal(b"")).contains("cannot be the state of an analysis"));
     let empty = analyze(&session(5), [], &jitlat_verdict::options());
     assert_eq!(
         SavedAnalysis::load(&of(&session(5), &[]).save().unwrap(), &jitlat_verdict::options())

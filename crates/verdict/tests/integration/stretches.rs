@@ -1,4 +1,5 @@
-//! Streams of any length, judged stretch by stretch in constant memory: the same answer as from all packets.
+//! Streams of any length that are judged stretch by stretch in constant memory have the same verdict as with all
+//! packets.
 
 use jitlat_core::answer::{Answer, CauseId};
 use jitlat_core::record::Flags;
@@ -19,13 +20,13 @@ fn session() -> Session {
     Session { sent: Some(PACKETS), ending: Ending::Complete, ..Session::new(spec.unwrap()) }
 }
 
-/// A number from 0 to 999 that looks random.
+/// Returns a pseudo-random number from 0 to 999.
 fn draw(k: u32, of: u32) -> i64 {
     let x = (u64::from(k) << 8 | u64::from(of)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     ((x ^ x >> 29).wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 40) as i64 % 1000
 }
 
-/// Packets that wait as `extra` says, in ns, besides 5 ms and up to 0.1 ms of jitter; None is lost.
+/// Packets with the additional delays `extra`, in ns, above 5 ms and up to 0.1 ms of jitter; `None` = lost.
 fn records(extra: impl Fn(u32) -> Option<i64>) -> Vec<PacketRecord> {
     let record = |k: u32| {
         let sent = 1_700_000_000_000_000_000 + i64::from(k) * PERIOD;
@@ -44,7 +45,7 @@ fn in_stretches(length: u32) -> Analyzer {
     analyzer
 }
 
-/// The answers with all packets at hand, and of stretches of `length`.
+/// Returns the verdicts with all packets in memory, and with stretches of `length`.
 fn answers(records: &[PacketRecord], length: u32) -> [Answer; 2] {
     let exact = analyze(&session(), records.iter().copied(), &options());
     let mut analyzer = in_stretches(length);
@@ -58,7 +59,7 @@ fn ids(answer: &Answer) -> Vec<CauseId> {
 
 /// Tests with one fault each, and its name.
 fn tests() -> Vec<(Option<CauseId>, Vec<PacketRecord>)> {
-    // A TCP upload fills the queue and takes its rate back, again and again.
+    // A TCP upload fills the queue and reduces its rate, repeatedly.
     let queue = |from: u32, to: u32| {
         let filled = |k: u32| 20 * MS + i64::from(k % 250) * 300_000 + 2000 * draw(k, 2);
         move |k: u32| Some(if (from..to).contains(&k) { filled(k - from) } else { 0 })
@@ -104,10 +105,11 @@ fn stretches_together_say_what_all_packets_say() {
     }
 }
 
-/// What a packet waits besides, in ns; None of one that is lost.
+/// Additional delay of a packet, in ns; `None` = the packet is lost.
 type Extra<'a> = &'a dyn Fn(u32) -> Option<i64>;
 
-/// Of 200 000 packets: three stretches and a bit. Each fault lies in one of them, over a border, or fills one.
+/// 200 000 packets are three stretches and a part. Each fault lies in one of them, crosses a border, or fills
+/// one.
 #[test]
 fn a_long_test_has_the_same_answer_in_constant_memory() {
     const MANY: u32 = 200_000;
@@ -128,7 +130,7 @@ fn a_long_test_has_the_same_answer_in_constant_memory() {
             TestSpec::new(direction, transport, MANY.into(), 80, spec.period(), Schedule::Periodic).unwrap();
         Session { sent: Some(MANY), ending: Ending::Complete, ..Session::new(spec) }
     };
-    // A queue that stands, with livelier delays, and drains.
+    // A standing queue, with larger jitter, that drains.
     let plateau = |from: u32, to: u32| {
         move |k: u32| {
             Some(match k {
@@ -191,7 +193,7 @@ fn damaged_rows_and_rows_far_too_late_are_no_packets_of_a_stretch() {
     let mut damaged = all[5000];
     damaged.flags = Flags::LENGTH;
     all[5000] = damaged;
-    // Packet 10 comes after all others: in its stretch it is lost.
+    // Packet 10 arrives after all others: in its stretch it is lost.
     let late = all.remove(10);
     all.push(late);
     let [_, stretches] = answers(&all, 2500);

@@ -19,14 +19,14 @@ use jitlat_core::{Analyzer, Options, PacketRecord, Session, Span, Stamp, StampSo
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 
-/// One place a packet sent: (send time, arrival, copies) of the accepted ones.
+/// One entry per packet sent: (send time, arrival, copies) of the accepted ones.
 type Sent = Vec<Option<(i64, i64, u64)>>;
 
 struct Twin {
     packets: Sent,
     /// Sequence numbers in arrival order.
     arrivals: Vec<usize>,
-    /// From the first copy to each further one.
+    /// Times from the first copy to each further one.
     times_to_duplicate: Vec<i64>,
 }
 
@@ -64,7 +64,7 @@ impl Twin {
     }
 }
 
-/// Lengths of the maximal runs of `true`, with where they begin.
+/// Returns start and length of the maximal runs of `true`.
 fn runs(bits: &[bool]) -> Vec<(usize, usize)> {
     let mut found: Vec<(usize, usize)> = Vec::new();
     for i in (0..bits.len()).filter(|i| bits[*i]) {
@@ -100,7 +100,7 @@ proptest! {
         let twin = Twin::of(n, &rows);
         let lost: Vec<bool> = twin.packets.iter().map(Option::is_none).collect();
         let joined = |a: usize, b: usize| b > a && b - a - 1 < 16;
-        // Every pair of neighbouring losses that is close marks all from one to the other.
+        // Two neighbouring losses that are close mark all packets between them.
         let mut in_burst = vec![false; lost.len()];
         let losses: Vec<usize> = (0..lost.len()).filter(|i| lost[*i]).collect();
         for pair in losses.windows(2).filter(|p| joined(p[0], p[1])) {
@@ -154,7 +154,7 @@ proptest! {
         prop_assert_eq!(d.time_to_duplicate.map(|t| (t.min, t.max)), times.first().copied().zip(times.last().copied()));
     }
 
-    /// Metrics §18: every packet of every buffer looked at by itself.
+    /// Metrics §18: every packet is checked against every buffer.
     #[test]
     fn buffers((n, rows) in rows()) {
         let twin = Twin::of(n, &rows);
@@ -185,7 +185,7 @@ proptest! {
         prop_assert!(on_time(needed) >= 99 * twin.arrivals.len() && on_time(needed - 1) < 99 * twin.arrivals.len());
     }
 
-    /// Ramjee's algorithm 1, one packet sent after the other, boundaries every 50.
+    /// Ramjee's algorithm 1, one packet sent after the other, borders every 50.
     #[test]
     fn an_adaptive_buffer((n, rows) in rows()) {
         const ALPHA: f64 = 0.998_002;
@@ -237,7 +237,7 @@ proptest! {
                 prop_assert!(near(j.last, estimates[delays.len() - 1]) && near(j.mean, mean));
             }
         }
-        // The mean a packet is held against is that of the packets before it, the first counted once.
+        // The reference mean of a packet is that of the packets before it, with the first counted once.
         let mean_before = |k: usize| (1..k).fold(delays[0], |m, i| m + (delays[i] - m) / 16.0);
         let apart: Vec<f64> = (1..delays.len()).map(|k| delays[k] - mean_before(k)).collect();
         let side = |sign: f64| {
@@ -309,7 +309,7 @@ proptest! {
     }
 }
 
-/// What rows show beside their times, by the number of one.
+/// Adds values next to the times of the rows, derived from the row's number.
 fn with_headers(rows: &mut [PacketRecord], seen: u32) {
     for (k, row) in (0u32..).zip(rows) {
         let changes = k / 100 % 3 == 0;
@@ -331,7 +331,7 @@ fn with_headers(rows: &mut [PacketRecord], seen: u32) {
     }
 }
 
-/// Two threads beside the test's own.
+/// Two threads in addition to the test's own.
 struct Three;
 
 impl Helpers for Three {
@@ -347,7 +347,7 @@ impl Helpers for Three {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(6))]
 
-    /// A long test is summarised by several threads as by one, with windows and without.
+    /// Several threads summarise a long test like one thread, with windows and without.
     #[test]
     fn several_threads_find_what_one_does(
         (n, part) in stream::rows(),
@@ -368,7 +368,7 @@ proptest! {
     }
 }
 
-/// A test of the same rows of `n` packets again and again, one round after the other, with headers as `seen` says.
+/// Repeats the same rows of `n` packets, one round after the other, with headers given by `seen`.
 fn repeated(
     n: u64,
     part: &[PacketRecord],
@@ -397,7 +397,7 @@ fn repeated(
     (session, rows)
 }
 
-/// Makes it a two-way test, most of whose rows tell when the answer left.
+/// Makes it a two-way test in which most rows contain the time of the answer.
 fn answered(session: &mut Session, rows: &mut [PacketRecord]) {
     session.two_way = Some(Box::new(TwoWay { far_clock: true, ..TwoWay::default() }));
     for (k, row) in rows.iter_mut().enumerate() {
@@ -413,8 +413,8 @@ fn answered(session: &mut Session, rows: &mut [PacketRecord]) {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
-    /// Records that are analysed many at a time, in parts of any size, give what they give one after the other: every
-    /// figure, and every byte of the state.
+    /// Records that are analysed in blocks of any size give the same result as one by one: every figure, and
+    /// every byte of the state.
     #[test]
     fn records_at_once_are_records_one_by_one(
         (n, part) in stream::rows(),
@@ -424,7 +424,7 @@ proptest! {
         streaming: bool,
         cuts in prop::collection::vec(1usize..4000, 1..20),
     ) {
-        // Beyond what an analysis in constant memory keeps as it came.
+        // More rows than an analysis in constant memory stores unchanged.
         let (session, rows) = repeated(n, &part, times, seen, two_way);
         let options = Options { streaming, ..jitlat_verdict::options() };
         let (mut at_once, mut one_by_one) = (Analyzer::new(&session, &options), Analyzer::new(&session, &options));

@@ -1,11 +1,11 @@
-//! [`CopyRuns`]: further copies of a stream's packets.
+//! [`CopyRuns`]: duplicates in a stream, counted in bounded memory.
 
 use crate::metrics::seqset::SeqSet;
 use crate::summary::Duplicates;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Further copies, counted by runs once their numbers can no longer come again.
+/// Further copies of packets. They are counted as runs once their numbers are too old to occur again.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct CopyRuns {
     pub total: u64,
@@ -17,7 +17,7 @@ pub struct CopyRuns {
 }
 
 impl CopyRuns {
-    /// Whether these can be the copies of packets that are `accepted` or have a number below `forgotten`.
+    /// True if these can be copies of packets that are `accepted` or have a number below `forgotten`.
     pub fn is_possible(&self, accepted: &SeqSet, forgotten: u64) -> bool {
         let known = self.recent.keys().all(|seq| accepted.contains(*seq));
         let run = self.run.is_none_or(|(last, len)| u64::from(last) < forgotten && len <= forgotten);
@@ -36,7 +36,7 @@ impl CopyRuns {
         *self.recent.entry(seq).or_default() += 1;
     }
 
-    /// Books the copies of numbers below `limit`.
+    /// Moves the copies of numbers below `limit` into the final counts.
     pub fn settle(&mut self, limit: u64) {
         while let Some(entry) = self.recent.first_entry() {
             if u64::from(*entry.key()) >= limit {

@@ -1,4 +1,4 @@
-//! [`Head`]: the first rows of a stream, which are taken again where its analysis is merged behind another.
+//! [`Head`]: the first rows of a stream. They are pushed again if its analysis is merged behind another one.
 
 use super::super::Samples;
 use super::super::row::Row;
@@ -6,16 +6,16 @@ use crate::metrics::classify::AcceptedPacket;
 use crate::metrics::seqset::SeqSet;
 use serde::{Deserialize, Serialize};
 
-/// Rows kept as they came.
+/// Number of rows that are stored unchanged.
 pub const HEAD: usize = 4096;
 
 /// The first rows with valid numbers, in arrival order.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Head {
     rows: Samples,
-    /// Places of those that are no clean copies, whose times mean nothing.
+    /// Indices of rows that are not clean copies; their times are meaningless.
     damaged: Vec<u32>,
-    /// Places of those that have no delay.
+    /// Indices of rows without a delay.
     #[serde(default)]
     delayless: Vec<u32>,
 }
@@ -26,15 +26,15 @@ impl Head {
     }
 
     pub fn push(&mut self, seq: u32, row: Row) {
-        let place = self.rows.len() as u32;
+        let index = self.rows.len() as u32;
         let packet = match row {
             Row::Clean(packet) => Some(packet),
             Row::Delayless => {
-                self.delayless.push(place);
+                self.delayless.push(index);
                 None
             }
             Row::Damaged => {
-                self.damaged.push(place);
+                self.damaged.push(index);
                 None
             }
         };
@@ -42,16 +42,16 @@ impl Head {
     }
 
     pub fn iter(&self) -> impl Iterator<Item = (u32, Row)> + '_ {
-        let among = |places: &[u32], place: u32| places.binary_search(&place).is_ok();
-        let row = move |place, packet| match () {
-            () if among(&self.damaged, place) => Row::Damaged,
-            () if among(&self.delayless, place) => Row::Delayless,
+        let among = |indices: &[u32], index: u32| indices.binary_search(&index).is_ok();
+        let row = move |index, packet| match () {
+            () if among(&self.damaged, index) => Row::Damaged,
+            () if among(&self.delayless, index) => Row::Delayless,
             () => Row::Clean(packet),
         };
         (0..).zip(self.rows.iter()).map(move |(k, packet)| (packet.seq, row(k, packet)))
     }
 
-    /// Whether these can be the first rows of a test of `packets` packets.
+    /// True if these can be the first rows of a test of `packets` packets.
     pub fn is_possible(&self, packets: u32) -> bool {
         let Samples { seq, sent, delay, .. } = &self.rows;
         let columns = seq.len() <= HEAD && seq.len() == sent.len() && seq.len() == delay.len();
@@ -59,7 +59,7 @@ impl Head {
         columns && seq.iter().all(|seq| *seq < packets) && sent.iter().zip(delay).all(of_clock)
     }
 
-    /// Whether all numbers accepted are below `forgotten`, above the `lowest` of later rows, or these rows'.
+    /// True if every accepted number below `lowest`, the lowest of later rows, is in these rows.
     pub fn has_numbers_below(&self, lowest: Option<u32>, accepted: &SeqSet) -> bool {
         let mut known = self.rows.seq.clone();
         known.sort_unstable();

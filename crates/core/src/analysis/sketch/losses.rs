@@ -1,10 +1,10 @@
-//! [`Losses`]: losses of a stream, counted once what was received of its packets can no longer change.
+//! [`Losses`]: losses of a stream, counted once it is certain which packets were received.
 
 use crate::metrics::loss::{Loss, LossScan};
 use crate::metrics::seqset::{SeqRun, SeqSet, absent, without};
 use serde::{Deserialize, Serialize};
 
-/// Runs of loss from runs of reception.
+/// Computes runs of loss from runs of reception.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Losses {
     next: u64,
@@ -12,7 +12,7 @@ pub struct Losses {
 }
 
 impl Losses {
-    /// Whether these can be the losses among the numbers below `forgotten`.
+    /// True if these can be the losses among the numbers below `forgotten`.
     pub fn is_possible(&self, forgotten: u64) -> bool {
         self.next <= forgotten && self.scan.is_possible(self.next)
     }
@@ -24,14 +24,16 @@ impl Losses {
         self.next = run.start + run.len;
     }
 
-    /// Length of the longest run of losses below `met`, where `accepted` has what is not counted here yet.
+    /// Returns the length of the longest run of losses below `met`; `accepted` has the numbers that are not
+    /// counted here yet.
     pub fn longest(&self, accepted: &SeqSet, met: u64) -> u64 {
         let counted = |run: SeqRun| (run.start + run.len).saturating_sub(run.start.max(self.next));
         let later = absent(accepted.runs(), met).map(counted).max().unwrap_or(0);
         later.max(self.scan.longest())
     }
 
-    /// The figures of the packets below `end` that are not `unrecorded`, of which there are `unknown`.
+    /// Returns the loss figures of the packets below `end`, without the `unrecorded` runs; the fate of
+    /// `unknown` packets is not known.
     pub fn finish(
         mut self,
         end: u64,
@@ -39,7 +41,7 @@ impl Losses {
         unrecorded: impl Iterator<Item = SeqRun> + Clone,
         period: Option<f64>,
     ) -> Loss {
-        // When these runs were counted, it was not known that they are no losses.
+        // These runs were counted as losses before it was known that they were not recorded.
         unrecorded.clone().for_each(|run| self.scan.remove(run));
         let last = (end > self.next).then(|| SeqRun { start: self.next, len: end - self.next });
         without(last.into_iter(), unrecorded).for_each(|run| self.scan.push(run));

@@ -1,5 +1,6 @@
-//! [`Sketch`]: what is kept of a stream of any length in constant memory (metrics §23): every figure in one pass,
-//! percentiles from log-linear histograms, everything else exact as far as a bounded window sees.
+//! [`Sketch`]: the state of an analysis in constant memory (metrics §23). Every figure takes one pass,
+//! percentiles come from log-linear histograms, and everything else is exact as far as a bounded window
+//! reaches.
 
 mod copies;
 mod head;
@@ -30,27 +31,28 @@ use head::{HEAD, Head};
 use losses::Losses;
 use serde::{Deserialize, Serialize};
 
-/// Pages of 512 sequence numbers kept: two million packets.
+/// Number of pages of 512 sequence numbers that are stored: two million packets.
 const PAGES: usize = 4096;
-/// Accepted packets whose figures are computed together, at least, where so many come at once.
-const TOGETHER: usize = 256;
+/// Number of accepted packets that are added to the sums together.
+const BATCH: usize = 256;
 
-/// Constant memory in all cases: about 7 MB at most.
+/// The state of an analysis in constant memory: about 7 MB at most.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Sketch {
-    /// Only in what is stored: the rows by what they count as. While packets arrive, the [`Engine`](super::engine::Engine) has it.
+    /// Counts of the rows, in the stored form only. While packets arrive, the
+    /// [`Engine`](super::engine::Engine) has it.
     #[serde(default)]
     pub classifier: Option<Classifier>,
-    /// How many of the packets that came have no delay.
+    /// Number of packets received without a delay.
     #[serde(default)]
     pub delayless: u64,
-    /// Only in what is stored, too: what the rows show.
+    /// Stamps and headers of the rows, also in the stored form only.
     #[serde(default)]
     pub tally: Option<Tally>,
     head: Head,
     /// The smallest valid sequence number of the rows after the head.
     lowest: Option<u32>,
-    /// Numbers below this are forgotten: whether they were accepted is no longer known.
+    /// Numbers below this are forgotten: it is no longer known whether they were accepted.
     forgotten: u64,
     losses: Losses,
     pub copies: CopyRuns,
@@ -58,26 +60,27 @@ pub struct Sketch {
     sums: CoMoments,
     pub extent: PacketExtent,
     delays: LogHistogram,
-    /// How often values went from buckets into others, as those of a part merged behind another do.
+    /// Number of times that values moved from one bucket to another, which happens when another part is
+    /// merged.
     moved: u32,
-    /// The metrics of the list.
+    /// States of the metrics, in the order of their list.
     #[serde(default)]
     pub metrics: States,
-    /// Accepted packets that are in no sum yet; none in what is stored.
+    /// Accepted packets that are not in the sums yet; always empty in the stored form.
     #[serde(skip)]
     pending: Samples,
-    /// What there is of a verdict; none of parts that were analysed apart.
+    /// The verdict so far; `None` if parts of the stream were analysed separately.
     #[serde(default)]
     pub stretches: Option<Box<Stretches>>,
 }
 
 impl Sketch {
-    /// Of the stream of `test` before its first packet.
+    /// Creates the state for the stream of `test` before its first packet.
     pub fn new(test: &Session, judge: Option<SharedJudge>) -> Sketch {
         Sketch::begun(test, judge.map(|judge| Box::new(Stretches::new(test, judge))))
     }
 
-    /// The same stream before its first packet.
+    /// Returns the state of the same stream before its first packet.
     pub fn emptied(&self, test: &Session) -> Sketch {
         Sketch::begun(test, self.stretches.as_ref().map(|stretches| Box::new(stretches.emptied())))
     }
@@ -103,8 +106,8 @@ impl Sketch {
         }
     }
 
-    /// Takes over what was stored of the stream for which this one was begun, after a check that an analysis can have come
-    /// to it with the rows counted in `read_of`.
+    /// Takes over a stored state of this stream, after checking that an analysis can have produced it with
+    /// the rows counted in `read_of`.
     pub fn restore(&mut self, read: Sketch, read_of: &Classifier, packets: u32) -> Result<(), Impossible> {
         let (rows, accepted) = (read_of.received, &read_of.accepted);
         let n = read.moments.n();
@@ -113,21 +116,21 @@ impl Sketch {
         let begin = accepted.runs().next().map_or(0, |run| run.start);
         let numbers =
             end <= packets.into() && read.forgotten <= begin && came <= end && accepted.len() <= came;
-        require(numbers && accepted.pages() <= PAGES, "sequence numbers beyond the test")?;
+        require(numbers && accepted.pages() <= PAGES, "sequence numbers beyond the end of the test")?;
         let head = read.head.is_possible(packets) && read.head.has_numbers_below(read.lowest, accepted);
         require(head, "first rows of another test")?;
         let counted = came.checked_add(read.copies.total).and_then(|c| c.checked_add(read_of.invalid));
-        require(counted == Some(rows), "counts that do not add up")?;
+        require(counted == Some(rows), "inconsistent counts")?;
         let kept = read.moments.is_possible(n)
             && read.sums.is_possible(n)
             && read.extent.is_possible(n, packets)
             && read.delays.is_possible(n)
             && read.delays.is_as_precise_as(&self.delays);
-        require(kept, "sums that do not add up")?;
+        require(kept, "inconsistent sums")?;
         let all = self.metrics.restore(&read.metrics, n);
-        require(all, "metrics of another version, or that do not add up: analyse the logs again")?;
+        require(all, "metrics of another version or inconsistent metrics: analyse the logs again")?;
         let copies = read.copies.is_possible(accepted, read.forgotten);
-        require(copies && read.losses.is_possible(read.forgotten), "losses or copies that do not add up")?;
+        require(copies && read.losses.is_possible(read.forgotten), "inconsistent losses or copies")?;
         let stretches = match (self.stretches.take(), read.stretches) {
             (Some(mut begun), Some(read)) => {
                 begun.restore(*read, rows)?;
@@ -146,32 +149,32 @@ impl Sketch {
         }
     }
 
-    /// How much too high percentiles may be, in parts of 1024.
+    /// Returns how much too high percentiles may be, in parts of 1024.
     pub fn error(&self) -> u32 {
         self.moved.saturating_add(1)
     }
 
-    /// Numbers below the first are forgotten, and are so as soon as there are more pages of numbers than the second.
+    /// Returns the number below which packets are forgotten, and the number of pages beyond which more are.
     pub fn remembers(&self) -> (u64, usize) {
         (self.forgotten, PAGES)
     }
 
-    /// Rows that may be taken together.
-    pub fn at_once(&self) -> usize {
+    /// Returns how many rows may be added together; 0 while the head is being filled.
+    pub fn max_batch(&self) -> usize {
         if self.head.rows() < HEAD { 0 } else { usize::MAX }
     }
 
-    /// Length of the longest run of losses below `met`, of the packets that `came`.
+    /// Returns the length of the longest run of losses below `met`, where `came` has the recent numbers.
     pub fn longest(&self, came: &SeqSet, met: u64) -> u64 {
         self.losses.longest(came, met)
     }
 
-    /// The first rows, as they came.
+    /// Iterates over the first rows, unchanged.
     pub(super) fn first_rows(&self) -> impl Iterator<Item = (u32, Row)> + '_ {
         self.head.iter()
     }
 
-    /// Adds the next row of packet `seq`; without its `record` it is no part of a verdict.
+    /// Adds the next row of packet `seq`. Without its `record` it does not take part in a verdict.
     pub(super) fn push(&mut self, to: &mut Classifier, seq: u32, row: Row, record: Option<&PacketRecord>) {
         if self.head.rows() < HEAD {
             self.head.push(seq, row);
@@ -179,7 +182,7 @@ impl Sketch {
             self.follow_head(seq);
         }
         if u64::from(seq) < self.forgotten {
-            // Far too late to distinguish a first copy from a duplicate; its loss is already booked.
+            // Too late to distinguish a first copy from a duplicate; the packet already counts as lost.
             return to.refuse();
         }
         let counts = row.count(seq, to);
@@ -203,7 +206,7 @@ impl Sketch {
         }
     }
 
-    /// Adds packets of which none came before, and their rows.
+    /// Adds packets, all of them new, and their rows.
     pub(super) fn push_all(&mut self, to: &mut Classifier, packets: &Plain, rows: &[PacketRecord]) {
         let Some([lowest, _]) = packets.ends() else { return };
         self.follow_head(lowest);
@@ -215,7 +218,7 @@ impl Sketch {
         self.settle_many();
     }
 
-    /// Adds an accepted packet to all figures, sooner or later.
+    /// Adds an accepted packet; the sums may be updated later.
     #[inline]
     fn accept(&mut self, packet: AcceptedPacket) {
         self.pending.push(packet);
@@ -224,12 +227,12 @@ impl Sketch {
 
     #[inline]
     fn settle_many(&mut self) {
-        if self.pending.len() >= TOGETHER {
+        if self.pending.len() >= BATCH {
             self.settle();
         }
     }
 
-    /// Adds the packets that are in no sum yet.
+    /// Adds the pending packets to the sums.
     fn settle(&mut self) {
         let packets = std::mem::take(&mut self.pending);
         self.moments.add_all(&packets.delay);
@@ -246,14 +249,14 @@ impl Sketch {
         self.pending.clear();
     }
 
-    /// The same as it is stored, with all packets in the sums.
+    /// Returns the form to store, with all packets in the sums.
     pub fn stored(&self, classifier: Classifier, tally: Tally) -> Sketch {
         let mut stored = Sketch { classifier: Some(classifier), tally: Some(tally), ..self.clone() };
         stored.settle();
         stored
     }
 
-    /// Notes a number of the rows after the head.
+    /// Records the number of a row after the head.
     fn follow_head(&mut self, seq: u32) {
         if self.lowest.is_none() {
             self.settle();
@@ -262,7 +265,7 @@ impl Sketch {
         self.lowest = Some(self.lowest.map_or(seq, |lowest| lowest.min(seq)));
     }
 
-    /// Keeps to the pages of sequence numbers there is room for.
+    /// Forgets the oldest sequence numbers while there are more than [`PAGES`] pages.
     fn forget(&mut self, of: &mut Classifier) {
         while of.accepted.pages() > PAGES {
             let Some((runs, after)) = of.accepted.retire() else { break };
@@ -272,7 +275,7 @@ impl Sketch {
         }
     }
 
-    /// Whether it can be merged behind an analysis whose highest number is `highest`.
+    /// Checks that it can be merged behind an analysis whose highest number is `highest`.
     pub fn check_behind(&self, highest: Option<u32>) -> Result<(), NotMergeable> {
         if self.forgotten > 0 {
             return Err(NotMergeable::Forgotten);
@@ -281,13 +284,14 @@ impl Sketch {
         if late { Err(NotMergeable::Interleaved) } else { Ok(()) }
     }
 
-    /// Adds all packets of a stream to what there is of a verdict.
+    /// Adds all packets of a stream to the verdict so far.
     pub(super) fn append_stretches(&mut self, next: &Gathered, came: SeqSet, tally: &Tally) {
         self.stretches =
             self.stretches.take().and_then(|mut mine| mine.append_packets(next, came, tally).then_some(mine));
     }
 
-    /// Adds what `next` has had since it was `lead`; this one has had those rows too. The packets that came are in `all`.
+    /// Adds what `next` has received since it was in the state `lead`; this analysis already has the rows of
+    /// `lead`. `all` has all accepted packets.
     pub fn join(&mut self, mut next: Sketch, mut lead: Sketch, all: &mut Classifier) {
         let stretches = self.stretches.take().zip(next.stretches.take());
         self.stretches = stretches.and_then(|(mut mine, later)| mine.append(*later).then_some(mine));
@@ -308,14 +312,15 @@ impl Sketch {
         self.forget(all);
     }
 
-    /// Counts what is still pending, at the end of the stream whose packets are those of `came`.
+    /// Counts what is still pending when the stream has ended; `came` has the numbers that are not counted
+    /// yet.
     pub fn end(&mut self, came: &SeqSet) {
         self.settle();
         came.runs().for_each(|run| self.losses.received(run));
         self.copies.settle(u64::MAX);
     }
 
-    /// What metrics read of it after its end.
+    /// Returns the view of the finished stream that metrics read.
     pub fn figures(&self, known: &StreamFacts<'_>) -> stream::Sketch<'_> {
         let (session, counted) = (known.session, known.counted);
         let unrecorded = session.unrecorded_in(0, counted.end);

@@ -1,14 +1,16 @@
-//! A [`LogHistogram`] as few bytes: kept values as ascending differences, and only the buckets that are not empty.
+//! Compact byte form of a [`LogHistogram`]: exact values as ascending differences, and only non-empty
+//! buckets.
 
 use super::{Buckets, LogHistogram, Precision, bucket, values};
 use crate::distribution::percentile::{Method, Percent, rank};
 
-/// Most bits of precision that are read: what is allocated for the buckets grows with them, whatever the number of bytes.
+/// Maximum precision that is accepted when reading. It limits the memory for buckets, which does not depend
+/// on the number of bytes read.
 const MAX_PRECISION_BITS: u8 = 10;
-/// Most values that are believed: so many that sums of them still have room.
+/// Maximum number of values that is accepted when reading, low enough that sums cannot overflow.
 const MAX_VALUES: u64 = 1 << 56;
 
-/// Appends `x`, seven bits a byte, the lowest first.
+/// Appends `x` as a variable-length integer: seven bits per byte, the lowest first.
 pub(crate) fn put(out: &mut Vec<u8>, mut x: u128) {
     while x >= 0x80 {
         out.push(x as u8 | 0x80);
@@ -17,12 +19,12 @@ pub(crate) fn put(out: &mut Vec<u8>, mut x: u128) {
     out.push(x as u8);
 }
 
-/// Appends `x` so that what is small without its sign takes few bytes.
+/// Appends a signed `x` in zigzag form, so that small absolute values take few bytes.
 pub(crate) fn put_signed(out: &mut Vec<u8>, x: i128) {
     put(out, ((x << 1) ^ (x >> 127)) as u128);
 }
 
-/// Takes what [`put`] appended.
+/// Reads a number that [`put`] appended.
 pub(crate) fn take(bytes: &mut &[u8]) -> Option<u128> {
     let (mut x, mut shift) = (0, 0);
     loop {
@@ -36,10 +38,10 @@ pub(crate) fn take(bytes: &mut &[u8]) -> Option<u128> {
     }
 }
 
-/// The same, of at most 64 bits.
+/// Reads a number of at most 64 bits that [`put`] appended.
 #[inline]
 pub(crate) fn take_u64(bytes: &mut &[u8]) -> Option<u64> {
-    // Most are small.
+    // Fast path: most numbers take one byte.
     match bytes.split_first() {
         Some((&byte, rest)) if byte < 0x80 => {
             *bytes = rest;
@@ -62,7 +64,7 @@ fn take_long(bytes: &mut &[u8]) -> Option<u64> {
     }
 }
 
-/// Leaves out `n` numbers that [`put`] appended: each ends with a byte below 0x80.
+/// Skips `n` numbers that [`put`] appended; each ends with a byte below 0x80.
 fn skip_numbers(bytes: &mut &[u8], n: u64) -> Option<()> {
     if n == 0 {
         return Some(());
@@ -76,7 +78,7 @@ fn skip_numbers(bytes: &mut &[u8], n: u64) -> Option<()> {
     Some(())
 }
 
-/// Takes what [`put_signed`] appended.
+/// Reads a number that [`put_signed`] appended.
 pub(crate) fn take_signed(bytes: &mut &[u8]) -> Option<i128> {
     take(bytes).map(|x| (x >> 1) as i128 ^ -((x & 1) as i128))
 }
@@ -86,14 +88,14 @@ fn take_i64(bytes: &mut &[u8]) -> Option<i64> {
 }
 
 impl LogHistogram {
-    /// The kept values, ascending; none if they are in buckets.
+    /// Returns the exact values, ascending; empty if the values are in buckets.
     pub(crate) fn ascending(&self) -> Vec<i64> {
         let mut values = self.first.clone();
         values.sort_unstable();
         values
     }
 
-    /// Appends it. It comes back with its kept values in ascending order.
+    /// Appends the histogram. When it is read again, its exact values are in ascending order.
     pub(crate) fn write(&self, out: &mut Vec<u8>) {
         put(out, self.precision.exact as u128);
         out.push(self.precision.bits);
@@ -122,27 +124,28 @@ impl LogHistogram {
         }
     }
 
-    /// Takes what [`LogHistogram::write`] appended; `None` if it is nothing of the kind.
+    /// Reads what [`LogHistogram::write`] appended; `None` if the bytes are not valid.
     pub(crate) fn read(bytes: &mut &[u8]) -> Option<LogHistogram> {
         Some(SparseHistogram::read(bytes)?.with_empty_buckets())
     }
 }
 
-/// A [`LogHistogram`] as its bytes have it, without its empty buckets: quick to read where one figure of it is wanted.
+/// A [`LogHistogram`] without its empty buckets, as it is stored. Faster to read if only a single figure is
+/// needed.
 #[derive(Debug)]
 pub(crate) struct SparseHistogram {
     precision: Precision,
     origin: Option<i64>,
-    /// Kept values, ascending; empty if they are in buckets.
+    /// Exact values, ascending; empty if the values are in buckets.
     first: Vec<i64>,
-    /// Buckets above and below the origin, and their counts, ascending.
+    /// Buckets above and below the origin with their counts, ascending.
     sides: [Vec<(usize, u64)>; 2],
     n: u64,
     extremes: Option<(i64, i64)>,
 }
 
 impl SparseHistogram {
-    /// Takes what [`LogHistogram::write`] appended; `None` if it is nothing of the kind.
+    /// Reads what [`LogHistogram::write`] appended; `None` if the bytes are not valid.
     pub(crate) fn read(bytes: &mut &[u8]) -> Option<SparseHistogram> {
         let exact = take_u64(bytes)?.try_into().ok()?;
         let (&[bits, known], rest) = bytes.split_first_chunk()?;
@@ -166,7 +169,8 @@ impl SparseHistogram {
         let low = take_i64(bytes)?;
         let high = low.checked_add_unsigned(take_u64(bytes)?)?;
         read.extremes = Some((low, high));
-        // A value, and a bucket with its count, take a byte or more.
+        // Each value, and each bucket with its count, takes at least one byte, so a larger number cannot be
+        // true.
         let room = |n: u64, bytes: &[u8]| usize::try_from(n).ok().filter(|n| *n <= bytes.len());
         if n <= exact as u64 {
             let n = room(n, bytes)?;
@@ -192,7 +196,7 @@ impl SparseHistogram {
         Some(read)
     }
 
-    /// Leaves out what [`LogHistogram::write`] appended, without looking at its values; `None` if it is cut short.
+    /// Skips what [`LogHistogram::write`] appended without decoding the values; `None` if it is cut short.
     pub(crate) fn skip(bytes: &mut &[u8]) -> Option<()> {
         let exact = take_u64(bytes)?;
         *bytes = bytes.get(2..)?;
@@ -225,30 +229,32 @@ impl SparseHistogram {
         LogHistogram { precision, origin, first, above, below, n, extremes }
     }
 
-    /// Whether it can be one: as [`LogHistogram::is_possible`], as far as reading did not see to it.
+    /// Returns true if this can be a histogram. Like [`LogHistogram::is_possible`], without the checks that
+    /// reading has done.
     pub(crate) fn is_possible(&self) -> bool {
         let is_exact = self.n <= self.precision.exact as u64;
         let counted = self.sides.iter().flatten().map(|(_, count)| u128::from(*count)).sum::<u128>();
         is_exact || self.origin.is_some() && counted == self.n.into()
     }
 
-    /// Number of values.
+    /// Returns the number of values.
     pub(crate) fn len(&self) -> u64 {
         self.n
     }
 
-    /// Smallest and largest value.
+    /// Returns the smallest and the largest value.
     pub(crate) fn extremes(&self) -> Option<(i64, i64)> {
         self.extremes
     }
 
-    /// The percentile of the empirical distribution, as [`Quantiles::percentile`](super::Quantiles::percentile) has it.
+    /// Returns the percentile of the empirical distribution, equal to
+    /// [`Quantiles::percentile`](super::Quantiles::percentile).
     pub(crate) fn percentile(&self, p: Percent) -> Option<i64> {
         let rank = rank(self.n as usize, p, Method::Edf)?;
         if !self.first.is_empty() {
             return self.first.get(rank).copied();
         }
-        // The bucket by its place, and the value of that one alone.
+        // Find the bucket first, then compute the value of this one only.
         let [above, below] = &self.sides;
         let mut before = 0u64;
         let mut has_rank = |count: u64| {

@@ -2,7 +2,7 @@ use super::*;
 
 #[test]
 fn a_staircase_is_found_with_its_overhead() {
-    // metrics V28, over the UDP payload: 96 bytes of overhead beside it
+    // metrics V28, by UDP payload, with 96 bytes of overhead.
     let points: Vec<_> = (40..=640)
         .step_by(4)
         .map(|x: u64| (x, (7.5 + 4.140625 * ((x + 96) as f64 / 48.0).ceil()) * 1e6))
@@ -11,10 +11,10 @@ fn a_staircase_is_found_with_its_overhead() {
     assert_eq!(f.steps, Some((48, 0)));
     assert!((f.slope_ns - 4_140_625.0).abs() < 1e-3 && (f.fixed_ns - 15_781_250.0).abs() < 1e-3, "{f:?}");
     assert!((f.series_rate - 102_400.0).abs() < 0.1, "1/(1/128k + 1/512k)");
-    // The same over IP lengths names the encapsulation.
+    // The same by IP length identifies the encapsulation.
     let points: Vec<_> = points.iter().map(|p| (p.0 + 28, p.1)).collect();
     let f = fit(&points, 28).unwrap();
-    // Sizes four bytes apart leave the edge uncertain by as much.
+    // Sizes four bytes apart leave the edge uncertain by four bytes.
     assert_eq!(f.steps.map(|s| s.0), Some(48));
     assert!((17..=20).contains(&f.steps.unwrap().1));
     assert_eq!(f.encapsulations, ["pppoe-llc"]);
@@ -22,21 +22,21 @@ fn a_staircase_is_found_with_its_overhead() {
 
 #[test]
 fn four_sizes_are_enough_where_cells_explain_them() {
-    // Least round trips of the payload sweep over a simulated cell clock, in ms, by IP length.
+    // Smallest round trips of a payload sweep over simulated cells, in ms, by IP length.
     let sweep = [(68, 17.84), (368, 46.80), (668, 71.70), (1268, 121.35)].map(|(l, ms)| (l, ms * 1e6));
     let f = fit(&sweep, 28).unwrap();
     assert!(f.cells_assumed && f.coarse && f.steps.is_some_and(|s| s.0 == 48), "{f:?}");
     assert!((f.series_rate - 102_400.0).abs() < 100.0, "{f:?}");
     assert!(f.encapsulations.iter().any(|e| e == "pppoe-llc"), "{f:?}");
-    // The document's own: further hops cost 1.55 us a byte, so the rate of all in series is less.
+    // From the seed document: further hops cost 1.55 µs per byte, so the rate in series is lower.
     let printed = [(68, 17.84), (368, 46.99), (668, 72.52), (968, 97.66), (1268, 123.19)];
     let f = fit(&printed.map(|(l, ms)| (l, ms * 1e6)), 28).unwrap();
     assert!(f.cells_assumed && (f.series_rate - 100_600.0).abs() < 300.0, "{f:?}");
-    // A line of the same mean rate, a little noisy, is none.
+    // A slightly noisy line of the same mean rate has no steps.
     let line = sweep.map(|(l, _)| (l, 10e6 + 86_200.0 * l as f64 + (l % 7) as f64 * 20_000.0));
     let f = fit(&line, 28).unwrap();
     assert!(f.steps.is_none() && f.coarse && !f.cells_assumed, "{f:?}");
-    // Nor is noise as large as a cell.
+    // Noise as large as a cell has no steps either.
     let noisy = sweep.map(|(l, ms)| (l, ms + if l % 200 == 68 { 3e6 } else { 0.0 }));
     assert!(fit(&noisy, 28).unwrap().steps.is_none());
 }
@@ -51,17 +51,17 @@ fn a_straight_line_stays_one() {
     assert_eq!(fit(&[(5, 1.0); 9], 0), None);
 }
 
-/// Round trips that grow by 1 ns a cell, of these sizes with `overhead`.
+/// Round trips of packets with these sizes and `overhead` that grow by 1 ns per cell.
 fn cells_of(sizes: impl Iterator<Item = u64>, overhead: u64) -> Vec<(u64, f64)> {
     sizes.map(|l| (l, (l + overhead).div_ceil(48) as f64)).collect()
 }
 
 #[test]
 fn of_steps_that_explain_as_much_those_nearest_to_a_cell_are_taken() {
-    // Sizes 24 bytes apart fit steps of 47 or 49 bytes just as well, and overheads of 0 to 23.
+    // Sizes 24 bytes apart fit steps of 47 or 49 bytes just as well, and overheads from 0 to 23.
     let exact = cells_of((24..=288).step_by(24), 0);
     assert_eq!(fit(&exact, 0).unwrap().steps, Some((48, 0)));
-    // 4.14 ms a cell, a tenth of a millisecond off by turns.
+    // 4.14 ms per cell, with errors of ±0.1 ms.
     let off = |k: usize| if k.is_multiple_of(3) { 1e5 } else { -1e5 };
     let noisy: Vec<_> = exact.iter().enumerate().map(|(k, p)| (p.0, 4.14e6 * p.1 + off(k))).collect();
     assert_eq!(fit(&noisy, 0).unwrap().steps, Some((48, 0)));
@@ -69,7 +69,8 @@ fn of_steps_that_explain_as_much_those_nearest_to_a_cell_are_taken() {
 
 #[test]
 fn a_staircase_has_three_steps_at_least() {
-    // With 17 to 20 bytes of overhead, as these sizes cannot tell, 40 bytes need two cells, 172 four and 176 five.
+    // With 20 bytes of overhead (these sizes leave 17 to 20 possible), 40 bytes need two cells, 172 four and
+    // 176 five.
     let of_steps = |most: u64| fit(&cells_of((40..=most).step_by(4), 20), 0).unwrap().steps;
     assert_eq!(of_steps(172), None);
     assert_eq!(of_steps(176), Some((48, 17)));
@@ -94,14 +95,14 @@ fn few_sizes_and_sizes_more_than_half_a_cell_apart_are_coarse() {
     let apart = |n: u64, gap: u64| line(&(0..n).map(|k| 40 + gap * k).collect::<Vec<_>>());
     assert_eq!((apart(7, 10), apart(8, 10)), (true, false));
     assert_eq!((apart(9, 24), apart(9, 25)), (false, true));
-    // The middle one of the distances counts: three of five.
+    // The median of the distances decides.
     assert!(line(&[40, 50, 60, 160, 260, 360, 460, 560, 660]));
     assert!(!line(&[40, 50, 60, 70, 80, 90, 190, 290, 390]));
 }
 
 #[test]
 fn what_is_found_is_not_assumed() {
-    // Sizes 52 bytes apart are coarse, and show cells all the same.
+    // Sizes 52 bytes apart are coarse but show cells all the same.
     let f = fit(&cells_of((40..1000).step_by(52), 16), 0).unwrap();
     assert!(f.coarse && !f.cells_assumed, "{f:?}");
     assert_eq!(f.steps.map(|s| s.0), Some(48));
@@ -109,14 +110,14 @@ fn what_is_found_is_not_assumed() {
 
 #[test]
 fn cells_are_not_assumed_where_a_line_leaves_nothing() {
-    // Of 50 bytes more each has one cell more.
+    // Each size is 50 bytes larger than the one before and needs one more cell.
     let f = fit(&cells_of((40..1000).step_by(50), 16), 0).unwrap();
     assert!(f.steps.is_none() && !f.cells_assumed && (f.slope_ns - 1.0 / 50.0).abs() < 1e-12, "{f:?}");
 }
 
 #[test]
 fn cells_are_assumed_only_of_sizes_that_span_three() {
-    // With the 16 bytes of routed packets over LLC: 1, 2, 3 cells, and 4.
+    // With the 16 bytes of routed packets over LLC: 1, 2 and 3 cells; the last size needs 3 or 4.
     let steps = |most: u64| fit(&cells_of([26, 33, 100, most].into_iter(), 16), 0).unwrap();
     assert_eq!(steps(128).steps, None);
     let f = steps(129);
@@ -127,7 +128,7 @@ fn cells_are_assumed_only_of_sizes_that_span_three() {
 
 #[test]
 fn of_a_line_there_are_its_rate_and_what_it_leaves() {
-    // 800 ns a byte beside 5 ms, and 1 us more or less such that neither changes.
+    // 5 ms plus 800 ns per byte, with errors of ±1 µs that change neither.
     let points: Vec<_> = [1000.0, -1000.0, -1000.0, 1000.0]
         .iter()
         .enumerate()
@@ -143,7 +144,7 @@ fn of_a_line_there_are_its_rate_and_what_it_leaves() {
 
 #[test]
 fn of_steps_that_are_no_cells_there_are_their_rate_and_what_they_leave() {
-    // 1 ms for each 40 bytes; sizes before and behind the middle of a step take 1 us more and less by turns.
+    // 1 ms per 40 bytes; errors of ±1 µs around the middle of each step cancel out.
     let points: Vec<_> = (0..20u64)
         .flat_map(|k| {
             [(40 * k + 1, k, 1e3), (40 * k + 20, k, -1e3), (40 * k + 21, k, -1e3), (40 * k + 40, k, 1e3)]

@@ -1,4 +1,4 @@
-//! The clocks, delay corrected by the clock estimate, and skew (metrics §14 to §16).
+//! Clocks, delay corrected by the clock estimate, and skew (metrics §14 to §16).
 
 use crate::distribution::percentile::Percent;
 use crate::metrics::all_packets::AllPackets;
@@ -10,7 +10,7 @@ use crate::session::Session;
 use crate::summary::{ClockEstimate, Distribution, SkewHull, Summary, Trend};
 use serde::{Deserialize, Serialize};
 
-/// Corrected delay, and the clocks.
+/// Clocks and corrected delay.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ClockMetric;
 
@@ -58,7 +58,7 @@ impl Metric for ClockMetric {
             ScalarUnit::Time,
             ScalarGetter::Whole(|s| s.clock().offset_ns),
         )
-        .about("estimated clock of the server less that of the client")
+        .about("estimated clock offset: server minus client")
         .source("RFC 5905 §8")
         .only(Applies::TWO_CLOCKS),
         Scalar::new(
@@ -82,19 +82,19 @@ impl Metric for ClockMetric {
         .only(Applies::TWO_CLOCKS),
         Scalar::new(
             "client-clock-step",
-            "client clock set by",
+            "client clock step",
             ScalarUnit::Time,
             ScalarGetter::Whole(|s| s.test()?.clock.client.step_ns),
         )
-        .about("how far the client's clock was set during the test")
+        .about("step of the client's clock during the test")
         .only(Applies::TESTS),
         Scalar::new(
             "server-clock-step",
-            "server clock set by",
+            "server clock step",
             ScalarUnit::Time,
             ScalarGetter::Whole(|s| s.test()?.clock.server.step_ns),
         )
-        .about("how far the server's clock was set during the test")
+        .about("step of the server's clock during the test")
         .only(Applies::TESTS),
     ];
 
@@ -121,7 +121,7 @@ impl Metric for StreamingHull {
             ScalarUnit::Ppm,
             ScalarGetter::Real(|s| s.skew_hull().as_ref().map(|h| h.alpha_ppm)),
         )
-        .about("slope of the lower hull of delay over send time: the clocks' relative skew, where it is one")
+        .about("slope of the lower hull of delay over send time: the relative clock skew, unless a queue causes it")
         .source("Moon, Skelly and Towsley 1999")
         .only(Applies::TWO_CLOCKS),
         Scalar::new(
@@ -130,7 +130,7 @@ impl Metric for StreamingHull {
             ScalarUnit::Time,
             ScalarGetter::Whole(|s| deskewed(s, 99_000)),
         )
-        .about("99th percentile of PDV with the skew of the clocks taken out, where it matters")
+        .about("99th percentile of PDV after removal of the clock skew, if that is not negligible")
         .lower_is_better()
         .only(Applies::TWO_CLOCKS),
         Scalar::new(
@@ -139,7 +139,7 @@ impl Metric for StreamingHull {
             ScalarUnit::Time,
             ScalarGetter::Whole(|s| deskewed(s, 100_000)),
         )
-        .about("largest PDV with the skew of the clocks taken out, where it matters")
+        .about("largest PDV after removal of the clock skew, if that is not negligible")
         .lower_is_better()
         .only(Applies::TWO_CLOCKS),
     ];
@@ -189,7 +189,7 @@ fn deskewed(source: &ScalarSource<'_>, percent: u32) -> Option<i64> {
     source.pdv_deskewed().as_ref()?.percentile(Percent(percent))
 }
 
-/// The line below all packets, and what the slope of delay means.
+/// The line below all packets, and the cause of a slope of delay.
 #[derive(Default)]
 pub struct SkewAndTrend {
     hull: Option<SkewHull>,

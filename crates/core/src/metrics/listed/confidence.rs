@@ -1,4 +1,4 @@
-//! How reliable a mean is (metrics §17), and how many packets are near the middle.
+//! Precision of the mean (metrics §17), and share of packets near the middle.
 
 use crate::metrics::all_packets::AllPackets;
 use crate::metrics::metric::Metric;
@@ -9,7 +9,7 @@ use crate::session::Session;
 use crate::summary::{Inference, Summary, Within};
 use serde::{Deserialize, Serialize};
 
-/// One end of a Student interval of the mean.
+/// One limit of a Student interval of the mean.
 macro_rules! student {
     ($field:ident, $level:literal, low) => {
         student!(
@@ -40,16 +40,16 @@ macro_rules! student {
         )
         .about(concat!(
             $side,
-            " end of Student's ",
+            " limit of Student's ",
             $level,
-            " % interval of the mean delay: of independent packets only"
+            " % interval of the mean delay, assuming independent packets"
         ))
         .lower_is_better()
         .only(Applies::WHOLE)
     };
 }
 
-/// The uncertainty of the mean.
+/// Precision of the mean.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ConfidenceMetric;
 
@@ -69,25 +69,25 @@ impl Metric for ConfidenceMetric {
             ScalarUnit::Packets,
             ScalarGetter::Real(|s| s.test()?.inference.effective_n),
         )
-        .about("independent packets that would give the mean the same precision")
+        .about("number of independent packets that would give the mean the same precision")
         .higher_is_better()
         .only(Applies::WHOLE),
         Scalar::new(
             "latency-mean-low",
-            "mean at least",
+            "mean from (batches)",
             ScalarUnit::Time,
             ScalarGetter::Real(|s| Some(s.test()?.inference.batch?.ci95[0])),
         )
-        .about("lower end of the 95 % interval of the mean delay, by batches")
+        .about("lower limit of the 95 % interval of the mean delay, from batch means")
         .lower_is_better()
         .only(Applies::WHOLE),
         Scalar::new(
             "latency-mean-high",
-            "mean at most",
+            "mean to (batches)",
             ScalarUnit::Time,
             ScalarGetter::Real(|s| Some(s.test()?.inference.batch?.ci95[1])),
         )
-        .about("upper end of the 95 % interval of the mean delay, by batches")
+        .about("upper limit of the 95 % interval of the mean delay, from batch means")
         .lower_is_better()
         .only(Applies::WHOLE),
         student!(mean_ci90, "90", low),
@@ -120,7 +120,7 @@ impl Metric for ConfidenceMetric {
         to.inference = found;
     }
 }
-/// Shares of packets near the middle.
+/// Shares of packets near the mean and the median.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct NearMedian;
 

@@ -8,7 +8,7 @@ use crate::session::Session;
 use crate::summary::{Counts, Summary};
 use serde::{Deserialize, Serialize};
 
-/// Packet counts and shares.
+/// Numbers and shares of packets.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct PacketCounts;
 
@@ -19,7 +19,7 @@ impl Metric for PacketCounts {
     )]
     const SCALARS: &'static [Scalar] = &[
     Scalar::new("sent", "packets sent", ScalarUnit::Packets, ScalarGetter::Count(|s| s.sent()))
-        .about("packets sent, as far as their fate is known")
+        .about("packets sent whose fate is known")
         .headline()
         .openmetrics("packets_sent"),
     Scalar::new(
@@ -28,7 +28,7 @@ impl Metric for PacketCounts {
         ScalarUnit::Packets,
         ScalarGetter::Count(|s| Some(s.test()?.counts.received)),
     )
-    .about("datagrams received, whatever they were")
+    .about("datagrams received, including duplicates and invalid ones")
     .only(Applies::WHOLE)
     .openmetrics("packets_received"),
     Scalar::new(
@@ -37,71 +37,71 @@ impl Metric for PacketCounts {
         ScalarUnit::Packets,
         ScalarGetter::Count(|s| Some(s.test()?.counts.unique_valid)),
     )
-    .about("first clean copies received: the packets all other figures are about")
+    .about("first clean copies received: all other figures are about these packets")
     .only(Applies::WHOLE)
     .openmetrics("packets_valid"),
     Scalar::new("duplicate", "duplicate packets", ScalarUnit::Packets, ScalarGetter::Count(|s| s.duplicate()))
-        .about("further copies received")
+        .about("further copies of packets received")
         .source("RFC 5560")
         .lower_is_better()
         .openmetrics("packets_duplicate"),
     Scalar::new("invalid", "invalid packets", ScalarUnit::Packets, ScalarGetter::Count(|s| Some(s.test()?.counts.invalid)))
-        .about("number out of range, damaged, or without times to subtract")
+        .about("packets that are damaged, or whose number or times are invalid")
         .lower_is_better()
         .only(Applies::WHOLE)
         .openmetrics("packets_invalid"),
     Scalar::new("lost", "lost packets", ScalarUnit::Packets, ScalarGetter::Count(|s| s.lost()))
-        .about("sent, and not accepted")
+        .about("packets sent but not accepted")
         .source("RFC 7680")
         .lower_is_better()
         .openmetrics("packets_lost"),
     Scalar::new("late", "late packets", ScalarUnit::Packets, ScalarGetter::Count(|s| Some(s.test()?.counts.late)))
-        .about("of the lost: arrived clean, but after the waiting time")
+        .about("lost packets that arrived clean but after the waiting time")
         .source("RFC 7680")
         .lower_is_better()
         .only(Applies::WHOLE)
         .openmetrics("packets_late"),
-    Scalar::new("out-of-sequence", "out of sequence", ScalarUnit::Packets, ScalarGetter::Count(|s| s.out_of_sequence()))
-        .about("accepted, but overtaken by a later packet")
+    Scalar::new("out-of-sequence", "reordered packets", ScalarUnit::Packets, ScalarGetter::Count(|s| s.out_of_sequence()))
+        .about("packets that arrived after a packet sent later")
         .source("RFC 4737 §3")
         .lower_is_better()
         .openmetrics("packets_out_of_sequence"),
     Scalar::new(
         "invalid-ratio",
-        "share invalid",
+        "invalid share",
         ScalarUnit::Share,
         ScalarGetter::Real(|s| share(s.test()?.counts.invalid_pct)),
     )
-    .about("invalid over received")
+    .about("invalid packets divided by packets received")
     .lower_is_better()
     .only(Applies::WHOLE),
     Scalar::new(
         "duplicates",
-        "share duplicate",
+        "duplicate share",
         ScalarUnit::Share,
         ScalarGetter::Real(|s| share(s.test()?.counts.duplicate_pct)),
     )
-    .about("further copies over received")
+    .about("duplicates divided by packets received")
     .source("RFC 5560")
     .lower_is_better()
     .only(Applies::WHOLE),
     Scalar::new(
         "reordered",
-        "share overtaken",
+        "reordered share",
         ScalarUnit::Share,
         ScalarGetter::Real(|s| share(s.test()?.counts.out_of_sequence_pct)),
     )
-    .about("overtaken packets over accepted ones")
+    .about("reordered packets divided by packets accepted")
     .source("RFC 4737 §3")
     .lower_is_better()
     .only(Applies::WHOLE),
     Scalar::new(
         "clock-regressions",
-        "receive time back",
+        "receiver clock back",
         ScalarUnit::Count,
         ScalarGetter::Count(|s| Some(s.test()?.counts.rx_time_regressions)),
     )
-    .about("times the receiver's clock went back between two arrivals")
+    .about("number of times that the receiver's clock went back between two arrivals")
     .lower_is_better()
     .only(Applies::WHOLE),
     Scalar::new(
@@ -110,7 +110,7 @@ impl Metric for PacketCounts {
         ScalarUnit::Packets,
         ScalarGetter::Count(|s| s.test()?.session.receiver_drops),
     )
-    .about("datagrams the receiving kernel dropped for want of buffer space: the host's loss, not the path's")
+    .about("datagrams that the receiving kernel dropped because a buffer was full: lost by the host, not by the path")
     .lower_is_better()
     .only(Applies::TESTS),
 ];
@@ -137,7 +137,7 @@ impl Metric for PacketCounts {
             invalid_pct: percent(counted.invalid, counted.received),
             rx_time_regressions: counted.rx_time_regressions,
             tail_unknown: counted.tail_unknown,
-            // Those that the metric of reordering counts.
+            // The reordering metric writes the other counts.
             ..Counts::default()
         }
     }

@@ -23,19 +23,19 @@ impl Metric for PlayOutMetric {
         .only(Applies::TWO_CLOCKS)
         .headline(),
     Scalar::new("buffer", "buffer for 1% late", ScalarUnit::Time, ScalarGetter::Whole(|s| s.dejitter().as_ref()?.buffer_for_1pct_late_ns))
-        .about("smallest play-out buffer that at most 1 % of packets come too late for")
+        .about("smallest play-out buffer for which at most 1 % of packets are late")
         .lower_is_better()
         .only(Applies::TWO_CLOCKS),
-    Scalar::new("buffer-best", "buffer of best MOS", ScalarUnit::Time, ScalarGetter::Real(|s| ns(s.dejitter().as_ref()?.best_buffer_ms)))
+    Scalar::new("buffer-best", "buffer for best MOS", ScalarUnit::Time, ScalarGetter::Real(|s| ns(s.dejitter().as_ref()?.best_buffer_ms)))
         .about("smallest buffer of the curve with the best mean opinion score")
         .lower_is_better()
         .only(Applies::TWO_CLOCKS),
     Scalar::new("buffer-1pct-loss", "buffer for 1% loss", ScalarUnit::Time, ScalarGetter::Real(|s| ns(s.dejitter().as_ref()?.smallest_buffer_for_1pct_loss_ms)))
-        .about("smallest buffer of the curve with at most 1 % lost in all; undefined if the network alone loses more")
+        .about("smallest buffer of the curve with at most 1 % total loss; undefined if the network alone loses more")
         .lower_is_better()
         .only(Applies::TWO_CLOCKS),
     Scalar::new("adaptive-loss", "adaptive buffer loss", ScalarUnit::Packets, ScalarGetter::Count(|s| s.dejitter().as_ref()?.adaptive_total_loss))
-        .about("packets an adaptive buffer would leave out, lost ones included")
+        .about("packets lost with an adaptive buffer, including those lost by the network")
         .source("Ramjee et al. 1994, algorithm 1")
         .lower_is_better()
         .only(Applies::TWO_CLOCKS),

@@ -10,7 +10,7 @@ use crate::session::Session;
 use crate::summary::{Distribution, Summary, Unconditional};
 use serde::{Deserialize, Serialize};
 
-/// The percentile of delay or of PDV at a percentage that every summary has.
+/// A percentile of delay or PDV that every summary has.
 macro_rules! percentile {
     (LATENCY, $p:literal, $at:literal) => {
         percentile!("latency", "latency ", "raw delay", latency, $p, $at)
@@ -32,7 +32,7 @@ macro_rules! percentile {
     };
 }
 
-/// Delay above the smallest: the seed's jitter.
+/// Delay above the smallest: jitter in the seed document.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Pdv;
 
@@ -62,7 +62,7 @@ impl Metric for Pdv {
             .source("RFC 5481 §4.2")
             .lower_is_better(),
         Scalar::new("pdv-stddev", "jitter std dev", ScalarUnit::Time, ScalarGetter::Real(|s| s.pdv().stddev))
-            .about("standard deviation of delay above the smallest delay: that of delay")
+            .about("standard deviation of delay above the smallest delay, equal to that of delay")
             .source("RFC 8912 §7.4.2.5")
             .lower_is_better(),
         Scalar::new(
@@ -89,7 +89,7 @@ impl Metric for Pdv {
         to.pdv = found;
     }
 }
-/// Raw delay: one way, or there and back.
+/// Raw delay: one-way, or round trip.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Latency;
 
@@ -152,11 +152,11 @@ impl Metric for Latency {
         .lower_is_better(),
         Scalar::new(
             "latency-densest",
-            "latency densest",
+            "latency robust mode",
             ScalarUnit::Time,
             ScalarGetter::Real(|s| s.latency().half_sample_mode),
         )
-        .about("half-sample mode of raw delay: the densest half of the sample, again and again")
+        .about("half-sample mode of raw delay: the densest half of the sample, repeatedly")
         .source("Bickel and Fruehwirth 2006")
         .lower_is_better(),
     ];

@@ -19,7 +19,7 @@ impl Metric for Duplication {
             ScalarUnit::Plain { decimals: 4 },
             ScalarGetter::Real(|s| s.test()?.duplicates.duplication_fraction),
         )
-        .about("arrivals over distinct packets, less 1")
+        .about("arrivals divided by distinct packets, minus 1")
         .source("RFC 5560 §5.2")
         .lower_is_better()
         .only(Applies::WHOLE),
@@ -29,13 +29,13 @@ impl Metric for Duplication {
             ScalarUnit::Share,
             ScalarGetter::Real(|s| s.test()?.duplicates.replicated_rate),
         )
-        .about("packets that came more than once over distinct packets")
+        .about("packets that arrived more than once, divided by distinct packets")
         .source("RFC 5560 §5.2")
         .lower_is_better()
         .only(Applies::WHOLE),
         Scalar::new(
             "duplicate-after-median",
-            "copy after (median)",
+            "duplicate after, 50%",
             ScalarUnit::Time,
             ScalarGetter::Real(|s| Some(s.test()?.duplicates.time_to_duplicate?.median)),
         )
@@ -43,7 +43,7 @@ impl Metric for Duplication {
         .only(Applies::WHOLE),
         Scalar::new(
             "duplicate-after-max",
-            "copy after (largest)",
+            "duplicate after, max",
             ScalarUnit::Time,
             ScalarGetter::Whole(|s| Some(s.test()?.duplicates.time_to_duplicate?.max)),
         )

@@ -1,4 +1,4 @@
-//! What the hosts themselves add (metrics §22).
+//! Errors and delays that the hosts themselves cause (metrics §22).
 
 use crate::distribution::{LogHistogram, Precision};
 use crate::metrics::all_packets::AllPackets;
@@ -14,11 +14,14 @@ use crate::summary::{
 };
 use serde::{Deserialize, Serialize};
 
-/// The sender's schedule error.
+/// Errors of the sender against its schedule.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct LatenessMetric {
-    /// Time between packets, in ns, and send times less due times.
+    /// Period in ns, and the distribution of send time minus due time.
     offsets: Option<(i64, LogHistogram)>,
+    /// First number and total delay, in ns, of each part of the schedule that was shifted; empty while the test runs.
+    #[serde(default)]
+    shifts: Vec<(u32, i64)>,
 }
 
 impl Metric for LatenessMetric {
@@ -61,14 +64,14 @@ impl Metric for LatenessMetric {
         .only(Applies::TESTS),
         Scalar::new(
             "schedule-stretch",
-            "behind at the end",
+            "final sender lag",
             ScalarUnit::Time,
             ScalarGetter::Real(|s| {
                 let error = s.test()?.schedule_error.as_ref()?;
                 error.stretched.map(|stretched| stretched.late)
             }),
         )
-        .about("how far the sender was behind its schedule at the end, where it fell behind for good")
+        .about("lag of the sender behind its schedule at the end, if it did not recover")
         .lower_is_better()
         .only(Applies::TESTS),
     ];
@@ -77,12 +80,24 @@ impl Metric for LatenessMetric {
 
     fn begin(test: &Session) -> LatenessMetric {
         let period = test.period().filter(|_| test.spec.schedule() == Schedule::Periodic);
-        LatenessMetric { offsets: period.map(|period| (period.0, LogHistogram::new(Precision::STREAM))) }
+        let shifts = test.two_way.iter().flat_map(|facts| &facts.shifts);
+        let total = shifts.scan(0_i64, |total, shift| {
+            *total = total.saturating_add(shift.by.0);
+            Some((shift.seq, *total))
+        });
+        LatenessMetric {
+            offsets: period.map(|period| (period.0, LogHistogram::new(Precision::STREAM))),
+            shifts: total.collect(),
+        }
     }
 
     fn push(&mut self, packets: &AcceptedPackets<'_>) {
         let Some((period, offsets)) = &mut self.offsets else { return };
-        let due = |seq: u32| period.saturating_mul(seq.into());
+        let shifted = |seq: u32| {
+            let before = self.shifts.partition_point(|(first, _)| *first <= seq);
+            before.checked_sub(1).map_or(0, |k| self.shifts[k].1)
+        };
+        let due = |seq: u32| period.saturating_mul(seq.into()).saturating_add(shifted(seq));
         let late = packets.seq.iter().zip(packets.sent).map(|(seq, sent)| sent.saturating_sub(due(*seq)));
         offsets.add_all(&late.collect::<Vec<i64>>());
     }
@@ -114,7 +129,7 @@ impl Metric for LatenessMetric {
         to.schedule_error = found;
     }
 }
-/// Stalls of the hosts, and the figures without them.
+/// Stalls of the hosts, and the statistics without them.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct HostStalls;
 
@@ -135,7 +150,7 @@ impl Metric for HostStalls {
         ScalarUnit::Count,
         ScalarGetter::Count(|s| Some(s.test()?.stalls.receiver_suspects)),
     )
-    .about("groups of packets that arrived together as after a stall of the receiving host")
+    .about("groups of packets that arrived together, as after a stall of the receiving host")
     .lower_is_better()
     .only(Applies::TESTS),
     Scalar::new(
@@ -144,7 +159,7 @@ impl Metric for HostStalls {
         ScalarUnit::Packets,
         ScalarGetter::Count(|s| Some(s.test()?.stalls.receiver_waits)),
     )
-    .about("packets that waited in the receiving host more than half a period, of a fast stream a millisecond more")
+    .about("packets that waited in the receiving host more than half a period (in fast streams, a millisecond longer)")
     .lower_is_better()
     .only(Applies::TESTS),
     Scalar::new(
@@ -153,7 +168,7 @@ impl Metric for HostStalls {
         ScalarUnit::Time,
         ScalarGetter::Whole(|s| Some(s.test()?.stalls.without?.pdv_p99)),
     )
-    .about("99th percentile of PDV without the packets the hosts disturbed")
+    .about("99th percentile of PDV without packets that the hosts delayed")
     .lower_is_better()
     .only(Applies::TESTS),
     Scalar::new(
@@ -162,25 +177,25 @@ impl Metric for HostStalls {
         ScalarUnit::Time,
         ScalarGetter::Whole(|s| Some(s.test()?.stalls.without?.pdv_max)),
     )
-    .about("largest PDV without the packets the hosts disturbed")
+    .about("largest PDV without packets that the hosts delayed")
     .lower_is_better()
     .only(Applies::TESTS),
     Scalar::new(
         "intended-latency-mean",
-        "from due time, mean",
+        "intended delay mean",
         ScalarUnit::Time,
         ScalarGetter::Real(|s| s.test()?.intended_latency.as_ref().map(|i| i.mean)),
     )
-    .about("mean delay from when packets were due instead of sent, where the sender's error matters")
+    .about("mean delay counted from due times, if the sender's error is not negligible")
     .lower_is_better()
     .only(Applies::TESTS),
     Scalar::new(
         "intended-latency-pdv-p99",
-        "from due time, 99%",
+        "intended jitter 99%",
         ScalarUnit::Time,
         ScalarGetter::Whole(|s| s.test()?.intended_latency.as_ref().map(|i| i.pdv_p99)),
     )
-    .about("99th percentile of PDV counted from due times, where the sender's error matters")
+    .about("99th percentile of PDV counted from due times, if the sender's error is not negligible")
     .lower_is_better()
     .only(Applies::TESTS),
 ];
@@ -213,7 +228,7 @@ impl Metric for HostStalls {
         to.intended_latency = intended;
     }
 }
-/// The host's own noise.
+/// Noise of the host itself.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct NoiseFloors;
 
@@ -225,7 +240,7 @@ impl Metric for NoiseFloors {
             ScalarUnit::Time,
             ScalarGetter::Whole(|s| Some(s.test()?.noise.as_ref()?.floor.pdv_p99.0)),
         )
-        .about("99th percentile of PDV over the host's own loopback, where it was measured before the test")
+        .about("99th percentile of PDV over the host's own loopback, if measured before the test")
         .lower_is_better()
         .only(Applies::TESTS),
         Scalar::new(
@@ -252,7 +267,7 @@ impl Metric for NoiseFloors {
         to.noise = client.noise.or(server.noise).map(|floor| Noise::new(floor, &to.latency, &to.pdv));
     }
 }
-/// Time spent in the queue of the sending host's interface.
+/// Time in the queue of the sending host's interface.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct OwnQueue;
 
@@ -310,7 +325,7 @@ impl Metric for OwnQueue {
         to.local_queue = found;
     }
 }
-/// Time spent in the hosts, and stamps that did not come.
+/// Time spent in the hosts, and missing stamps.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct StampSources;
 
@@ -322,11 +337,11 @@ impl Metric for StampSources {
             ScalarUnit::Packets,
             ScalarGetter::Count(|s| s.stamps().sent_lost),
         )
-        .about("packets for which a stamp of their departure was asked for and never came")
+        .about("packets whose departure stamp was requested but never received")
         .lower_is_better(),
         Scalar::new(
             "send-lag-mean",
-            "in sender, mean",
+            "sender lag mean",
             ScalarUnit::Time,
             ScalarGetter::Whole(|s| s.stamps().send_lag_mean_ns),
         )
@@ -334,7 +349,7 @@ impl Metric for StampSources {
         .lower_is_better(),
         Scalar::new(
             "send-lag-max",
-            "in sender, largest",
+            "sender lag max",
             ScalarUnit::Time,
             ScalarGetter::Whole(|s| s.stamps().send_lag_max_ns),
         )
@@ -342,7 +357,7 @@ impl Metric for StampSources {
         .lower_is_better(),
         Scalar::new(
             "receive-lag-mean",
-            "in receiver, mean",
+            "receiver lag mean",
             ScalarUnit::Time,
             ScalarGetter::Whole(|s| s.stamps().receive_lag_mean_ns),
         )
@@ -350,7 +365,7 @@ impl Metric for StampSources {
         .lower_is_better(),
         Scalar::new(
             "receive-lag-max",
-            "in receiver, largest",
+            "receiver lag max",
             ScalarUnit::Time,
             ScalarGetter::Whole(|s| s.stamps().receive_lag_max_ns),
         )
@@ -375,7 +390,7 @@ impl Metric for StampSources {
     }
 }
 
-/// The sender's lateness, with what its host's own queue added.
+/// Returns the sender's lateness, with the part that the queue of its own host caused.
 fn schedule_error(all: &AllPackets<'_>) -> Option<ScheduleError> {
     let errors = all.errors()?;
     let waits = || all.queued.iter().copied();

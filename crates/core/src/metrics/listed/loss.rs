@@ -7,7 +7,7 @@ use crate::session::Session;
 use crate::summary::{Loss, Summary};
 use serde::{Deserialize, Serialize};
 
-/// Loss and how it clusters.
+/// Loss and its clustering.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct LossMetric;
 
@@ -18,7 +18,7 @@ impl Metric for LossMetric {
     )]
     const SCALARS: &'static [Scalar] = &[
         Scalar::new("loss", "lost", ScalarUnit::Share, ScalarGetter::Real(|s| s.loss_ratio()))
-            .about("lost over sent")
+            .about("lost packets divided by packets sent")
             .source("RFC 7680")
             .lower_is_better()
             .headline(),
@@ -28,7 +28,7 @@ impl Metric for LossMetric {
             ScalarUnit::Share,
             ScalarGetter::Real(|s| Some(s.loss()?.wilson95_correlated?[0])),
         )
-        .about("lower end of the 95 % interval of the loss ratio, widened for correlated losses")
+        .about("lower limit of the 95 % interval of the loss ratio, widened for correlated losses")
         .lower_is_better(),
         Scalar::new(
             "loss-high",
@@ -36,7 +36,7 @@ impl Metric for LossMetric {
             ScalarUnit::Share,
             ScalarGetter::Real(|s| Some(s.loss()?.wilson95_correlated?[1])),
         )
-        .about("upper end of the 95 % interval of the loss ratio, widened for correlated losses")
+        .about("upper limit of the 95 % interval of the loss ratio, widened for correlated losses")
         .lower_is_better(),
         Scalar::new(
             "loss-bound",
@@ -44,7 +44,7 @@ impl Metric for LossMetric {
             ScalarUnit::Share,
             ScalarGetter::Real(|s| s.loss()?.rule_of_three),
         )
-        .about("with no loss at all, the ratio is below this with 95 % confidence: 3/N")
+        .about("upper limit of the loss ratio with 95 % confidence if nothing was lost: 3/N")
         .lower_is_better(),
         Scalar::new(
             "loss-runs",
@@ -61,7 +61,7 @@ impl Metric for LossMetric {
             ScalarUnit::Packets,
             ScalarGetter::Count(|s| Some(s.loss()?.longest())),
         )
-        .about("packets of the longest run of losses")
+        .about("length of the longest run of losses")
         .source("RFC 3357 §6.3")
         .lower_is_better()
         .headline()
@@ -81,7 +81,7 @@ impl Metric for LossMetric {
             ScalarUnit::Plain { decimals: 2 },
             ScalarGetter::Real(|s| s.loss()?.gilbert.burst_ratio),
         )
-        .about("mean run of losses over that of random loss at the same ratio; above 1 is bursty")
+        .about("mean length of loss runs divided by that of random loss at the same ratio; above 1 is bursty")
         .source("G.107 §3.5")
         .lower_is_better(),
         Scalar::new(
@@ -90,7 +90,7 @@ impl Metric for LossMetric {
             ScalarUnit::Share,
             ScalarGetter::Real(|s| s.loss()?.noticeable_rate_99),
         )
-        .about("losses at most 99 packets after the one before, over losses")
+        .about("losses at most 99 packets after the previous loss, divided by all losses")
         .source("RFC 3357 §6.1")
         .lower_is_better(),
         Scalar::new(
@@ -99,7 +99,7 @@ impl Metric for LossMetric {
             ScalarUnit::Share,
             ScalarGetter::Real(|s| s.loss()?.gilbert.clp),
         )
-        .about("conditional loss probability: lost, where the packet before was lost")
+        .about("probability of loss after a lost packet")
         .lower_is_better(),
         Scalar::new(
             "loss-correlation",
@@ -117,10 +117,10 @@ impl Metric for LossMetric {
         )
         .about("standard score of the Wald-Wolfowitz runs test; below -1.96 losses come in bursts"),
         Scalar::new("gilbert-p", "Gilbert p", ScalarUnit::Share, ScalarGetter::Real(|s| s.loss()?.gilbert.p))
-            .about("simple Gilbert model: lost, where the packet before was received")
+            .about("simple Gilbert model: probability of loss after a received packet")
             .lower_is_better(),
         Scalar::new("gilbert-q", "Gilbert q", ScalarUnit::Share, ScalarGetter::Real(|s| s.loss()?.gilbert.q))
-            .about("simple Gilbert model: received, where the packet before was lost")
+            .about("simple Gilbert model: probability of reception after a lost packet")
             .higher_is_better(),
         Scalar::new(
             "gilbert1960-p",
@@ -128,28 +128,28 @@ impl Metric for LossMetric {
             ScalarUnit::Share,
             ScalarGetter::Real(|s| Some(s.loss()?.gilbert1960?.p)),
         )
-        .about("Gilbert's model of 1960: from the good state to the bad"),
+        .about("Gilbert's model of 1960: probability of changing from the good state to the bad"),
         Scalar::new(
             "gilbert1960-r",
             "Gilbert 1960 r",
             ScalarUnit::Share,
             ScalarGetter::Real(|s| Some(s.loss()?.gilbert1960?.r)),
         )
-        .about("Gilbert's model of 1960: from the bad state to the good"),
+        .about("Gilbert's model of 1960: probability of changing from the bad state to the good"),
         Scalar::new(
             "gilbert1960-h",
             "Gilbert 1960 h",
             ScalarUnit::Share,
             ScalarGetter::Real(|s| Some(s.loss()?.gilbert1960?.h)),
         )
-        .about("Gilbert's model of 1960: received in the bad state"),
+        .about("Gilbert's model of 1960: probability of reception in the bad state"),
         Scalar::new(
             "bursts",
-            "bursts of loss",
+            "loss bursts",
             ScalarUnit::Count,
             ScalarGetter::Count(|s| Some(s.loss()?.burst_gap_gmin16.burst_count)),
         )
-        .about("bursts: losses with fewer than 16 packets received between them")
+        .about("bursts of losses with fewer than 16 packets received between them")
         .source("RFC 3611 §4.7.2")
         .lower_is_better(),
         Scalar::new(
@@ -158,7 +158,7 @@ impl Metric for LossMetric {
             ScalarUnit::Share,
             ScalarGetter::Real(|s| Some(s.loss()?.burst_gap_gmin16.burst_density)),
         )
-        .about("losses in bursts over packets in bursts")
+        .about("losses in bursts divided by packets in bursts")
         .source("RFC 3611 §4.7.2")
         .lower_is_better(),
         Scalar::new(
@@ -167,7 +167,7 @@ impl Metric for LossMetric {
             ScalarUnit::Share,
             ScalarGetter::Real(|s| Some(s.loss()?.burst_gap_gmin16.gap_density)),
         )
-        .about("losses in gaps over packets in gaps")
+        .about("losses in gaps divided by packets in gaps")
         .source("RFC 3611 §4.7.2")
         .lower_is_better(),
         Scalar::new(

@@ -20,7 +20,7 @@ impl Metric for Objectives {
         ScalarUnit::Count,
         ScalarGetter::Count(|s| s.objectives().as_ref().map(|y| y.class.into())),
     )
-    .about("most demanding class whose bounds hold: 6, 7, 0 … 4; 5 is the unspecified class")
+    .about("most demanding class whose bounds the test meets, in the order 6, 7, 0 … 4; 5 is the unspecified class")
     .source("Y.1541, as RFC 5976 §2 quotes it")
     .only(Applies::TWO_CLOCKS)];
 

@@ -15,11 +15,11 @@ impl Metric for RateMetric {
     const SCALARS: &'static [Scalar] = &[
         Scalar::new(
             "target-period",
-            "period asked for",
+            "requested period",
             ScalarUnit::Time,
             ScalarGetter::Real(|s| Some(s.test()?.periods.target?.period_ns)),
         )
-        .about("time between packets, as asked for")
+        .about("requested time between packets")
         .only(Applies::TESTS),
         Scalar::new(
             "tx-period",
@@ -39,35 +39,35 @@ impl Metric for RateMetric {
         .only(Applies::WHOLE),
         Scalar::new(
             "tx-rate",
-            "packets sent a second",
+            "transmit rate",
             ScalarUnit::PacketRate,
             ScalarGetter::Real(|s| Some(s.test()?.periods.tx?.rate_pps)),
         )
-        .about("packets sent a second")
+        .about("packets sent per second")
         .only(Applies::WHOLE),
         Scalar::new(
             "rx-rate",
-            "packets got a second",
+            "receive rate",
             ScalarUnit::PacketRate,
             ScalarGetter::Real(|s| Some(s.test()?.periods.rx?.rate_pps)),
         )
-        .about("packets received a second")
+        .about("packets received per second")
         .only(Applies::WHOLE),
         Scalar::new(
             "tx-throughput",
-            "user rate sent",
+            "payload rate sent",
             ScalarUnit::BitRate,
             ScalarGetter::Real(|s| s.test()?.periods.tx?.throughput_bps),
         )
-        .about("payload bits sent a second")
+        .about("payload bits sent per second")
         .only(Applies::WHOLE),
         Scalar::new(
             "rx-throughput",
-            "user rate received",
+            "payload rate received",
             ScalarUnit::BitRate,
             ScalarGetter::Real(|s| s.test()?.periods.rx?.throughput_bps),
         )
-        .about("payload bits received a second")
+        .about("payload bits received per second")
         .only(Applies::WHOLE),
     ];
 

@@ -22,7 +22,7 @@ pub struct ReorderMetric {
     occupancy: Occupancy,
 }
 
-/// Discontinuities kept.
+/// Number of discontinuities that are stored in constant memory.
 const MAX_DISCONTINUITIES: usize = 8192;
 
 impl Metric for ReorderMetric {
@@ -33,7 +33,9 @@ impl Metric for ReorderMetric {
             ScalarUnit::Packets,
             ScalarGetter::Count(|s| s.test()?.reordering.extent_hist.keys().next_back().copied()),
         )
-        .about("most arrivals between an overtaken packet and the earliest it was overtaken by")
+        .about(
+            "largest number of arrivals between a reordered packet and the first later-sent packet before it",
+        )
         .source("RFC 4737 §4.2")
         .lower_is_better()
         .only(Applies::WHOLE),
@@ -43,7 +45,7 @@ impl Metric for ReorderMetric {
             ScalarUnit::Time,
             ScalarGetter::Whole(|s| s.test()?.reordering.max_late_time_ns),
         )
-        .about("largest time from the arrival of the overtaker to that of the overtaken")
+        .about("largest time from the first arrival of a later-sent packet to that of the reordered packet")
         .source("RFC 4737 §4.3")
         .lower_is_better()
         .only(Applies::WHOLE),
@@ -53,7 +55,7 @@ impl Metric for ReorderMetric {
             ScalarUnit::Bytes,
             ScalarGetter::Count(|s| s.test()?.reordering.max_byte_offset),
         )
-        .about("most payload to be held back for an overtaken packet")
+        .about("largest payload to buffer for a reordered packet")
         .source("RFC 4737 §4.4")
         .lower_is_better()
         .only(Applies::WHOLE),
@@ -73,7 +75,7 @@ impl Metric for ReorderMetric {
             ScalarUnit::Share,
             ScalarGetter::Real(|s| density(s).map(|d| d.three_or_more_late)),
         )
-        .about("packets displaced by three or more: what a TCP sender takes for loss")
+        .about("share of packets displaced by three or more positions, which a TCP sender counts as lost")
         .source("RFC 5236 §4")
         .lower_is_better()
         .only(Applies::WHOLE),
@@ -83,7 +85,7 @@ impl Metric for ReorderMetric {
             ScalarUnit::Share,
             ScalarGetter::Real(|s| density(s).map(|d| d.percent_late / 100.0)),
         )
-        .about("packets that arrived later than their place")
+        .about("share of packets that arrived later than in order")
         .source("RFC 5236 §4")
         .lower_is_better()
         .only(Applies::WHOLE),
@@ -93,7 +95,7 @@ impl Metric for ReorderMetric {
             ScalarUnit::Share,
             ScalarGetter::Real(|s| density(s).map(|d| d.percent_early / 100.0)),
         )
-        .about("packets that arrived earlier than their place")
+        .about("share of packets that arrived earlier than in order")
         .source("RFC 5236 §4")
         .lower_is_better()
         .only(Applies::WHOLE),
@@ -103,7 +105,7 @@ impl Metric for ReorderMetric {
             ScalarUnit::Packets,
             ScalarGetter::Real(|s| density(s).map(|d| d.mean_displacement)),
         )
-        .about("mean distance of a packet from its place, in arrivals")
+        .about("mean distance of a packet from its position in order, in arrivals")
         .source("RFC 5236 §4")
         .lower_is_better()
         .only(Applies::WHOLE),
@@ -189,7 +191,7 @@ fn density(source: &ScalarSource<'_>) -> Option<ReorderDensity> {
     source.test()?.reordering.density
 }
 
-/// TCP hides it.
+/// TCP hides reordering.
 fn is_observable(stream: &EndedStream<'_>) -> bool {
     stream.known.session.spec.transport() == Transport::Udp
 }

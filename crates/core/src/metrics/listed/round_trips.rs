@@ -1,4 +1,4 @@
-//! What a round-trip test has in addition to its round trips.
+//! Results of round-trip tests in addition to their round trips.
 
 use crate::metrics::metric::Metric;
 use crate::metrics::stream::EndedStream;
@@ -7,7 +7,7 @@ use crate::session::Session;
 use crate::summary::Summary;
 use serde::{Deserialize, Serialize};
 
-/// What round-trip tests have in addition to their round trips.
+/// Results of round-trip tests in addition to their round trips.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct RoundTripExtras;
 
@@ -19,7 +19,7 @@ impl Metric for RoundTripExtras {
             ScalarUnit::Time,
             ScalarGetter::Whole(|s| s.two_way()?.processing.map(|p| p.min)),
         )
-        .about("smallest time the far host took to answer, which is not part of the round trips")
+        .about("smallest time that the far host took to answer, which round trips do not include")
         .source("RFC 2681")
         .lower_is_better()
         .only(Applies::ROUND_TRIPS),
@@ -29,7 +29,7 @@ impl Metric for RoundTripExtras {
             ScalarUnit::Time,
             ScalarGetter::Whole(|s| s.two_way()?.processing.map(|p| p.mean)),
         )
-        .about("mean time the far host took to answer")
+        .about("mean time that the far host took to answer")
         .lower_is_better()
         .only(Applies::ROUND_TRIPS),
         Scalar::new(
@@ -38,7 +38,7 @@ impl Metric for RoundTripExtras {
             ScalarUnit::Time,
             ScalarGetter::Whole(|s| s.two_way()?.processing.map(|p| p.max)),
         )
-        .about("largest time the far host took to answer")
+        .about("largest time that the far host took to answer")
         .lower_is_better()
         .only(Applies::ROUND_TRIPS),
         Scalar::new(
@@ -52,29 +52,29 @@ impl Metric for RoundTripExtras {
         .only(Applies::ROUND_TRIPS),
         Scalar::new(
             "lost-there",
-            "lost on the way there",
+            "lost up",
             ScalarUnit::Packets,
             ScalarGetter::Count(|s| Some(s.two_way()?.directions?.up_lost)),
         )
-        .about("requests lost on the way there, where the far host counts")
+        .about("requests lost up (towards the far host), if the far host counts packets")
         .lower_is_better()
         .only(Applies::ROUND_TRIPS),
         Scalar::new(
             "lost-back",
-            "lost on the way back",
+            "lost down",
             ScalarUnit::Packets,
             ScalarGetter::Count(|s| Some(s.two_way()?.directions?.down_lost)),
         )
-        .about("answers lost on the way back, where the far host counts")
+        .about("answers lost down (from the far host), if the far host counts packets")
         .lower_is_better()
         .only(Applies::ROUND_TRIPS),
         Scalar::new(
             "lost-either",
-            "lost either way",
+            "lost up or down",
             ScalarUnit::Packets,
             ScalarGetter::Count(|s| Some(s.two_way()?.directions?.unknown_lost)),
         )
-        .about("lost in an unknown direction")
+        .about("requests or answers lost in an unknown direction")
         .lower_is_better()
         .only(Applies::ROUND_TRIPS),
         Scalar::new(
@@ -83,7 +83,7 @@ impl Metric for RoundTripExtras {
             ScalarUnit::Packets,
             ScalarGetter::Count(|s| Some(s.two_way()?.not_answers.foreign)),
         )
-        .about("datagrams received that are not of this test")
+        .about("datagrams received that do not belong to this test")
         .lower_is_better()
         .only(Applies::ROUND_TRIPS),
         Scalar::new(
@@ -92,7 +92,7 @@ impl Metric for RoundTripExtras {
             ScalarUnit::Packets,
             ScalarGetter::Count(|s| Some(s.two_way()?.not_answers.malformed)),
         )
-        .about("datagrams received that are not what the protocol allows")
+        .about("datagrams received that violate the protocol")
         .lower_is_better()
         .only(Applies::ROUND_TRIPS),
         Scalar::new(
@@ -110,7 +110,7 @@ impl Metric for RoundTripExtras {
             ScalarUnit::Packets,
             ScalarGetter::Count(|s| Some(s.two_way()?.not_answers.unmatched)),
         )
-        .about("answers to requests never sent or long gone")
+        .about("answers to requests that were never sent or are too old")
         .lower_is_better()
         .only(Applies::ROUND_TRIPS),
         Scalar::new(
@@ -119,7 +119,7 @@ impl Metric for RoundTripExtras {
             ScalarUnit::Packets,
             ScalarGetter::Count(|s| Some(s.two_way()?.not_answers.refused)),
         )
-        .about("ICMP messages of the far host that nothing listens there")
+        .about("ICMP messages of the far host that the port is closed")
         .lower_is_better()
         .only(Applies::ROUND_TRIPS),
         Scalar::new(
@@ -137,22 +137,22 @@ impl Metric for RoundTripExtras {
             ScalarUnit::Count,
             ScalarGetter::Count(|s| Some(s.two_way()?.tcp?.retransmissions)),
         )
-        .about("segments the kernel sent again during a TCP test")
+        .about("segments that the kernel retransmitted during a TCP test")
         .lower_is_better()
         .only(Applies::ROUND_TRIPS),
         Scalar::new(
             "tcp-srtt-max",
-            "TCP SRTT, largest",
+            "TCP SRTT max",
             ScalarUnit::Time,
             ScalarGetter::Count(|s| Some(u64::from(s.two_way()?.tcp?.srtt_max_us) * 1000)),
         )
-        .about("largest smoothed round-trip time the kernel saw during a TCP test")
+        .about("largest smoothed round-trip time of the kernel during a TCP test")
         .source("RFC 6298")
         .lower_is_better()
         .only(Applies::ROUND_TRIPS),
         Scalar::new(
             "tcp-cwnd-min",
-            "TCP window, smallest",
+            "TCP window min",
             ScalarUnit::Count,
             ScalarGetter::Count(|s| Some(s.two_way()?.tcp?.cwnd_min.into())),
         )

@@ -36,7 +36,7 @@ impl Metric for Slopes {
             ScalarUnit::Ppm,
             ScalarGetter::Real(|s| s.test()?.regression_arrival.map(|r| r.m * 1e6)),
         )
-        .about("slope of delay over arrival time: the burstiness plot's m")
+        .about("slope of delay over arrival time: m of the burstiness plot")
         .only(Applies::WHOLE),
         Scalar::new(
             "slope-arrival-r",
@@ -44,7 +44,7 @@ impl Metric for Slopes {
             ScalarUnit::Plain { decimals: 4 },
             ScalarGetter::Real(|s| s.test()?.regression_arrival?.r),
         )
-        .about("Pearson's correlation of delay and arrival time: the burstiness plot's r")
+        .about("Pearson's correlation of delay and arrival time: r of the burstiness plot")
         .only(Applies::WHOLE),
     ];
 
@@ -74,7 +74,7 @@ impl Metric for ChangeMetric {
         ScalarUnit::Count,
         ScalarGetter::Count(|s| Some(s.test()?.segments.len().saturating_sub(1) as u64)),
     )
-    .about("lasting jumps of the smallest delay: a route or a clock changed")
+    .about("lasting jumps of the smallest delay, caused by a change of the route or of a clock")
     .source("RFC 5481 §6.2")
     .lower_is_better()
     .only(Applies::WHOLE)];

@@ -14,16 +14,16 @@ use crate::summary::{Ipdv, Rfc3550, Summary};
 impl Metric for StreamingIpdv {
     const SCALARS: &'static [Scalar] = &[
         Scalar::new("ipdv-mean", "IPDV mean", ScalarUnit::Time, ScalarGetter::Real(|s| s.ipdv().mean))
-            .about("mean variation between consecutive packets: the trend, not the spread")
+            .about("mean difference between consecutive packets, which shows the trend, not the spread")
             .source("RFC 3393")
             .headline(),
         Scalar::new("ipdv-stddev", "IPDV std dev", ScalarUnit::Time, ScalarGetter::Real(|s| s.ipdv().stddev))
-            .about("standard deviation of the variation between consecutive packets, with its tails")
+            .about("standard deviation of the variation between consecutive packets, including the tails")
             .source("RFC 3393")
             .lower_is_better()
             .headline(),
         Scalar::new("ipdv-iqr", "IPDV IQR", ScalarUnit::Time, ScalarGetter::Whole(|s| s.ipdv().iqr))
-            .about("interquartile range of the variation between consecutive packets: the bulk")
+            .about("interquartile range of the variation between consecutive packets, without the tails")
             .source("RFC 3393")
             .lower_is_better()
             .headline(),
@@ -101,7 +101,7 @@ impl Metric for rfc3550::JitterEstimator {
         .openmetrics("rtp_jitter_mean"),
         Scalar::new(
             "rfc3550-max",
-            "RTP jitter, largest",
+            "RTP jitter max",
             ScalarUnit::Time,
             ScalarGetter::Real(|s| s.rfc3550_jitter().map(|j| j.max)),
         )
@@ -115,7 +115,7 @@ impl Metric for rfc3550::JitterEstimator {
             ScalarUnit::Time,
             ScalarGetter::Real(|s| s.rfc3550_jitter().map(|j| j.last)),
         )
-        .about("RTP jitter after the last packet: of about the last 16 packets")
+        .about("RTP jitter after the last packet, which reflects about the last 16 packets")
         .source("RFC 3550 §6.4.1")
         .lower_is_better()
         .openmetrics("rtp_jitter_final"),

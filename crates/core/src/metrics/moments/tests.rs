@@ -78,7 +78,7 @@ fn absurd_values_merge_as_they_add() {
     let n = values().count() as f64;
     let mean = values().map(|x| x as f64).sum::<f64>() / n;
     near(whole.stddev_pop(), Some((values().map(|x| (x as f64 - mean).powi(2)).sum::<f64>() / n).sqrt()));
-    // Many, so that the sums themselves leave 128 bits.
+    // Many values, so that the sums exceed 128 bits.
     let many = |origin: i64| {
         let mut m: Moments = [origin].into_iter().collect();
         (0..40).for_each(|_| m.merge(m));
@@ -126,7 +126,7 @@ fn absurd_times_and_delays_merge_as_they_add() {
         assert!((line.r.unwrap() / whole.r.unwrap() - 1.0).abs() < 1e-9, "{line:?}");
         assert!((line.mean_y / whole.mean_y - 1.0).abs() < 1e-9, "{line:?} {whole:?}");
     }
-    // Many, so that the cross sums leave 128 bits.
+    // Many values, so that the cross sums exceed 128 bits.
     let many = |row| {
         let mut sums = packets(&[row]);
         (0..40).for_each(|_| sums.merge(sums));
@@ -182,7 +182,7 @@ proptest! {
 
 #[test]
 fn chunks_with_one_value_far_off() {
-    // Far enough for its square not to fit the sum of a chunk; above, below, and all of them negative.
+    // Differences whose squares exceed the sum of a chunk; above, below, and all of them negative.
     for far in [1i64 << 45, -(1 << 45), -8] {
         let mut values = vec![-7; 1536];
         values[1000] = far;
@@ -200,7 +200,7 @@ fn later_values_are_added_to_those_before() {
     let mut mine = of(&a);
     mine.join(of(&[lead, [later[0], later[1], later[2]]].concat()), &of(&lead));
     let whole = of(&[70, 30, 90, 10, 95, 44]);
-    // The extremes are those of all values that either had.
+    // The extremes are those of all values of either.
     assert_eq!((mine.n(), mine.min(), mine.max()), (6, Some(10), Some(95)));
     assert_eq!((mine.mean(), mine.stddev()), (whole.mean(), whole.stddev()));
     let row = |k: &i64| (k * 3, k * k % 17);

@@ -2,7 +2,7 @@ use super::super::series::Samples;
 use super::*;
 use proptest::prelude::*;
 
-/// Of (seq, delay as arrival time) rows; 100-byte packets.
+/// Figures for rows of (sequence number, delay as arrival time) with 100-byte packets.
 fn of(rows: &[(u32, i64)]) -> Reordering {
     let mut samples = Samples::default();
     for &(seq, arrived) in rows {
@@ -106,7 +106,7 @@ fn nothing() {
     assert_eq!((none.ratio, none.density, none.rd_fd.len()), (None, None, 0));
 }
 
-/// A permutation of some of 0…n, by shuffling keys.
+/// A permutation of some of 0…n, made by sorting random keys.
 fn stream() -> impl Strategy<Value = Vec<u32>> {
     prop::collection::vec((0u32..40, prop::bool::weighted(0.85)), 0..60).prop_map(|keys| {
         let mut order: Vec<(u32, u32)> = (0..)
@@ -142,61 +142,61 @@ proptest! {
         prop_assert_eq!(r.gaps, found.windows(2).map(|w| w[1] - w[0]).collect::<Vec<_>>());
     }
 
-    /// Also where a packet is overtaken by more than the buffer has room for.
+    /// Includes packets that arrive after more later packets than the buffer can store.
     #[test]
     fn occupancy_without_losses_is_that_of_places(s in stream(), late in 0u32..200) {
         let mut arrivals: Vec<u32> = (0..late).map(|k| 1000 + k).chain(s).collect();
         arrivals.push(999);
-        let mut places = arrivals.clone();
-        places.sort_unstable();
+        let mut sorted = arrivals.clone();
+        sorted.sort_unstable();
         let mut buffer = Occupancy::new(THRESHOLD, 0);
-        arrivals.iter().for_each(|seq| buffer.push(places.binary_search(seq).unwrap() as u32));
+        arrivals.iter().for_each(|seq| buffer.push(sorted.binary_search(seq).unwrap() as u32));
         prop_assert_eq!(seqs(&arrivals).rbd_fb_loss_aware, buffer.histogram());
     }
 }
 
 #[test]
 fn n_is_listed_up_to_1000() {
-    // Three packets overtaken by 2000 just before them, one by five.
+    // Three packets with n = 2000, one with n = 5.
     let listed = at_least(&BTreeMap::from([(0, 9), (5, 1), (2000, 3)]));
     let expected = (1..=5).map(|n| (n, 4)).chain((6..=1000).chain([2000]).map(|n| (n, 3)));
     assert_eq!(listed, expected.collect());
 }
 
-/// In one pass with `limit`.
+/// Counts in one pass with `limit`.
 fn bounded(limit: usize, seqs: impl IntoIterator<Item = u32>) -> ReorderCounter {
-    let mut overtaking = ReorderCounter::bounded(limit);
+    let mut counter = ReorderCounter::bounded(limit);
     for (arrived, seq) in (0..).zip(seqs) {
-        overtaking.push(&AcceptedPacket { seq, sent: 0, delay: arrived });
+        counter.push(&AcceptedPacket { seq, sent: 0, delay: arrived });
     }
-    overtaking
+    counter
 }
 
 #[test]
 fn discontinuities_beyond_the_limit_are_forgotten() {
-    // Four are kept: 5 was overtaken by 10 four arrivals before. With a fifth, 10 and 20 are forgotten, and 30
-    // counts as the first.
+    // Four stretches are stored: 10, four arrivals before, is the first packet sent after 5. With a fifth, 10 and
+    // 20 are forgotten, and 30 counts as the first.
     for (seqs, extent) in [(vec![10, 20, 30, 40, 5], 4), (vec![10, 20, 30, 40, 50, 5], 3)] {
         let found = bounded(4, seqs).output();
         assert_eq!(found.extent_hist, BTreeMap::from([(extent, 1)]));
         assert_eq!(found.n_reordered, (1..=extent).map(|n| (n, 1)).collect());
         assert_eq!((found.max_late_time_ns, found.observable), (Some(extent as i64), true));
     }
-    // So are late ones: 30 was overtaken by one, 31 by the four after 30, of which 34 to 38 are still known, 20 by
-    // all seven, of which the four from 34 on are.
+    // Late packets are forgotten, too: 30 is preceded by one later packet, 31 by four, of which 34 to 38 are
+    // still stored, and 20 by all seven, of which four are stored.
     let late = bounded(4, [100, 30, 32, 34, 36, 38, 31, 20]).output();
     assert_eq!(late.n_reordered, BTreeMap::from([(1, 3), (2, 2), (3, 2), (4, 1)]));
 }
 
 #[test]
 fn memory_keeps_to_the_limit() {
-    // Pairs swapped: a discontinuity each, of which those forgotten keep their gaps, as far as they are listed.
+    // Each swapped pair is a discontinuity. Those forgotten retain their gaps up to the limit of the list.
     let pairs = || (0..20_100).map(|k| k ^ 1);
     let (whole, kept) = (bounded(0, pairs()), bounded(4, pairs()));
     assert_eq!((whole.output(), kept.output().gaps.len()), (kept.output(), MAX_LISTED));
     assert_eq!((whole.maxima.len(), whole.reordered(), kept.reordered()), (10_050, 10_050, 10_050));
     assert!(kept.is_possible(20_100, 4));
-    // Every other number after the largest, upwards: each begins a stretch, and none is in order.
+    // Every other number after the largest, ascending: each begins a stretch, and none is in order.
     let late = bounded(4, [100_000].into_iter().chain((0..20_000).map(|k| 2 * k)));
     assert!(late.is_possible(20_001, 4) && late.ascent.len() <= 4);
     // Consecutive numbers are one stretch.
@@ -204,9 +204,9 @@ fn memory_keeps_to_the_limit() {
     assert_eq!((straight.maxima.len(), straight.ascent.len()), (1, 1));
 }
 
-fn push_all(overtaking: &mut ReorderCounter, from: usize, seqs: &[u32]) {
+fn push_all(counter: &mut ReorderCounter, from: usize, seqs: &[u32]) {
     for (arrived, &seq) in (from..).zip(seqs) {
-        overtaking.push(&AcceptedPacket { seq, sent: 0, delay: arrived as i64 });
+        counter.push(&AcceptedPacket { seq, sent: 0, delay: arrived as i64 });
     }
 }
 
@@ -225,8 +225,8 @@ fn later_arrivals_are_added_to_those_before() {
         push_all(&mut part, marked, &seqs[marked..to]);
         part
     };
-    // Those up to `end`, and those from `begin` on, of which the first 40 are again those of both. The last are in
-    // order, or not.
+    // The first part has arrivals up to `end`, the second those from `begin` on, so both have 40 arrivals.
+    // The last packets are in order in one case and reordered in the other.
     for (begin, to) in (1..360).map(|begin| (begin, 400)).chain((1..340).map(|begin| (begin, 385))) {
         let end = begin + 40;
         let (mut mine, lead) = (part(0, 40.min(begin), end), part(begin, end, end));
@@ -252,7 +252,7 @@ fn nothing_later_changes_nothing() {
 
 #[test]
 fn later_arrivals_keep_to_the_limit() {
-    // Pairs swapped, of which four stretches are kept of either part.
+    // Swapped pairs, with four stretches stored for either part.
     let pairs: Vec<u32> = (0..400).map(|k| k ^ 1).collect();
     let of = |from: usize, to: usize| {
         let mut part = ReorderCounter::bounded(4);
@@ -348,7 +348,7 @@ fn as_many_gaps_are_listed_of_parts_as_of_the_whole() {
 
 #[test]
 fn what_later_arrivals_made_forget_is_forgotten() {
-    // Every other number below 1000, upwards: none is in order, and each begins a stretch.
+    // Every other number below 1000, ascending: none is in order, and each begins a stretch.
     let seqs: Vec<u32> = (0..100).chain([1000]).chain((0..20).map(|k| 200 + 2 * k)).chain([150]).collect();
     let of = |from: usize, to: usize| {
         let mut part = ReorderCounter::bounded(4);
@@ -369,7 +369,7 @@ fn shares_and_densities_of_a_short_test() {
     let found = seqs(&[1, 2, 4, 3]);
     assert_eq!((found.ratio, found.in_order), (Some(0.25), 3));
     assert_eq!(found.rd_fd, BTreeMap::from([(-1, 1), (0, 2), (1, 1)]));
-    // Packet 0 is lost, and fills the buffer unless losses are known.
+    // Packet 0 is lost and fills the buffer, unless losses are known.
     assert_eq!(found.rbd_fb_bt128, BTreeMap::from([(1, 1), (2, 1), (3, 1), (4, 1)]));
     assert_eq!(found.rbd_fb_loss_aware, BTreeMap::from([(0, 3), (1, 1)]));
     let in_order = seqs(&[1, 2, 4]);

@@ -10,7 +10,7 @@ use jitlat_core::Direction;
 use jitlat_core::observer::Observer;
 use jitlat_net::client;
 
-/// The entry of jitlat's own protocol.
+/// Entry of jitlat's own protocol in the list of protocols.
 pub static PROTOCOL: OneWayProtocol = OneWayProtocol {
     name: "jitlat",
     title: "jitlat",
@@ -32,14 +32,14 @@ impl OneWayClient for JitlatClient {
     fn check(&self, test: &OneWay) -> Result<(), Error> {
         let stream = |direction| test.settings.terms.specs.iter().find(|spec| spec.direction() == direction);
         let (Some(up), Some(down)) = (stream(Direction::Up), stream(Direction::Down)) else { return Ok(()) };
-        // Port 0 at the server is its test port, in both directions.
+        // Port 0 at the server stands for its test port, in both directions.
         let same_ports = up.src_port == down.dst_port && up.dst_port == down.src_port;
         if up.src_port == 0 || !same_ports {
             return Ok(());
         }
         Err(Error::Settings(format!(
-            "-b -s {}: both streams would be between the same two ports, so that neither could be told from the other; \
-             leave -s out (the stream from the server comes from its test port anyway), or name another port",
+            "-b -s {}: both streams would use the same two ports, so they could not be distinguished; leave \
+             out -s (the stream from the server comes from its test port anyway), or name another port",
             up.src_port
         )))
     }

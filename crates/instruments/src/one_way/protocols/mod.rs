@@ -1,5 +1,5 @@
-//! [`ONE_WAY_PROTOCOLS`]: every protocol of one-way tests, one file each. To add one: a file here that exports its entry,
-//! its `mod`, and its line in the list.
+//! [`ONE_WAY_PROTOCOLS`]: all one-way protocols, one file each. To add one: a file here that exports its entry, its
+//! `mod`, and its line in the list.
 
 pub mod jitlat;
 pub mod owamp;
@@ -8,12 +8,12 @@ use super::protocol::OneWayProtocol;
 
 /// The protocols of one-way tests.
 pub const ONE_WAY_PROTOCOLS: &[&OneWayProtocol] = &[
-    &jitlat::PROTOCOL, // Used unless another is named.
+    &jitlat::PROTOCOL, // The default.
     &owamp::PROTOCOL,
 ];
 
 impl OneWayProtocol {
-    /// The protocol called `name`; `None` if there is none.
+    /// Finds the protocol called `name`; `None` if it does not exist.
     pub fn named(name: &str) -> Option<&'static OneWayProtocol> {
         ONE_WAY_PROTOCOLS.iter().copied().find(|p| p.name == name)
     }

@@ -20,7 +20,7 @@ use jitlat_proto::owamp;
 use jitlat_proto::owamp::{OwpingOptions, Statistics};
 use std::fmt;
 
-/// The entry of OWAMP.
+/// Entry of OWAMP in the list of protocols.
 pub static PROTOCOL: OneWayProtocol = OneWayProtocol {
     name: "owamp",
     title: "OWAMP",
@@ -29,21 +29,21 @@ pub static PROTOCOL: OneWayProtocol = OneWayProtocol {
         PORT,
         Argument::file(
             "owamp-key-file",
-            "File with the OWAMP users, for the keyed modes\n\n\
-             A name and a passphrase in hexadecimal per line (perfSONAR's .pfs).",
+            "File with the OWAMP users, for the keyed modes\n\nEach line has a name and a passphrase in \
+             hexadecimal (perfSONAR's .pfs).",
         ),
         Argument::value(
             "owamp-user",
             "NAME",
-            "User name to authenticate as; needed where the key file has several",
+            "User name to authenticate as; needed if the key file has several",
             |_| Ok(()),
         )
         .requires("owamp-key-file"),
         Argument::choice(
             "owamp-mode",
             "MODE",
-            "Protection (default: the strongest that the server offers)\n\n\
-             With a key file encrypted, or authenticated where the server offers only that; open without one.",
+            "Protection (default: the strongest that the server offers)\n\nencrypted with a key file, \
+             authenticated if the server offers only that; open without a key file.",
             &[
                 ("open", "Nothing is protected"),
                 ("authenticated", "Control encrypted, test packets signed by their number"),
@@ -53,8 +53,8 @@ pub static PROTOCOL: OneWayProtocol = OneWayProtocol {
         Argument::value(
             "owamp-timeout",
             "TIME",
-            "Time after which a packet is lost (default: 2 s and the set-up's time)\n\n\
-             Both clocks must agree within it.",
+            "Time after which a packet counts as lost (default: 2 s plus the set-up time)\n\nThe difference \
+             of both clocks must be smaller.",
             |text| quantity::pause(text).map(drop).map_err(|e| e.to_string()),
         ),
         Argument::value(
@@ -76,8 +76,8 @@ pub static PROTOCOL: OneWayProtocol = OneWayProtocol {
             PORT,
             Argument::file(
                 "owamp-key-file",
-                "File with the OWAMP users; offers only the keyed modes\n\n\
-                 A name and a passphrase in hexadecimal per line (perfSONAR's .pfs).",
+                "File with the OWAMP users; offers only the keyed modes\n\nEach line has a name and a \
+                 passphrase in hexadecimal (perfSONAR's .pfs).",
             ),
             Argument::value(
                 "owamp-test-ports",
@@ -100,11 +100,11 @@ pub static PROTOCOL: OneWayProtocol = OneWayProtocol {
 const PORT: Argument =
     Argument::port("owamp-port", "TCP port of the OWAMP control server", || owamp::PORT.to_string());
 
-/// The width of a bucket in seconds.
+/// Parses the width of a bucket, in seconds.
 fn bucket(text: &str) -> Result<f64, String> {
     let width = quantity::pause(text).map_err(|e| e.to_string())?;
     if width <= Span::ZERO {
-        return Err("a bucket is longer than nothing".to_owned());
+        return Err("a bucket must be longer than zero".to_owned());
     }
     Ok(width.0 as f64 / 1e9)
 }
@@ -112,12 +112,12 @@ fn bucket(text: &str) -> Result<f64, String> {
 fn percentiles(text: &str) -> Result<Vec<f64>, String> {
     let percentile = |word: &str| match word.trim().parse::<f64>() {
         Ok(percent) if (0.0..=100.0).contains(&percent) => Ok(percent),
-        _ => Err(format!("'{word}' is no percentile: 0 to 100, separated by commas")),
+        _ => Err(format!("'{word}' is not a percentile: give numbers from 0 to 100, separated by commas")),
     };
     text.split(',').map(percentile).collect()
 }
 
-/// How long a server may take for each step of the control conversation.
+/// Longest time that a server may take for each step of the control conversation.
 const STEP_TIMEOUT: Span = Span::seconds(10);
 
 /// Runs tests with an OWAMP server.
@@ -129,9 +129,9 @@ pub struct OwampClient {
     pub mode: Option<SecurityMode>,
     /// Name and passphrase for the keyed modes; `None`: open.
     pub user: Option<(String, Vec<u8>)>,
-    /// After how long a packet is lost; `None`: two seconds more than the set-up took.
+    /// Time after which a packet counts as lost; `None`: two seconds more than the set-up took.
     pub timeout: Option<Span>,
-    /// How the results are printed in the text of owping.
+    /// Style of the results in the text of owping.
     pub style: OwpingOptions,
 }
 
@@ -196,8 +196,8 @@ impl OwampClient {
     }
 }
 
-/// `spec` without the ports of the server's end, which it chooses itself (the usual test port is jitlat's own), and without
-/// a seed: the session's identifier is the seed of its times.
+/// Returns `spec` without the ports of the server, which it chooses itself (the default test port is that of jitlat's
+/// own protocol), and without a seed: the session's identifier is the seed of its times.
 fn of_this_end(spec: &TestSpec) -> TestSpec {
     let mut spec = match spec.schedule() {
         Schedule::Poisson { .. } => spec.with_schedule(Schedule::Poisson { seed: UNKNOWN_SEED }),
@@ -219,32 +219,34 @@ impl OneWayClient for OwampClient {
     fn check(&self, test: &OneWay) -> Result<(), Error> {
         let cannot = |why: String| Err(Error::Settings(why));
         if test.settings.terms.specs.iter().any(|spec| spec.transport() == Transport::Tcp) {
-            return cannot("--proto owamp: its packets are UDP; leave -t out".to_owned());
+            return cannot("--proto owamp sends over UDP only: leave out -t".to_owned());
         }
         if test.settings.terms.dialect == Dialect::Classic {
-            return cannot("--proto owamp: --classic is of jitlat's own protocol".to_owned());
+            return cannot(
+                "--classic belongs to jitlat's own protocol: leave it out with --proto owamp".to_owned(),
+            );
         }
         if test.settings.terms.key.is_some() {
             return cannot(
-                "--key-file is of jitlat's own protocol: OWAMP's users are in --owamp-key-file".to_owned(),
+                "--key-file belongs to jitlat's own protocol: give OWAMP's users in --owamp-key-file"
+                    .to_owned(),
             );
         }
         if test.settings.terms.specs.iter().any(|spec| matches!(spec.schedule(), Schedule::Random { .. })) {
-            return cannot("--proto owamp: periodic, Poisson or bursts".to_owned());
+            return cannot("--proto owamp supports the schedules periodic, poisson and burst".to_owned());
         }
         let named = |spec: &&TestSpec| match spec.direction() {
             Direction::Up => spec.dst_port != 0 && spec.dst_port != TEST_PORT,
             Direction::Down => spec.src_port != 0,
         };
         if test.settings.terms.specs.iter().any(|spec| named(&spec)) {
-            let why =
-                "--proto owamp: the server chooses its ports; name only that of this host (-s, with -R -d)";
+            let why = "--proto owamp: the server chooses its ports; give only the port of this host (-s, with -R -d)";
             return cannot(why.to_owned());
         }
         let header = self.request(test).header();
         match test.settings.terms.specs.iter().find(|spec| usize::from(spec.payload()) < header) {
             Some(spec) => cannot(format!(
-                "-l {}: a packet of OWAMP has {header} bytes at least in this mode",
+                "-l {}: a packet of OWAMP has at least {header} bytes in this mode",
                 spec.payload()
             )),
             None => Ok(()),

@@ -9,7 +9,7 @@ use jitlat_net::twoway::TwoWayLink;
 use jitlat_net::twoway::socket::Carrier;
 use jitlat_proto::echo::{Echo, HEADER_LEN, IpVersion};
 
-/// The entry of ICMP.
+/// Entry of ICMP in the list of protocols.
 pub static PROTOCOL: PingProtocol = PingProtocol {
     name: "icmp",
     title: "ICMP",
@@ -43,7 +43,7 @@ impl PingClient for IcmpClient {
     fn adapt(&self, link: &mut TwoWayLink) {
         link.carrier = Carrier::Icmp;
         link.marking.port = 0;
-        // Echo replies have the answering system's TTL; requests look like those of any ping.
+        // Echo replies carry the TTL of the answering system; requests have the same TTL as those of any ping.
         link.marking.ttl = None;
     }
 

@@ -1,4 +1,4 @@
-//! IRTT.
+//! The IRTT protocol.
 
 use super::networks;
 use crate::arguments::{Argument, Arguments, NamedFile, parses_as};
@@ -13,7 +13,7 @@ use jitlat_proto::irtt::{
 };
 use jitlat_proto::policy::Keys;
 
-/// The entry of IRTT.
+/// Entry of IRTT in the list of protocols.
 pub static PROTOCOL: PingProtocol = PingProtocol {
     name: "irtt",
     title: "IRTT",
@@ -30,7 +30,7 @@ pub static PROTOCOL: PingProtocol = PingProtocol {
             &[
                 ("none", "Never: round trips contain its processing time"),
                 ("send", "When it answers"),
-                ("receive", "When a request comes"),
+                ("receive", "When a request arrives"),
                 ("both", "Both"),
                 ("midpoint", "Both, as one time in the middle"),
             ],
@@ -41,8 +41,8 @@ pub static PROTOCOL: PingProtocol = PingProtocol {
             "CLOCK",
             "Clocks that the server reads",
             &[
-                ("wall", "The time of day: gives delays one way"),
-                ("monotonic", "One that never steps: gives its processing time only"),
+                ("wall", "The time of day: gives one-way delays"),
+                ("monotonic", "A clock that never steps: gives its processing time only"),
                 ("both", "Both"),
             ],
         )
@@ -50,11 +50,11 @@ pub static PROTOCOL: PingProtocol = PingProtocol {
         Argument::choice(
             "received-stats",
             "WHAT",
-            "What the server reports of the requests it received\n\nLoss by direction follows from it.",
+            "Statistics of received requests that the server reports\n\nThey give loss by direction.",
             &[
                 ("none", "Nothing"),
-                ("count", "How many"),
-                ("window", "Which of the last 64"),
+                ("count", "Number of requests"),
+                ("window", "Arrival of each of the last 64 requests"),
                 ("both", "Both"),
             ],
         )
@@ -69,11 +69,11 @@ pub static PROTOCOL: PingProtocol = PingProtocol {
         Argument::value(
             "server-fill",
             "FILL",
-            "Payload of answers: none, rand or pattern:HEX (default: the server's own)\n\n\
-             none is the payload of the request.",
+            "Payload of answers: none, rand or pattern:HEX (default: the server's own)\n\nnone repeats the \
+             payload of the request.",
             parses_as::<Fill>,
         ),
-        Argument::switch("loose", "Accept what the server grants if it restricts the test"),
+        Argument::switch("loose", "Accept the server's limits if it restricts the test"),
     ],
     client: |arguments| Ok(Box::new(IrttClient::new(arguments)?)),
     server: Some(ProtocolServer {
@@ -82,9 +82,8 @@ pub static PROTOCOL: PingProtocol = PingProtocol {
             KEY_FILE,
             Argument::file(
                 KEYS_FILE,
-                "File with a key per peer, in addition to that of --irtt-key-file\n\n\
-                 Lines of a name and a key (probe-1 0x0001…), at most 64. A session stays with the key that opened \
-                 it.",
+                "File with one key per peer, in addition to that of --irtt-key-file\n\nLines of a name and a \
+                 key (probe-1 0x0001…), at most 64. A session always uses the key that opened it.",
             ),
             Argument::value(
                 "irtt-min-interval",
@@ -96,9 +95,9 @@ pub static PROTOCOL: PingProtocol = PingProtocol {
             Argument::value(
                 "irtt-trust",
                 "NETWORKS",
-                "Networks, separated by commas, whose source addresses cannot be forged\n\n\
-                 irtt's clients there get their session with the first request; others with the second, because its \
-                 answer is longer.",
+                "Networks, separated by commas, whose source addresses cannot be forged\n\nirtt clients in \
+                 these networks get their session with the first request; others with the second, because \
+                 its answer is longer.",
                 |text| networks(text).map(drop),
             ),
         ],
@@ -125,19 +124,19 @@ const KEY_FILE: Argument = Argument::file(
 pub struct IrttClient {
     /// The server's UDP port.
     pub port: u16,
-    /// The key of packets; only answers with a valid HMAC are then taken. `None`: no HMAC.
+    /// Key of packets; only answers with a valid HMAC are accepted. `None`: no HMAC.
     pub key: Option<IrttKey>,
-    /// When the server is to read its clocks.
+    /// When the server should read its clocks.
     pub stamp_at: StampAt,
-    /// Which clocks it is to read.
+    /// Clocks that the server should read.
     pub clocks: ServerClocks,
-    /// What it is to report of the requests it received.
+    /// Statistics about received requests that the server should report.
     pub stats: ReceiveStats,
     /// Payload of requests.
     pub fill: Fill,
     /// Payload of answers; `None`: the server's own.
     pub server_fill: Option<Fill>,
-    /// Take what the server grants.
+    /// Accept the limits that the server sets.
     pub loose: bool,
 }
 
@@ -185,7 +184,7 @@ impl IrttClient {
         })
     }
 
-    /// What is asked for, except duration and interval.
+    /// The requested parameters, except duration and interval.
     fn params(&self, length: i64, tos: i64) -> IrttParams {
         IrttParams {
             length,
@@ -219,7 +218,8 @@ impl PingClient for IrttClient {
 
     fn measure(&self, test: &PingTest<'_>) -> Result<PingResult, Error> {
         let spec = &test.plan.spec;
-        // Stop and wait has no duration known before, and its requests may come as soon as that.
+        // A stop-and-wait test has no duration known in advance, and its requests may follow at this interval at the
+        // earliest.
         let (duration, interval) = match test.plan.wait {
             Some(wait) => (Span::ZERO, wait.max(Span(1))),
             None => (spec.duration(), spec.period()),
@@ -240,7 +240,7 @@ impl PingClient for IrttClient {
             found.facts().remarks.push(format!("the server restricts the test: {}", restrictions.join(", ")));
         }
         if client.was_ended() {
-            let why = "the server ended the test, because of its limit of duration";
+            let why = "the server ended the test at its limit of duration";
             found.facts().remarks.push(why.to_owned());
         }
         Ok(found)
@@ -254,7 +254,7 @@ fn interval(text: &str) -> Result<Span, Error> {
 /// The argument of the file with keys by peer.
 pub const KEYS_FILE: &str = "irtt-keys-file";
 
-/// The keys of a server: one for all, and those of peers.
+/// The keys of a server: one for all peers, and those of single peers.
 fn server_keys(arguments: &Arguments) -> Result<Keys<IrttKey>, Error> {
     let mut keys = Keys::from(arguments.file(KEY_FILE.name).map(key).transpose()?);
     for (name, key) in arguments.file(KEYS_FILE).map(keys_by_peer).transpose()?.unwrap_or_default() {
@@ -262,15 +262,15 @@ fn server_keys(arguments: &Arguments) -> Result<Keys<IrttKey>, Error> {
     }
     if keys.len() > MAX_KEYS {
         let count = keys.len();
-        return Err(Error::Settings(format!("IRTT: {count} keys, and {MAX_KEYS} are the most")));
+        return Err(Error::Settings(format!("IRTT: {count} keys are more than the limit of {MAX_KEYS}")));
     }
     Ok(keys)
 }
 
-/// Reads the keys of peers: of each a line with its name and its key.
+/// Reads the keys of peers: one line per peer, with its name and its key.
 ///
 /// # Errors
-/// [`Error::Settings`] with the first line that is none.
+/// [`Error::Settings`] with the first line that is not valid.
 pub fn keys_by_peer(file: &NamedFile) -> Result<Vec<(String, IrttKey)>, Error> {
     let wrong = |number: usize| {
         Error::Settings(format!(
@@ -294,6 +294,6 @@ pub fn keys_by_peer(file: &NamedFile) -> Result<Vec<(String, IrttKey)>, Error> {
 /// [`Error::Settings`] if it is not text, or not hexadecimal after `0x`.
 pub fn key(file: &NamedFile) -> Result<IrttKey, Error> {
     let wrong = |why: &str| Error::Settings(format!("the key file {}: {why}", file.name));
-    let text = std::str::from_utf8(file.contents.trim_ascii()).map_err(|_| wrong("it is not text"))?;
+    let text = std::str::from_utf8(file.contents.trim_ascii()).map_err(|_| wrong("the key is not text"))?;
     IrttKey::new(text).ok_or_else(|| wrong("after 0x, write pairs of hexadecimal digits"))
 }

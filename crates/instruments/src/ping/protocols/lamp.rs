@@ -1,4 +1,4 @@
-//! LaMP, compatible with LaTe.
+//! The LaMP protocol, compatible with LaTe.
 
 use super::{ANY_PORT, networks};
 use crate::arguments::{Argument, Arguments};
@@ -14,7 +14,7 @@ use jitlat_net::twoway::{self, TwoWayLink, socket::Carrier};
 use jitlat_proto::lamp::client::{FollowUpState, LampOptions};
 use jitlat_proto::lamp::{self, LampFollowUp, LampMode, packet::HEADER_LEN};
 
-/// The entry of LaMP.
+/// Entry of LaMP in the list of protocols.
 pub static PROTOCOL: PingProtocol = PingProtocol {
     name: "lamp",
     title: "LaMP",
@@ -34,11 +34,10 @@ pub static PROTOCOL: PingProtocol = PingProtocol {
         Argument::choice(
             "follow-up",
             "KIND",
-            "Have the server report its processing time\n\n\
-             It is then left out of the round trip. KIND is the source of its two times (default: as --stamps \
-             here).",
+            "Have the server report its processing time\n\nThe round trip then excludes it. KIND is the \
+             source of its two time stamps (default: the kind given with --stamps).",
             &[
-                ("same", "As --stamps of this host"),
+                ("same", "The kind given with --stamps"),
                 ("app", "Both by the program"),
                 ("krt", "Reception by the kernel"),
                 ("kernel", "Both by the kernel"),
@@ -48,21 +47,21 @@ pub static PROTOCOL: PingProtocol = PingProtocol {
         .bare("same"),
         Argument::switch(
             "timeless",
-            "Send requests without a time, as LaTe with kernel or hardware stamps\n\nThis host keeps its own times.",
+            "Send requests without a time, like LaTe with kernel or hardware stamps\n\nThis host stores its own times.",
         ),
         Argument::switch(
             "raw",
-            "Send whole Ethernet frames, past this host's own IP and UDP\n\nThrough a packet socket.",
+            "Send whole Ethernet frames through a packet socket\n\nThey bypass this host's IP and UDP.",
         ),
         Argument::switch(
             "ethernet",
-            "Send LaMP in Ethernet frames of its own, without IP and UDP\n\n\
-             Type 0x88B5, to a host on the same link (serve --lamp-ethernet), which is found by its IP address.",
+            "Send LaMP directly in Ethernet frames, without IP and UDP\n\nType 0x88B5, to a host on the same \
+             link that runs serve --lamp-ethernet and is found by its IP address.",
         ),
         Argument::switch(
             "broadcast",
-            "Flood the local segment: only requests, to a broadcast address\n\n\
-             For example 10.0.0.255. jitlat serve never answers them, and no router forwards them.",
+            "Send only requests, to a broadcast address of the local segment\n\nFor example 10.0.0.255. \
+             jitlat serve never answers them, and no router forwards them.",
         ),
     ],
     client: |arguments| Ok(Box::new(LampClient::new(arguments)?)),
@@ -72,22 +71,22 @@ pub static PROTOCOL: PingProtocol = PingProtocol {
             Argument::value(
                 "lamp-raw",
                 "IFACE",
-                "Answer LaMP at this interface only, past this host's own IP and UDP\n\n\
-                 In whole Ethernet frames. Needs CAP_NET_RAW.",
+                "Answer LaMP at this interface only, in whole Ethernet frames\n\nThey bypass this host's IP \
+                 and UDP. Needs CAP_NET_RAW.",
                 |_| Ok(()),
             ),
             Argument::value(
                 "lamp-ethernet",
                 "IFACE",
-                "Also answer LaMP in Ethernet frames of its own at this interface\n\n\
-                 Type 0x88B5. --allow knows these clients by their link-local IPv6 address. Needs CAP_NET_RAW.",
+                "Also answer LaMP sent directly in Ethernet frames at this interface\n\nType 0x88B5. --allow \
+                 identifies these clients by their link-local IPv6 address. Needs CAP_NET_RAW.",
                 |_| Ok(()),
             ),
             Argument::value(
                 "lamp-trust",
                 "NETWORKS",
-                "Networks, separated by commas, whose source addresses cannot be forged\n\n\
-                 LaTe's clients there, which cannot prove their address, get follow-up and repeated reports too.",
+                "Networks, separated by commas, whose source addresses cannot be forged\n\nLaTe's clients \
+                 cannot prove their address; in these networks they also get follow-up and repeated reports.",
                 |text| networks(text).map(drop),
             ),
         ],
@@ -120,29 +119,29 @@ const PORT: Argument = Argument::port("lamp-port", "UDP port of the LaMP server"
 pub struct LampClient {
     /// The server's UDP port.
     pub port: u16,
-    /// Round trips, or one-way delays that the server reports.
+    /// Mode: round trips, or one-way delays that the server reports.
     pub mode: LampMode,
-    /// Ask the server to report its processing time; `None`: do not.
+    /// Ask the server to report its processing time; `None`: do not ask.
     pub follow_up: Option<FollowUpKind>,
     /// Send requests without time stamps.
     pub timeless: bool,
-    /// Send whole Ethernet frames through a packet socket.
+    /// Send whole Ethernet frames, including IP and UDP headers, through a packet socket.
     pub raw: bool,
-    /// Send LaMP in Ethernet frames of its own, without IP and UDP.
+    /// Send LaMP directly in Ethernet frames, without IP and UDP.
     pub ethernet: bool,
     /// Send to the broadcast address of the local segment; no answers are expected.
     pub broadcast: bool,
-    /// Take answers from any UDP port of the server.
+    /// Accept answers from any UDP port of the server.
     pub any_port: bool,
 }
 
-/// Which time stamps the server uses for its processing time.
+/// Time stamps that the server uses for its processing time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FollowUpKind {
     /// The same kind as this host.
     Same,
-    /// This kind.
+    /// The given kind.
     Given(LampFollowUp),
 }
 
@@ -199,7 +198,7 @@ impl LampClient {
         };
         if client.mode == LampMode::Unidirectional && (client.timeless || client.follow_up.is_some()) {
             return Err(Error::Settings(
-                "--mode unidir needs the time in each packet, and knows no follow-up: leave out --timeless and \
+                "--mode unidir needs the time in each packet and has no follow-up: leave out --timeless and \
                  --follow-up"
                     .to_owned(),
             ));
@@ -209,7 +208,9 @@ impl LampClient {
             return Err(Error::Settings(why.to_owned()));
         }
         if client.raw && client.ethernet {
-            return Err(Error::Settings("--raw is IP in whole frames, --ethernet none: give one".to_owned()));
+            return Err(Error::Settings(
+                "--raw sends IP in whole frames, --ethernet sends no IP: give one of them".to_owned(),
+            ));
         }
         if client.broadcast
             && (client.mode == LampMode::Unidirectional
@@ -218,7 +219,7 @@ impl LampClient {
                 || client.ethernet)
         {
             return Err(Error::Settings(
-                "--broadcast sends requests alone, by UDP: leave out --mode, --follow-up, --raw and --ethernet"
+                "--broadcast only sends requests over UDP: leave out --mode, --follow-up, --raw and --ethernet"
                     .to_owned(),
             ));
         }
@@ -280,16 +281,16 @@ impl PingClient for LampClient {
         let (mut found, client) = test.datagrams(|_| lamp::Client::new(options))?;
         found.facts().remarks.extend(remarks(client.follow_up()).map(str::to_owned));
         if self.broadcast {
-            let what = "requests to the broadcast address of the local segment: by default no host answers them, so a missing \
-                        answer is not a loss";
+            let what = "requests to the broadcast address of the local segment: most hosts do not answer \
+                        them, so a missing answer is not a loss";
             found.facts().remarks.push(what.to_owned());
         }
         match client.report() {
             Some(report) => {
                 found.facts().far_report = Some(FarReport::from(report));
                 if report.errors > 0 {
-                    let biased = "packets with a latency of zero or below bias the mean that LaTe servers report: it is \
-                                  too low";
+                    let biased = "packets with a latency of zero or below make the mean reported by LaTe \
+                                  servers too low";
                     found.facts().remarks.push(biased.to_owned());
                 }
             }
@@ -308,13 +309,13 @@ impl PingClient for LampClient {
 
 fn remarks(follow_up: FollowUpState) -> Option<&'static str> {
     match follow_up {
-        FollowUpState::Unasked | FollowUpState::Asked => None,
-        FollowUpState::Accepted => Some("the server's own processing time is left out of the round trip"),
+        FollowUpState::NotRequested | FollowUpState::Requested => None,
+        FollowUpState::Accepted => Some("the round trip excludes the server's own processing time"),
         FollowUpState::Denied => {
-            Some("the server refuses follow-up: the round trip contains its processing time")
+            Some("the server refused follow-up: the round trip contains its processing time")
         }
-        FollowUpState::Unanswered => {
-            Some("the server does not answer about follow-up: the round trip contains its processing time")
-        }
+        FollowUpState::Unanswered => Some(
+            "the server did not answer the request for follow-up: the round trip contains its processing time",
+        ),
     }
 }

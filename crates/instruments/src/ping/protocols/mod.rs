@@ -1,5 +1,5 @@
-//! [`PROTOCOLS`]: every two-way protocol, one file each. To add one: a file here that exports its entry, its `mod`, and
-//! its line in the list.
+//! [`PROTOCOLS`]: all two-way protocols, one file each. To add one: a file here that exports its entry, its `mod`,
+//! and its line in the list.
 
 pub mod icmp;
 pub mod irtt;
@@ -14,7 +14,7 @@ use jitlat_core::prefix::Prefix;
 
 /// The two-way protocols.
 pub const PROTOCOLS: &[&PingProtocol] = &[
-    &icmp::PROTOCOL, // Used unless another is named.
+    &icmp::PROTOCOL, // The default.
     &stamp::PROTOCOL,
     &twamp::PROTOCOL,
     &lamp::PROTOCOL,
@@ -23,23 +23,25 @@ pub const PROTOCOLS: &[&PingProtocol] = &[
 ];
 
 impl PingProtocol {
-    /// The protocol called `name`; `None` if there is none.
+    /// Finds the protocol called `name`; `None` if it does not exist.
     pub fn named(name: &str) -> Option<&'static PingProtocol> {
         PROTOCOLS.iter().copied().find(|p| p.name == name)
     }
 }
 
-/// Of protocols whose reflectors may answer from another port.
+/// Argument of protocols whose reflectors may answer from another port.
 const ANY_PORT: Argument = Argument::switch(
     "any-port",
-    "Accept answers from any UDP port of that host\n\n\
-     Without this, packets from another port than the one that was asked are counted and are not answers.",
+    "Accept answers from any UDP port of the far host\n\nBy default packets from other ports than the \
+     requested one are counted, but not accepted as answers.",
 );
 
-/// Networks separated by commas.
+/// Parses networks separated by commas.
 fn networks(text: &str) -> Result<Vec<Prefix>, String> {
     let network = |text: &str| {
-        text.trim().parse().map_err(|()| format!("'{text}' is no network: write 192.0.2.0/24, 2001:db8::/32"))
+        text.trim()
+            .parse()
+            .map_err(|()| format!("'{text}' is not a network: write 192.0.2.0/24 or 2001:db8::/32"))
     };
     text.split(',').filter(|t| !t.trim().is_empty()).map(network).collect()
 }

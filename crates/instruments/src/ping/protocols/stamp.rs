@@ -1,4 +1,4 @@
-//! STAMP and TWAMP Light, whose requests are alike.
+//! The STAMP protocol, and TWAMP Light, whose requests are similar.
 
 use super::{ANY_PORT, networks};
 use crate::arguments::{Argument, Arguments, NamedFile, parses_as};
@@ -15,7 +15,7 @@ use jitlat_net::twoway::TwoWayLink;
 use jitlat_proto::stamp::{self, StampSender, auth::StampKey, sender::StampOptions};
 use jitlat_proto::twamp::{SecurityMode, sender};
 
-/// The entry of STAMP.
+/// Entry of STAMP in the list of protocols.
 pub static PROTOCOL: PingProtocol = PingProtocol {
     name: "stamp",
     title: "STAMP",
@@ -31,8 +31,8 @@ pub static PROTOCOL: PingProtocol = PingProtocol {
         Argument::value(
             "cos",
             "DSCP",
-            "Ask for this DSCP on answers, and with which one requests arrive\n\n\
-             0 to 63 or a name. With -D that is asked anyway, and answers have the same.",
+            "Ask for this DSCP on answers, and for the DSCP with which requests arrive\n\n0 to 63 or a name. \
+             -D asks for both, too, with its own DSCP.",
             parses_as::<Dscp>,
         ),
         Argument::switch("direct-measurement", "Ask how many packets the far host counted in and out"),
@@ -52,8 +52,8 @@ pub static PROTOCOL: PingProtocol = PingProtocol {
             ),
             Argument::file(
                 KEYS_FILE,
-                "File with keys by network, before that of --stamp-key-file\n\n\
-                 Lines of a network and a key in hexadecimal (192.0.2.0/24 000102…). STAMP has no names of peers.",
+                "File with keys by network; they take precedence over --stamp-key-file\n\nLines of a network \
+                 and a key in hexadecimal (192.0.2.0/24 000102…). STAMP has no names of peers.",
             ),
             Argument::value(
                 "stamp-sessions",
@@ -65,9 +65,9 @@ pub static PROTOCOL: PingProtocol = PingProtocol {
             Argument::value(
                 "stamp-trust",
                 "NETWORKS",
-                "Networks, separated by commas, whose source addresses cannot be forged\n\n\
-                 Requests of TWAMP Light from there that are shorter than an answer get a whole one; others an \
-                 answer cut to their size.",
+                "Networks, separated by commas, whose source addresses cannot be forged\n\nShort TWAMP Light \
+                 requests from these networks get a whole answer; others get an answer cut to the size of \
+                 the request.",
                 |text| networks(text).map(drop),
             ),
         ],
@@ -102,20 +102,20 @@ pub struct StampClient {
     pub port: u16,
     /// Send TWAMP Light requests, without STAMP's extensions.
     pub light: bool,
-    /// Key to sign requests with; only signed answers are then accepted. `None`: unauthenticated mode.
+    /// Key to sign requests with; only signed answers are accepted. `None`: unauthenticated mode.
     pub key: Option<StampKey>,
     /// Session identifier.
     pub ssid: u16,
     /// DSCP that answers should have; the reflector also reports the DSCP of the requests it received. `None`: the
-    /// test's own, if it has one.
+    /// DSCP of the test, if it has one.
     pub class_of_service: Option<Dscp>,
     /// Ask the far host for its packet counters.
     pub direct_measurement: bool,
-    /// Ask for the time when answers were really sent, and for the source of the far host's stamps.
+    /// Ask for the time when answers really left, and for the source of the far host's stamps.
     pub telemetry: bool,
     /// Format of time stamps.
     pub format: TimeFormat,
-    /// Take answers from any UDP port of the far host.
+    /// Accept answers from any UDP port of the far host.
     pub any_port: bool,
 }
 
@@ -147,7 +147,7 @@ impl StampClient {
         })
     }
 
-    /// A client of TWAMP Light.
+    /// Makes a client of TWAMP Light.
     pub(super) fn light(arguments: &Arguments) -> Result<StampClient, Error> {
         Ok(StampClient { light: true, ..StampClient::common(arguments)? })
     }
@@ -217,25 +217,25 @@ impl PingClient for StampClient {
     }
 }
 
-/// What the far host reports in extensions.
+/// Describes the far host's reports in extensions.
 fn remarks(sender: &StampSender, dscp: Dscp) -> Vec<String> {
     let mut remarks = Vec::new();
     match sender.far_dscp().and_then(|d| Dscp::new(d.into())) {
         Some(seen) if seen != dscp => {
-            remarks.push(format!("sent with DSCP {dscp}, arrived there with {seen}"));
+            remarks.push(format!("sent with DSCP {dscp}, arrived at the far host with {seen}"));
         }
-        Some(_) => remarks.push(format!("DSCP {dscp} arrives there unchanged")),
+        Some(_) => remarks.push(format!("DSCP {dscp} arrives unchanged at the far host")),
         None => {}
     }
     if let Some(c) = sender.counters() {
         remarks.push(format!(
-            "by the far host's count: {} sent up to then, {} arrived there, {} answered",
+            "counted by the far host: {} sent up to then, {} arrived, {} answered",
             c.sender_sent, c.reflector_received, c.reflector_sent
         ));
     }
     if let Some([source_in, method_in, source_out, method_out]) = sender.far_stamps() {
         remarks.push(format!(
-            "stamps there: of arrivals {} by a clock kept by {}, of answers {} by {}",
+            "time stamps of the far host: arrivals {}, clock synchronised by {}; answers {}, clock synchronised by {}",
             method(method_in),
             sync_source(source_in),
             method(method_out),
@@ -245,8 +245,8 @@ fn remarks(sender: &StampSender, dscp: Dscp) -> Vec<String> {
     let lag = sender.lag();
     if lag.known > 0 {
         remarks.push(format!(
-            "{} answers tell when the one before left: {} after the time it carries on average, {} at most; round trips and \
-             the way back leave that out",
+            "{} answers contain the departure time of the answer before: on average {} after the time stamp \
+             in it, at most {}; this time is not part of round trips and of the down direction",
             lag.known,
             units::eng4(lag.sum.0 / lag.known as i64),
             units::eng4(lag.largest.0)
@@ -255,7 +255,7 @@ fn remarks(sender: &StampSender, dscp: Dscp) -> Vec<String> {
     remarks
 }
 
-/// What synchronises a clock, by the codes of RFC 8972 §4.3.
+/// Name of the source that synchronises a clock, by the codes of RFC 8972 §4.3.
 fn sync_source(code: u8) -> &'static str {
     match code {
         1 => "NTP",
@@ -267,7 +267,7 @@ fn sync_source(code: u8) -> &'static str {
     }
 }
 
-/// How a stamp was taken, by the codes of RFC 8972 §4.3.
+/// Name of the method by which a stamp was taken, by the codes of RFC 8972 §4.3.
 fn method(code: u8) -> &'static str {
     match code {
         1 => "in hardware",
@@ -280,10 +280,10 @@ fn method(code: u8) -> &'static str {
 /// The argument of the file with keys by network.
 pub const KEYS_FILE: &str = "stamp-keys-file";
 
-/// Reads the keys of networks: of each a line with the network and its key.
+/// Reads the keys of networks: one line per network, with the network and its key.
 ///
 /// # Errors
-/// [`Error::Settings`] with the first line that is none.
+/// [`Error::Settings`] with the first line that is not valid.
 pub fn keys(file: &NamedFile) -> Result<Vec<(Prefix, StampKey)>, Error> {
     let text = String::from_utf8_lossy(&file.contents);
     let lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
@@ -314,7 +314,7 @@ pub fn key(file: &NamedFile) -> Result<StampKey, Error> {
     })
 }
 
-/// The key that `digits` spell.
+/// Parses a key in hexadecimal digits.
 fn hexadecimal(digits: &[u8]) -> Option<StampKey> {
     let pair = |p: &[u8]| std::str::from_utf8(p).ok().and_then(|h| u8::from_str_radix(h, 16).ok());
     let bytes: Option<Vec<u8>> = digits.chunks(2).map(|p| pair(p).filter(|_| p.len() == 2)).collect();

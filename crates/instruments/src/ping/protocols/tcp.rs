@@ -1,4 +1,4 @@
-//! TCP request-response.
+//! TCP request-response, as a two-way protocol.
 
 use crate::arguments::{Argument, Arguments, parses_as};
 use crate::error::Error;
@@ -10,7 +10,7 @@ use jitlat_net::reflect::TcpResponder;
 use jitlat_net::twoway::request_response;
 use jitlat_proto::reqresp::{self, MAX_LEN, MIN_REQUEST};
 
-/// The entry of TCP request-response.
+/// Entry of TCP request-response in the list of protocols.
 pub static PROTOCOL: PingProtocol = PingProtocol {
     name: "tcp",
     title: "TCP request-response",
@@ -78,12 +78,12 @@ impl PingClient for TcpClient {
             request_response::run(sizes, test.plan.clone(), &test.link, test.stop.flag())?;
         let (mut found, requester) = test.gather(measured);
         if requester.is_echoed() {
-            let echo = "the far host is a plain echo server and not jitlat serve: round trips of what was sent, no times \
-                        of the far host; --response has no effect";
+            let echo = "the far host is a plain echo server, not jitlat serve: round trips are measured \
+                        without times of the far host, and --response has no effect";
             found.facts().remarks.push(echo.to_owned());
         }
         found.facts().tcp = TcpStats::of(&samples);
-        // Each response makes one record, in order, unless the peer invented responses.
+        // Each response makes one record, in order, unless the peer sent responses that were not requested.
         if samples.len() == found.records.len() {
             found.tcp = samples;
         }

@@ -1,4 +1,4 @@
-//! TWAMP: sessions negotiated with a control server, or TWAMP Light without one.
+//! The TWAMP protocol: sessions negotiated with a control server, or TWAMP Light without one.
 
 use super::ANY_PORT;
 use super::stamp::{self, StampClient};
@@ -18,7 +18,7 @@ use std::fmt;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// The entry of TWAMP.
+/// Entry of TWAMP in the list of protocols.
 pub static PROTOCOL: PingProtocol = PingProtocol {
     name: "twamp",
     title: "TWAMP",
@@ -29,27 +29,27 @@ pub static PROTOCOL: PingProtocol = PingProtocol {
         PORT,
         Argument::switch(
             "light",
-            "Use TWAMP Light: no control server, reflector at --stamp-port\n\n\
-             Without this it is used where the control port refuses connections.",
+            "Use TWAMP Light: no control server, reflector at --stamp-port\n\nWithout this option it is used \
+             if the control port refuses connections.",
         )
         .conflicts(&["twamp-key-file", "twamp-user", "twamp-mode", "nat"]),
         Argument::file(
             "twamp-key-file",
-            "File with the TWAMP users, for the keyed modes\n\n\
-             A name and a passphrase in hexadecimal per line (perfSONAR's .pfs).",
+            "File with the TWAMP users, for the keyed modes\n\nEach line has a name and a passphrase in \
+             hexadecimal (perfSONAR's .pfs).",
         ),
         Argument::value(
             "twamp-user",
             "NAME",
-            "User name to authenticate as; needed where the key file has several",
+            "User name to authenticate as; needed if the key file has several",
             |_| Ok(()),
         )
         .requires("twamp-key-file"),
         Argument::choice(
             "twamp-mode",
             "MODE",
-            "Protection (default: the strongest that the server offers)\n\n\
-             Encrypted, authenticated or mixed with a key file, open without one.",
+            "Protection (default: the strongest that the server offers)\n\nencrypted, authenticated or mixed \
+             with a key file, open without one.",
             &[
                 ("open", "Nothing is protected"),
                 ("authenticated", "Control encrypted, test packets signed by their number"),
@@ -72,8 +72,8 @@ pub static PROTOCOL: PingProtocol = PingProtocol {
             PORT,
             Argument::file(
                 "twamp-key-file",
-                "File with the TWAMP users; offers only the keyed modes\n\n\
-                 A name and a passphrase in hexadecimal per line (perfSONAR's .pfs).",
+                "File with the TWAMP users; offers only the keyed modes\n\nEach line has a name and a \
+                 passphrase in hexadecimal (perfSONAR's .pfs).",
             ),
             Argument::value(
                 "twamp-test-ports",
@@ -96,7 +96,7 @@ pub static PROTOCOL: PingProtocol = PingProtocol {
 const PORT: Argument =
     Argument::port("twamp-port", "TCP port of the TWAMP control server", || twamp::PORT.to_string());
 
-/// How long a server may take for each step of the control conversation.
+/// Longest time that a server may take for each step of the control conversation.
 const STEP_TIMEOUT: Span = Span::seconds(5);
 
 /// Runs tests with a TWAMP server.
@@ -108,7 +108,7 @@ pub struct TwampClient {
     pub mode: Option<SecurityMode>,
     /// Name and passphrase for the keyed modes; `None`: unauthenticated.
     pub user: Option<(String, Vec<u8>)>,
-    /// Let the server use the addresses of the control connection, because a translator changes them.
+    /// Let the server use the addresses of the control connection. Needed if a translator changes addresses.
     pub nat: bool,
     /// The TWAMP Light client to use if there is no control server.
     pub light: StampClient,
@@ -141,7 +141,7 @@ impl TwampClient {
         let only_light = arguments.has("light");
         if only_light && arguments.has(stamp::KEY_FILE.name) {
             return Err(Error::Settings(
-                "--stamp-key-file: TWAMP Light knows no keys; --proto stamp does, or TWAMP with --twamp-key-file"
+                "--stamp-key-file: TWAMP Light has no keys; use --proto stamp, or TWAMP with --twamp-key-file"
                     .to_owned(),
             ));
         }
@@ -169,7 +169,7 @@ impl TwampClient {
         })
     }
 
-    fn wish(&self, test: &PingTest<'_>, port: u16, local: IpAddr) -> TwampSessionSpec {
+    fn session_spec(&self, test: &PingTest<'_>, port: u16, local: IpAddr) -> TwampSessionSpec {
         let far = test.link.to.ip();
         let any = match far {
             IpAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
@@ -177,7 +177,7 @@ impl TwampClient {
         };
         TwampSessionSpec {
             sender_port: port,
-            // As twping does: a filter that allows one direction of a flow often allows the other.
+            // Like twping: a filter that allows one direction of a flow often allows the other.
             receiver_port: port,
             addresses: if self.nat { (any, any) } else { (local, far) },
             size: test.size,
@@ -210,7 +210,7 @@ impl PingClient for TwampClient {
             (None, Some(_)) => SecurityMode::Encrypted,
             (None, None) => SecurityMode::Open,
         };
-        // The shortest request whose answer has the same length.
+        // Shortest request whose answer has the same length.
         let usual = sender::least_size(mode) as u64;
         let shortest = sender::size(mode, 0) as u64;
         RequestSizes { usual, header: 0, range: (shortest, MAX_PAYLOAD.into()), beneath: Some(8) }
@@ -233,7 +233,7 @@ impl PingClient for TwampClient {
             bind: test.link.marking.bind,
             mode: self.mode,
             user: self.user.clone(),
-            sessions: vec![self.wish(test, local.port(), local.ip())],
+            sessions: vec![self.session_spec(test, local.port(), local.ip())],
             step_timeout: STEP_TIMEOUT,
         };
         let keyed = self.user.is_some() || self.mode.is_some() || self.nat;
@@ -270,13 +270,13 @@ impl PingClient for TwampClient {
         let error = ErrorEstimate::of_clock(clock::sync_state(), TimeFormat::Ntp);
         let sender = TwampSender::new(mode, granted.keys, test.size, error);
         let measured = run_on(prepared, |_| sender, test.plan.clone(), &test.link, test.stop.flag());
-        // The session must be stopped whatever the result of the test.
+        // The session must be stopped, however the test ended.
         let stopped = control.stop();
         let (mut found, _) = test.gather(measured?);
         let remarks = &mut found.facts().remarks;
-        remarks.push(format!("session {} agreed on with TCP {server}, mode {mode}", granted.sid));
+        remarks.push(format!("session {} negotiated with TCP {server}, mode {mode}", granted.sid));
         if let Err(e) = stopped {
-            remarks.push(format!("the control connection did not last: {e}"));
+            remarks.push(format!("the control connection failed during the test: {e}"));
         }
         Ok(found)
     }
@@ -297,7 +297,7 @@ pub fn users(file: &NamedFile) -> Result<Users, Error> {
     Ok(users)
 }
 
-/// The user called `wanted`, or the only one, of a key file; `option` names the user.
+/// Finds the user called `wanted`, or the only user, in a key file; `option` is the option that names the user.
 pub(crate) fn user(file: &NamedFile, wanted: Option<&str>, option: &str) -> Result<(String, Vec<u8>), Error> {
     let users = users(file)?;
     let name = match (wanted, &users.names().collect::<Vec<_>>()[..]) {
@@ -305,13 +305,12 @@ pub(crate) fn user(file: &NamedFile, wanted: Option<&str>, option: &str) -> Resu
         (None, [name]) => (*name).to_owned(),
         (None, names) => {
             let n = names.len();
-            let why = format!("{} has {n} users: say which with --{option}", file.name);
+            let why = format!("{} has {n} users: choose one with --{option}", file.name);
             return Err(Error::Settings(why));
         }
     };
     let passphrase = users.passphrase(&name);
-    let passphrase = passphrase
-        .ok_or_else(|| Error::Settings(format!("{} does not know the user {name}", file.name)))?
-        .to_vec();
+    let passphrase =
+        passphrase.ok_or_else(|| Error::Settings(format!("{} has no user {name}", file.name)))?.to_vec();
     Ok((name, passphrase))
 }

@@ -1,4 +1,5 @@
-//! [`ChannelSender`]: messages of a channel, in order, each until it is taken; what is not taken waits longer and longer.
+//! [`ChannelSender`]: sends the messages of a channel in order, each until it is accepted, with growing pauses after
+//! failures.
 
 use super::Print;
 use crate::alert::rule::{NotifyChannel, NotifyMethod};
@@ -11,39 +12,40 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 use tracing::{info, warn};
 
-/// Messages in one request. A command gets one, and that it was taken is kept before it gets the next.
+/// Most messages in one request. A command gets one message at a time, so that its acceptance is stored before the
+/// next one.
 const MAX_MESSAGES_PER_REQUEST: usize = 64;
-/// Before the second attempt; each further one waits twice as long, up to [`MAX_RETRY_PAUSE`].
+/// Pause before the second attempt. It doubles after each further failure, up to [`MAX_RETRY_PAUSE`].
 const FIRST_RETRY_PAUSE: Span = Span::seconds(5);
 const MAX_RETRY_PAUSE: Span = Span::seconds(600);
-/// After so many attempts, about a day, a message is given up.
+/// Number of attempts (about a day) after which a message is given up.
 const MAX_ATTEMPTS: u32 = 150;
-/// For an answer, or until a command ends.
+/// Time limit for an answer, or for a command.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
-/// An alert that fires ends for Alertmanager when it is resolved, or after this time.
+/// Time after which Alertmanager ends a firing alert that was not resolved before.
 const MAX_ALERT_AGE: Span = Span::seconds(366 * 86_400);
 
 /// Sends the messages of a channel.
 pub struct ChannelSender {
     channel: NotifyChannel,
     root: PathBuf,
-    /// In which files of the channel are.
+    /// Folder to which files of the channel are relative.
     folder: PathBuf,
     print: Print,
     archive: Option<Archive>,
-    /// Whether the last attempt failed: said once.
+    /// True if the last attempt failed, so that failures are logged only once.
     failing: bool,
 }
 
 impl ChannelSender {
-    /// Of the messages in the archive in the folder `root`; `folder` is that of the monitor's file.
+    /// Creates a sender for the messages in the archive in the folder `root`; `folder` is that of the monitor's file.
     pub fn new(channel: NotifyChannel, root: PathBuf, folder: PathBuf, print: Print) -> ChannelSender {
         ChannelSender { channel, root, folder, print, archive: None, failing: false }
     }
 
-    /// Sends what is due; returns when the next message is, `None` if none waits.
+    /// Sends the messages that are due. Returns when the next message is due; `None` if no message is waiting.
     pub fn step(&mut self, now: WallTime) -> Option<WallTime> {
-        // The thread that judges says that it cannot be opened, or read.
+        // The judging thread reports an archive that cannot be opened or read.
         let again = Some(now + FIRST_RETRY_PAUSE);
         let archive = self.archive.take().map_or_else(|| Archive::open_to_write(&self.root), Ok);
         let Ok(archive) = archive else { return again };
@@ -56,14 +58,14 @@ impl ChannelSender {
     fn send(&mut self, archive: &Archive, now: WallTime) -> Result<(), ArchiveError> {
         loop {
             let name = &self.channel.name;
-            let at_once = if matches!(self.channel.way, NotifyMethod::Webhook { .. }) {
+            let at_once = if matches!(self.channel.method, NotifyMethod::Webhook { .. }) {
                 MAX_MESSAGES_PER_REQUEST
             } else {
                 1
             };
             let due = archive.waiting(name, now.0, at_once)?;
             let first = archive.waiting(name, i64::MAX, 1)?;
-            // No message is sent before one that was to be sent earlier.
+            // No message is sent before an earlier one.
             if due.is_empty() || due.first().map(|m| m.id) != first.first().map(|m| m.id) {
                 return Ok(());
             }
@@ -71,17 +73,17 @@ impl ChannelSender {
             archive.sent(&due.taken)?;
             let Some(why) = failure else {
                 if std::mem::replace(&mut self.failing, false) {
-                    info!("[[notify]] {name}: messages are taken again");
+                    info!("[[notify]] {name}: messages are accepted again");
                 }
                 continue;
             };
             if !std::mem::replace(&mut self.failing, true) {
-                warn!("[[notify]] {name}: {why}; tried again less and less often");
+                warn!("[[notify]] {name}: {why}; will be retried with growing pauses");
             }
             let (hopeless, again): (Vec<&AlertMessage>, Vec<&AlertMessage>) =
                 due.left.iter().partition(|message| message.tries + 1 >= MAX_ATTEMPTS);
             if !hopeless.is_empty() {
-                warn!("[[notify]] {name}: {} messages are given up", hopeless.len());
+                warn!("[[notify]] {name}: {} messages were given up", hopeless.len());
                 archive.give_up(&hopeless.iter().map(|m| m.id).collect::<Vec<_>>())?;
             }
             let tries = again.first().map_or(0, |message| message.tries);
@@ -90,14 +92,14 @@ impl ChannelSender {
         }
     }
 
-    /// Sends messages; what was taken, and why the rest was not.
+    /// Sends messages. Returns which were accepted, and why the others were not.
     fn deliver(&self, messages: Vec<AlertMessage>) -> (DeliveryOutcome, Option<String>) {
         let mut delivered = DeliveryOutcome { taken: Vec::new(), left: messages };
         let failure = loop {
             if delivered.left.is_empty() {
                 break None;
             }
-            let sent = match &self.channel.way {
+            let sent = match &self.channel.method {
                 NotifyMethod::Webhook { address, ca_file } => {
                     let alerts: Vec<Value> =
                         delivered.left.iter().map(|m| for_alertmanager(&m.alert)).collect();
@@ -121,13 +123,13 @@ impl ChannelSender {
     }
 }
 
-/// What became of messages.
+/// Outcome of sending messages.
 struct DeliveryOutcome {
     taken: Vec<i64>,
     left: Vec<AlertMessage>,
 }
 
-/// Who an alert is about.
+/// Path or host of an alert, for messages.
 fn path(alert: &Alert) -> String {
     match (alert.test.as_str(), alert.dst.as_str()) {
         ("", _) => alert.src.clone(),
@@ -135,7 +137,7 @@ fn path(alert: &Alert) -> String {
     }
 }
 
-/// An alert in a line.
+/// Formats an alert as one line.
 pub fn line(alert: &Alert) -> String {
     let Alert { alert: name, severity, reason, .. } = alert;
     let about = path(alert);
@@ -148,7 +150,7 @@ pub fn line(alert: &Alert) -> String {
     }
 }
 
-/// An alert as Alertmanager's `/api/v2/alerts` takes it.
+/// Formats an alert for Alertmanager's `/api/v2/alerts`.
 fn for_alertmanager(alert: &Alert) -> Value {
     let time = |ns: i64| utc(ns).replace(' ', "T") + "Z";
     let labels = [
@@ -158,7 +160,7 @@ fn for_alertmanager(alert: &Alert) -> Value {
         ("src", &alert.src),
         ("dst", &alert.dst),
     ];
-    // A label without a value is none.
+    // Alertmanager treats a label without a value as absent.
     let labels: serde_json::Map<String, Value> = labels
         .into_iter()
         .filter(|(_, value)| !value.is_empty())
@@ -177,7 +179,7 @@ fn for_alertmanager(alert: &Alert) -> Value {
     })
 }
 
-/// Runs a command that takes a message.
+/// Runs a command and writes a message to its standard input.
 fn run(command: &[String], message: &AlertMessage) -> Result<(), String> {
     let Some((program, arguments)) = command.split_first() else { return Err("no command".to_owned()) };
     let alert = &message.alert;
@@ -198,7 +200,7 @@ fn run(command: &[String], message: &AlertMessage) -> Result<(), String> {
         .spawn()
         .map_err(failed)?;
     if let Some(mut to) = child.stdin.take() {
-        // Shorter than what a pipe holds. A program that does not read it may know enough.
+        // The text is shorter than a pipe's buffer. Errors are ignored because a program need not read it.
         let _ = to.write_all(format!("{}\n{}\n", line(alert), for_alertmanager(alert)).as_bytes());
     }
     let begun = Instant::now();
@@ -247,7 +249,7 @@ mod tests {
 
     fn resolved(dst: &str) -> AlertUpdate {
         let [alert, test] = ["loss", "voice"].map(str::to_owned);
-        let (src, dst, reason) = ("a".to_owned(), dst.to_owned(), "a test was well".to_owned());
+        let (src, dst, reason) = ("a".to_owned(), dst.to_owned(), "a test was good".to_owned());
         AlertUpdate::Resolved { alert, test, src, dst, at_ns: 61_000_000_000, reason }
     }
 
@@ -258,7 +260,7 @@ mod tests {
         archive
     }
 
-    /// A server that gives these answers, one a connection; the bodies it got.
+    /// A server that gives these answers, one per connection; returns the bodies that it received.
     fn server(answers: &'static [u16]) -> (String, JoinHandle<Vec<Value>>) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = format!("http://{}/api/v2/alerts", listener.local_addr().unwrap());
@@ -290,11 +292,11 @@ mod tests {
         let archive = archive(folder.path(), vec![fired("b")]);
         let (address, server) = server(&[503, 200]);
         let channel =
-            NotifyChannel { name: "n".to_owned(), way: NotifyMethod::Webhook { address, ca_file: None } };
+            NotifyChannel { name: "n".to_owned(), method: NotifyMethod::Webhook { address, ca_file: None } };
         let mut sender = ChannelSender::new(channel, folder.path().to_owned(), PathBuf::new(), silent());
         let at = |second: i64| WallTime(second * 1_000_000_000);
         sender.step(at(100));
-        // A message that came later waits for the one before it.
+        // A later message waits for the one before it.
         let (changes, channels) = (vec![resolved("b")], vec!["n".to_owned()]);
         archive.note(&Note { changes, channels, most_waiting: 100, ..Note::default() }).unwrap();
         sender.step(at(104));
@@ -321,14 +323,14 @@ mod tests {
         let root = folder.path().join("archive");
         let archive = archive(&root, vec![fired("b"), fired("c"), resolved("b")]);
         let file = folder.path().join("messages");
-        // The first time it fails.
+        // The command fails the first time.
         let script = format!(
             "test -e {0} || {{ touch {0}; exit 3; }}; echo $JITLAT_STATE $JITLAT_DST $JITLAT_MESSAGE >> {0}; head -n 1 >> {0}",
             file.display()
         );
         let command = ["sh", "-c", &script].map(str::to_owned).to_vec();
         let mut sender = ChannelSender::new(
-            NotifyChannel { name: "n".to_owned(), way: NotifyMethod::Command(command) },
+            NotifyChannel { name: "n".to_owned(), method: NotifyMethod::Command(command) },
             root,
             PathBuf::new(),
             silent(),
@@ -345,7 +347,7 @@ mod tests {
         assert_eq!(lines[1], "1970-01-01 00:00:01 FIRING warning loss: voice, a → b: loss>1% (loss is 2%)");
         assert_eq!(
             lines[5],
-            "1970-01-01 00:01:01 RESOLVED warning loss: voice, a → b: a test was well; it fired at 1970-01-01 00:00:01"
+            "1970-01-01 00:01:01 RESOLVED warning loss: voice, a → b: a test was good; it fired at 1970-01-01 00:00:01"
         );
     }
 }

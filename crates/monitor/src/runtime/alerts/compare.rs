@@ -1,4 +1,5 @@
-//! [`Comparer`]: the packets of a test with those of tests in an earlier period, by the verdict of metrics §20.
+//! [`Comparer`]: compares the packets of a test with those of tests in an earlier period, by the verdict of metrics
+//! §20.
 
 use crate::alert::TestComparison;
 use jitlat_archive::{Archive, ArchiveError, Entered, TestId};
@@ -9,47 +10,47 @@ use jitlat_verdict::compare::{
 use std::collections::BTreeMap;
 use tracing::debug;
 
-/// Tests of the earlier period, evenly chosen, whose packets are looked at; and how many there must be.
+/// Number of tests of the earlier period whose packets are read, evenly chosen; and smallest number for a comparison.
 const BASELINE_TESTS: usize = 16;
 const MIN_BASELINE_TESTS: usize = 5;
-/// Packets of a test that is looked at.
+/// Most packets that are read of a test.
 const MAX_PACKETS_PER_TEST: u64 = 50_000;
-/// How long the earlier period of a stream is the same for the tests that follow.
+/// Time for which the earlier period of a stream is reused for the tests that follow.
 const BASELINE_LIFETIME: Span = Span::seconds(3600);
-/// Streams whose earlier period is kept.
+/// Most streams whose earlier period is cached.
 const MAX_CACHED_STREAMS: usize = 64;
 
-/// Jitter needs no clocks; delay is compared as far as clocks are known.
+/// Compared quantities: jitter needs no clocks; delay is compared as far as clocks are known.
 const BASES: [Basis; 2] = [Basis::Pdv, Basis::Delay];
 
-/// Compares, and keeps earlier periods for a while.
+/// Compares tests, and caches earlier periods for a while.
 #[derive(Default)]
 pub struct Comparer {
-    /// By stream and length of the period: when the test began for which it was looked at; jitter and delay.
+    /// By stream and length of the period: start of the test for which the period was read; jitter and delay.
     earlier: BTreeMap<(i64, i64), (i64, [BaselineTests; 2])>,
 }
 
-/// What the tests of the earlier period had.
+/// Combined packets of the tests of the earlier period.
 struct BaselineTests {
     side: ComparisonSide,
     usual: UsualSpread,
 }
 
-/// How much tests of one stream differ among themselves while nothing changes: by where their packets meet the time slots of a
-/// mobile network, say.
+/// Usual spread of the medians of one stream's tests while nothing changes. One cause: packets of each test meet the
+/// time slots of a mobile network at other phases.
 struct UsualSpread {
     lowest: f64,
     highest: f64,
 }
 
 impl UsualSpread {
-    /// From the medians of several tests, ns.
+    /// Computes the spread of the medians of several tests, in ns.
     fn of(medians: impl Iterator<Item = f64>) -> UsualSpread {
         let none = UsualSpread { lowest: f64::INFINITY, highest: f64::NEG_INFINITY };
         medians.fold(none, |u, m| UsualSpread { lowest: u.lowest.min(m), highest: u.highest.max(m) })
     }
 
-    /// Whether a median is among them, or beside them by no more than half of what they differ by.
+    /// True if a median is in the range of the earlier medians, widened by half of that range on both sides.
     fn has(&self, median: f64) -> bool {
         let beside = (self.highest - self.lowest) / 2.0;
         median >= self.lowest - beside && median <= self.highest + beside
@@ -57,7 +58,8 @@ impl UsualSpread {
 }
 
 impl Comparer {
-    /// A test compared with those of its stream that began less than `against` before; `None` if that cannot be done.
+    /// Compares a test with those of its stream that began less than `against` before it; `None` if that is
+    /// impossible.
     pub fn compare(&mut self, archive: &Archive, test: &Entered, against: Span) -> Option<TestComparison> {
         self.compared(archive, test, against).unwrap_or_else(|e| {
             debug!("alerts: comparing {}: {e}", test.test);
@@ -94,7 +96,7 @@ impl Comparer {
         let differs =
             |(c, unusual): &(Comparison, bool)| *unusual && c.outcome == ComparisonOutcome::Different;
         let is_worse = |(c, unusual): &(Comparison, bool)| *unusual && c.is_worse();
-        // What is worse comes before what is better.
+        // A worsening is reported before an improvement.
         let first = found
             .iter()
             .find(|c| is_worse(c))
@@ -108,7 +110,7 @@ impl Comparer {
     }
 }
 
-/// Jitter and delay of a test; `None` without packets, or with too many.
+/// Returns jitter and delay of a test; `None` if it has no packets, or too many.
 fn sides(archive: &Archive, test: TestId, label: &str) -> Result<Option<[ComparisonSide; 2]>, ArchiveError> {
     let listed = archive.listed(test)?;
     if !listed.has_packets || listed.packets > MAX_PACKETS_PER_TEST {
@@ -118,7 +120,7 @@ fn sides(archive: &Archive, test: TestId, label: &str) -> Result<Option<[Compari
     Ok(Some(BASES.map(|basis| ComparisonSide::new(label, &summary, &samples, basis, Statistic::Median))))
 }
 
-/// Tests before `test`, evenly chosen.
+/// Combines evenly chosen tests before `test`.
 fn earlier(
     archive: &Archive,
     test: &Entered,
@@ -138,7 +140,7 @@ fn earlier(
     }
     Ok(Some(both.map(|sides| {
         let usual = UsualSpread::of(sides.iter().filter_map(|side| side.median));
-        BaselineTests { side: ComparisonSide::pooled("the tests before", sides), usual }
+        BaselineTests { side: ComparisonSide::pooled("earlier tests", sides), usual }
     })))
 }
 
@@ -151,6 +153,6 @@ mod tests {
         let usual = UsualSpread::of([30.0, 34.0, 32.0].into_iter());
         let has = [27.9, 28.0, 33.0, 36.0, 36.1].map(|median| usual.has(median));
         assert_eq!(has, [false, true, true, true, false]);
-        assert!(!UsualSpread::of(std::iter::empty()).has(30.0), "of none nothing is known");
+        assert!(!UsualSpread::of(std::iter::empty()).has(30.0), "no test: nothing is known");
     }
 }

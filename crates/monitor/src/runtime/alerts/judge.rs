@@ -1,4 +1,5 @@
-//! [`ResultJudge`]: results as they enter the archive; their number, the states of rules, alerts and messages are kept in one transaction.
+//! [`ResultJudge`]: judges results when they enter the archive. Their number, the states of rules, alerts and
+//! messages are stored in one transaction.
 
 use super::compare::Comparer;
 use crate::Model;
@@ -11,13 +12,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tracing::{info, warn};
 
-/// The beginning of the keys of states.
+/// Prefix of the keys of states.
 const PREFIX: &str = "alert/";
-/// Results that are judged at a time.
+/// Most results that are judged in one transaction.
 const MAX_RESULTS_PER_ROUND: usize = 200;
-/// Messages that may wait in a channel.
+/// Most messages that may wait in a channel.
 const MAX_QUEUED_MESSAGES: u64 = 1000;
-/// Time between two looks at what is silent.
+/// Time between two checks for silence.
 pub const SILENCE_CHECK_INTERVAL: Span = Span::seconds(5);
 
 /// Judges the results in an archive.
@@ -25,7 +26,7 @@ pub struct ResultJudge {
     model: Arc<Model>,
     host: String,
     root: PathBuf,
-    /// `None` before the first step, and after one that failed: what was not kept was never judged.
+    /// `None` before the first step and after a failed one: its results were not stored, so they are judged again.
     open: Option<OpenArchive>,
     comparer: Comparer,
     ended: BTreeMap<SlotFilter, u64>,
@@ -39,7 +40,7 @@ struct OpenArchive {
 }
 
 impl ResultJudge {
-    /// Of the host `host`, with the archive in the folder `root`.
+    /// Creates the judge of the host `host`, with the archive in the folder `root`.
     pub fn new(model: Arc<Model>, host: &str, root: &Path) -> ResultJudge {
         ResultJudge {
             model,
@@ -51,20 +52,20 @@ impl ResultJudge {
         }
     }
 
-    /// Follows another file.
+    /// Follows a new version of the file.
     pub fn follow(&mut self, model: Arc<Model>, root: &Path) {
         (self.model, self.root, self.open) = (model, root.to_owned(), None);
     }
 
-    /// Notes a slot that has ended.
+    /// Records that a slot has ended.
     pub fn ended(&mut self, slots: SlotFilter) {
         *self.ended.entry(slots).or_default() += 1;
     }
 
-    /// Judges what is new.
+    /// Judges all new results.
     ///
     /// # Errors
-    /// Those of the archive; what was not kept is judged again.
+    /// The error of the archive; results that were not stored are judged again.
     pub fn step(&mut self, now: WallTime) -> Result<(), ArchiveError> {
         let mut open = match self.open.take() {
             Some(open) => open,
@@ -86,7 +87,7 @@ impl ResultJudge {
         let judged = match archive.judged()? {
             Some(judged) => judged,
             None => {
-                // What was there before there were rules is nothing new.
+                // Results from before the first rule existed are not judged.
                 let judged = archive.entered()?;
                 archive.note(&Note { judged: Some(judged), ..Note::default() })?;
                 judged
@@ -98,7 +99,7 @@ impl ResultJudge {
         Ok(OpenArchive { archive, machine, judged, ticked: None })
     }
 
-    /// Judges some results; how many.
+    /// Judges some results; returns their number.
     fn judge(&mut self, open: &mut OpenArchive, now: WallTime) -> Result<usize, ArchiveError> {
         let results = open.archive.entered_after(open.judged, MAX_RESULTS_PER_ROUND)?;
         for entered in &results {
@@ -140,7 +141,7 @@ impl ResultJudge {
         }
         if noted.dropped > 0 {
             warn!(
-                "alerts: {} messages were dropped, because more than {MAX_QUEUED_MESSAGES} wait",
+                "alerts: {} messages were dropped, because more than {MAX_QUEUED_MESSAGES} were waiting",
                 noted.dropped
             );
         }
@@ -148,7 +149,7 @@ impl ResultJudge {
     }
 }
 
-/// What is judged; `None` of a test that no monitor made.
+/// Returns the result to judge; `None` for a test that no monitor started.
 pub fn result_of(entered: &Entered) -> Option<TestResult> {
     let tag = |key: &str| entered.tags.get(key).cloned();
     Some(TestResult {

@@ -1,8 +1,9 @@
-//! Alerts of a monitor, beside its tests: results are judged as they enter the archive, and messages sent to channels.
+//! Alerts of a monitor, on threads of their own: results are judged when they enter the archive, and messages are
+//! sent to channels.
 //!
 //! * [`judge`] – results to states, alerts and messages, in one transaction
-//! * [`compare`] – a test with those of an earlier period
-//! * [`channel`] – messages to whom they are for, again and again until they are taken
+//! * [`compare`] – compares a test with those of an earlier period
+//! * [`channel`] – sends messages to their receivers until they are accepted
 
 mod channel;
 mod compare;
@@ -26,10 +27,10 @@ use std::sync::mpsc::{self, Receiver};
 use std::thread::JoinHandle;
 use tracing::{error, warn};
 
-/// Time after a failure of the archive.
+/// Pause after a failure of the archive.
 const PAUSE: Span = Span::seconds(10);
 
-/// Prints the text of an alert for people, where a channel says so.
+/// Prints the text of an alert, for channels that print.
 pub type Print = Arc<dyn Fn(&str) -> std::io::Result<()> + Send + Sync>;
 
 /// Threads that judge and send messages, until this is dropped.
@@ -40,29 +41,27 @@ pub struct RunningAlerts {
     waker: Waker,
 }
 
-/// What the thread that judges has to look at.
+/// A task for the judging thread.
 enum JudgeTask {
     /// A slot has ended.
     Ended(SlotFilter),
-    /// There is another file, and perhaps another archive.
+    /// A new version of the file, perhaps with another archive.
     File(Arc<Model>, PathBuf),
 }
 
-/// Whether the file can be followed: alerts need an archive.
+/// Checks that the rules of the file can be followed: alerts need an archive.
 ///
 /// # Errors
-/// What to write.
+/// Advice on what to write in the file.
 pub fn check(model: &Model, archive: Option<&Path>) -> Result<()> {
     if archive.is_none() && !model.alerts.rules.is_empty() {
-        bail!(
-            "[[alert]] judges what an archive has, and there is none: write [archive] with a folder, or give --archive DIR"
-        );
+        bail!("[[alert]] needs an archive: write [archive] with a folder, or give --archive DIR");
     }
     Ok(())
 }
 
 impl RunningAlerts {
-    /// Starts what follows from the results of the host `name`; `None` without an archive.
+    /// Starts the alerts of the host `name`; `None` without an archive.
     pub fn start(
         model: &Arc<Model>,
         name: &str,
@@ -83,18 +82,18 @@ impl RunningAlerts {
         Ok(Some(RunningAlerts { stop, thread: Some(thread), to, waker }))
     }
 
-    /// Follows another file.
+    /// Follows a new version of the file.
     pub fn follow(&self, model: Arc<Model>, archive: &Path) {
         self.send(JudgeTask::File(model, archive.to_owned()));
     }
 
-    /// Notes that a slot has ended.
+    /// Records that a slot has ended.
     pub fn slot_ended(&self, slot: SlotFilter) {
         self.send(JudgeTask::Ended(slot));
     }
 
     fn send(&self, news: JudgeTask) {
-        // A thread that is gone has said why.
+        // Sending fails only if the thread has ended, which then has reported the reason.
         let _ = self.to.send(news);
         self.waker.wake();
     }
@@ -111,7 +110,7 @@ impl Drop for RunningAlerts {
 
 fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>> {
     let run = move || {
-        // Tests come first.
+        // Tests have priority over alerts.
         pace::yield_to_others();
         run();
     };
@@ -119,7 +118,7 @@ fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> Result<JoinHandle<(
     thread.with_context(|| format!("starting the thread {name}"))
 }
 
-/// Judges until it is to stop, and then what there is.
+/// Judges until a stop is requested, then judges the last results.
 fn judge(
     mut model: Arc<Model>,
     host: &str,
@@ -153,13 +152,13 @@ fn judge(
         if let Err(e) = &went
             && !std::mem::replace(&mut failing, true)
         {
-            warn!("alerts: {e}; tried again");
+            warn!("alerts: {e}; will be retried");
         }
         failing &= went.is_err();
         if last {
             return;
         }
-        // Rules also look at what is silent.
+        // Rules about silence need regular checks.
         let pause = match went {
             Ok(()) if model.alerts.rules.is_empty() => None,
             Ok(()) => Some(SILENCE_CHECK_INTERVAL),
@@ -169,7 +168,7 @@ fn judge(
     }
 }
 
-/// Threads that tell, one a channel, until this is dropped.
+/// Threads that send notifications, one per channel, until this is dropped.
 struct Channels {
     stop: StopSignal,
     threads: Vec<JoinHandle<()>>,
@@ -184,7 +183,7 @@ impl Channels {
                 return None;
             }
         };
-        // Where several monitors use one archive, those tell that judge.
+        // If several monitors use one archive, those that judge also send the notifications.
         let rules = &model.alerts.rules;
         let sends = rules.is_empty() || rules.iter().any(|rule| rule.is_judged_at(host));
         let start = |channel: &NotifyChannel| {
@@ -198,7 +197,7 @@ impl Channels {
                     let last = stop.is_requested();
                     let due = sender.step(clock::wall());
                     if last {
-                        // The last results were judged a moment ago.
+                        // The last results were judged a moment ago, so there is no need to wait.
                         return;
                     }
                     watch.wait(None, due.map(|due| clock::steady() + (due - clock::wall())));

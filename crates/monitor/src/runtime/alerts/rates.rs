@@ -1,5 +1,6 @@
-//! How often `changed` and `worse` fire of paths that do not change, and how soon of paths that do: results in virtual time, in an archive and
-//! judged as in a monitor. `just alert-rates` makes the table of docs/guide/monitoring.md; `cargo test` looks at a small part.
+//! Measures how often `changed` and `worse` fire on paths that do not change, and how soon on paths that do. Results
+//! in virtual time go into an archive and are judged as in a monitor. `just alert-rates` makes the table of
+//! docs/guide/monitoring.md; `cargo test` runs a small part.
 
 use super::compare::Comparer;
 use super::judge::result_of;
@@ -14,11 +15,11 @@ use jitlat_impair::{Clock, Jitter, PathModel, Trial, TrialOutcome};
 use jitlat_store::log::{LogVersion, LogWriter};
 use std::collections::BTreeMap;
 
-/// Between two tests of a path.
+/// Time between two tests of a path.
 const EVERY: Span = Span::seconds(600);
-/// Tests before those that are judged.
+/// Number of tests before those that are judged.
 const BEFORE: u64 = 24;
-/// Tests after the change.
+/// Number of tests after the change.
 const AFTER: u64 = 12;
 
 const FILE: &str = "host = [{ name = \"a\", address = \"192.0.2.1\" }, { name = \"b\", address = \"192.0.2.2\" }]\n\
@@ -27,7 +28,7 @@ const FILE: &str = "host = [{ name = \"a\", address = \"192.0.2.1\" }, { name = 
                     [[alert]]\nname = \"changed 3 of 5\"\nif = \"changed\"\nof = \"3 of 5\"\n\
                     [[alert]]\nname = \"worse 3 of 5\"\nif = \"worse\"\nof = \"3 of 5\"\n";
 
-/// A path: its delay, and the law of its jitter with about this spread.
+/// A path: its delay, and the distribution of its jitter with about this spread.
 struct Path {
     name: &'static str,
     delay: Span,
@@ -78,7 +79,8 @@ fn paths() -> Vec<Path> {
 }
 
 impl Path {
-    /// The log of test `k`; with `more`, in spreads of the path, its jitter has an exponential part of this mean besides.
+    /// Makes the log of test `k`. With `more`, its jitter has an additional exponential part with this mean, in
+    /// spreads of the path.
     fn log(&self, k: u64, more: f64) -> Vec<u8> {
         let spec =
             TestSpec::new(Direction::Up, Transport::Udp, 500, 160, Span::millis(20), Schedule::Periodic)
@@ -86,7 +88,7 @@ impl Path {
         let mut trial = Trial::new(spec, k + 1);
         trial.epoch = WallTime(1_767_225_600_000_000_000) + EVERY.times(k as i64);
         trial.probes = 8;
-        // The clocks are disciplined, and differ by something else each time.
+        // The clocks are disciplined; their difference changes from test to test.
         trial.server.clock =
             Clock { offset: Span::micros(20 + (k as i64 * 37) % 100), skew_ppb: 0, shifts: Vec::new() };
         let mut law = self.law.clone();
@@ -116,13 +118,13 @@ impl Path {
     }
 }
 
-/// What became of a path.
+/// Outcome for a path.
 #[derive(Debug, Default)]
 struct Rates {
     judged: u64,
-    /// Alerts of each rule while nothing had changed.
+    /// Number of alerts of each rule while nothing had changed.
     false_alarms: BTreeMap<String, u64>,
-    /// Of each rule, how many tests after the change it fired first; absent if it did not.
+    /// Number of tests after the change until each rule fired first; absent if it did not.
     found_after: BTreeMap<String, u64>,
 }
 
@@ -169,7 +171,7 @@ fn a_path_that_does_not_change_is_quiet_and_one_that_does_is_found() {
     is_quiet_until_it_changes("WAN", 12);
 }
 
-/// Each of its tests meets the time slots elsewhere.
+/// The packets of each test meet the time slots at another phase.
 #[test]
 fn what_tests_differ_by_among_themselves_is_no_change() {
     is_quiet_until_it_changes("mobile", 12);
@@ -183,7 +185,7 @@ fn is_quiet_until_it_changes(path: &str, unchanged: u64) {
     assert!(rates.found_after.get("worse 3 of 5").is_some_and(|tests| *tests <= 5), "{rates:?}");
 }
 
-/// `JITLAT_TESTS` of each path.
+/// Runs `JITLAT_TESTS` tests of each path.
 #[test]
 #[ignore = "takes minutes: just alert-rates"]
 #[expect(clippy::print_stdout, reason = "a table for people")]

@@ -1,4 +1,5 @@
-//! [`CaptureStore`]: the packets of each period as logs, which a thread puts into the archive once the period is over.
+//! [`CaptureStore`]: writes the packets of each period to logs, which a thread puts into the archive after the
+//! period.
 
 use super::{CaptureSetup, PeriodOutcome};
 use crate::agenda::{SlotEnding, SlotFailure};
@@ -16,20 +17,20 @@ use std::sync::mpsc::{Receiver, Sender, SyncSender, TrySendError, sync_channel};
 use std::thread::JoinHandle;
 use tracing::{error, info, warn};
 
-/// Periods that may wait for the archive, each on disk.
+/// Most periods that may wait for the archive, each on disk.
 const MAX_QUEUED_PERIODS: usize = 16;
 
-/// A period that is over.
+/// A period that has ended.
 pub struct CapturePeriod {
-    /// Its number.
+    /// Number of the period.
     pub number: i64,
-    /// What is known of each stream.
+    /// Facts about each stream.
     pub sessions: Vec<Session>,
-    /// Packets that were dropped.
+    /// Number of dropped packets.
     pub dropped: u64,
-    /// Whether it was captured from its beginning to its end.
+    /// True if it was captured from its beginning to its end.
     pub is_whole: bool,
-    /// Whether it has no outcome yet.
+    /// True if it has no outcome yet.
     pub is_new: bool,
 }
 
@@ -37,28 +38,28 @@ pub struct CapturePeriod {
 struct FinishedLogs {
     logs: Vec<PathBuf>,
     ending: Option<SlotEnding>,
-    /// Why a log is not complete.
+    /// Reason why a log is not complete.
     trouble: Option<String>,
 }
 
-/// Writes logs, and hands them to the thread that archives.
+/// Writes logs, and passes them to the thread that archives.
 pub struct CaptureStore {
     setup: CaptureSetup,
-    /// Where logs are until they are in the archive.
+    /// Folder of logs that are not in the archive yet.
     folder: PathBuf,
     open: BTreeMap<(i64, usize), LogFile>,
     failed: Option<String>,
     to: Option<SyncSender<FinishedLogs>>,
     thread: Option<JoinHandle<()>>,
     outcomes: Sender<PeriodOutcome>,
-    /// Distinguishes logs of one period: after a trouble it may be captured in parts.
+    /// Distinguishes logs of the same period: after an interruption it may be captured in parts.
     parts: u64,
 }
 
 impl CaptureStore {
-    /// Of a capture; outcomes of periods go to `outcomes`.
+    /// Starts the store of a capture; outcomes of periods go to `outcomes`.
     pub fn start(setup: &CaptureSetup, outcomes: Sender<PeriodOutcome>) -> Result<CaptureStore> {
-        // No other capture of any host that uses this archive has this name.
+        // The name must differ from those of all other captures of hosts that use this archive.
         let letters = |c: char| if c.is_alphanumeric() || c == '-' || c == '.' { c } else { '_' };
         let name: String =
             format!("capture {} {}", setup.host, setup.capture.name).chars().map(letters).collect();
@@ -68,13 +69,13 @@ impl CaptureStore {
         let (to, finished) = sync_channel(MAX_QUEUED_PERIODS.max(left.len()));
         if !left.is_empty() {
             let n = left.len();
-            info!("[[capture]] {}: {n} logs of a capture that was killed are kept", setup.capture.name);
+            info!("[[capture]] {}: {n} logs of a killed capture were recovered", setup.capture.name);
         }
         for log in left {
             let _ = to.send(FinishedLogs { logs: vec![log], ending: None, trouble: None });
         }
         let (own, to_monitor) = (setup.clone(), outcomes.clone());
-        let thread = std::thread::Builder::new().name("keeper".to_owned());
+        let thread = std::thread::Builder::new().name("captures".to_owned());
         let thread = thread.spawn(move || archive_all(&own, &finished, &to_monitor));
         let thread = thread.context("starting the thread that archives captures")?;
         Ok(CaptureStore {
@@ -102,7 +103,7 @@ impl CaptureStore {
         }
     }
 
-    /// The log of a stream, with its header written.
+    /// Returns the log of a stream, with its header written.
     fn log(&mut self, period: i64, stream: usize, session: &Session) -> Result<&mut LogFile> {
         if !self.open.contains_key(&(period, stream)) {
             self.parts += 1;
@@ -117,7 +118,7 @@ impl CaptureStore {
         self.open.get_mut(&(period, stream)).context("no log")
     }
 
-    /// The session with what it is found by.
+    /// Adds the tags by which the session is found.
     fn annotated(&self, mut session: Session, period: i64, dropped: u64) -> Session {
         let CaptureSetup { capture, host, far, .. } = &self.setup;
         session.name = Some(capture.name.clone());
@@ -139,7 +140,7 @@ impl CaptureStore {
         session
     }
 
-    /// Hands the logs of a period on.
+    /// Passes the logs of a period to the archiving thread.
     pub fn end(&mut self, period: &CapturePeriod) {
         let ending = SlotEnding::Measured { cut: !period.is_whole };
         let mut finished =
@@ -161,7 +162,7 @@ impl CaptureStore {
         if let Err(TrySendError::Full(late) | TrySendError::Disconnected(late)) = to.try_send(finished) {
             late.remove();
             warn!(
-                "[[capture]] {}: {MAX_QUEUED_PERIODS} periods wait for the archive {}, and this one is not kept",
+                "[[capture]] {}: {MAX_QUEUED_PERIODS} periods are waiting for the archive {}; this one is dropped",
                 self.setup.capture.name,
                 self.setup.archive.display()
             );
@@ -171,7 +172,7 @@ impl CaptureStore {
         }
     }
 
-    /// Gives up what was not ended: what it says would not be true.
+    /// Discards the logs of a period that was not ended, because their counts would be wrong.
     pub fn drop_open(&mut self) {
         for (_, log) in std::mem::take(&mut self.open) {
             let path = log.path().to_owned();
@@ -190,7 +191,7 @@ impl CaptureStore {
 impl Drop for CaptureStore {
     fn drop(&mut self) {
         self.drop_open();
-        // What was handed on is archived first.
+        // Closing the queue lets the thread archive the remaining logs first.
         self.to = None;
         if self.thread.take().is_some_and(|thread| thread.join().is_err()) {
             error!("[[capture]] {}: the thread that archives failed", self.setup.capture.name);
@@ -215,7 +216,7 @@ impl FinishedLogs {
     }
 }
 
-/// The logs in `folder` that a capture left which was killed, completed with what their rows say. Others are removed.
+/// Returns the logs in `folder` that a killed capture left, completed as far as their rows allow. Others are removed.
 fn recover(folder: &Path) -> Vec<PathBuf> {
     let files = fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
     let mut left: Vec<PathBuf> = files.collect();
@@ -233,7 +234,7 @@ fn recover(folder: &Path) -> Vec<PathBuf> {
     left
 }
 
-/// A log of a period as it is on disk, with an end: of what was sent after the last packet that arrived nothing is known.
+/// Gives a period's log on disk an end. Nothing is known about packets sent after the last arrived packet.
 fn complete(path: &Path) -> Result<PathBuf> {
     let mut read = LogReader::open(path)?;
     if read.session().ending == Ending::Complete {
@@ -244,7 +245,7 @@ fn complete(path: &Path) -> Result<PathBuf> {
         last = last.max(Some(record.seq));
         first = first.or(record.sent());
     }
-    let sent = u32::try_from(last.context("it has no packets")? + 1).context("its packets")?;
+    let sent = u32::try_from(last.context("the log has no packets")? + 1).context("its packets")?;
     let mut session = read.session().clone();
     (session.sent, session.declared, session.created) =
         (Some(sent), Some(sent.into()), first.or(session.created));

@@ -1,7 +1,7 @@
-//! Captures of a monitor, beside its tests: what passes interfaces, a result a period, for ever.
+//! Captures of a monitor, in addition to its tests: continuous traffic at interfaces, one result per period.
 //!
-//! * [`keep`] – logs of periods into the archive
-//! * this file – threads that capture, begin anew after troubles, and say what became of each period
+//! * [`keep`] – puts logs of periods into the archive
+//! * this file – threads that capture, restart after failures, and report the outcome of each period
 
 mod keep;
 
@@ -29,53 +29,53 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tracing::{error, info, warn};
 
-/// Before the second attempt; each further one waits twice as long, up to [`MAX_RETRY_PAUSE`].
+/// Pause before the second attempt. It doubles after each further failure, up to [`MAX_RETRY_PAUSE`].
 const FIRST_RETRY_PAUSE: Duration = Duration::from_secs(1);
 const MAX_RETRY_PAUSE: Duration = Duration::from_secs(60);
-/// A capture that ran for so long begins anew at once.
+/// A capture that ran for this long restarts at once after a failure.
 const STABLE_TIME: Duration = Duration::from_secs(60);
-/// Time between two looks at whether to stop.
+/// Time between two checks for a stop.
 const STOP_CHECK_INTERVAL: Duration = Duration::from_millis(50);
-/// Most periods that are counted as lost at a time: a clock that was set is no year of losses.
+/// Most periods that are counted as lost at a time, because a clock step of a year is not a year of losses.
 const MAX_PERIODS_LOST: i64 = 10_000;
 
-/// All that a capture depends on: with another one it begins anew.
+/// Settings of a capture; if they change, the capture restarts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CaptureSetup {
-    /// As the file has it.
+    /// The capture as declared in the file.
     pub capture: MonitoredCapture,
-    /// The name of this host, and its address.
+    /// Name of this host.
     pub host: String,
-    /// See [`CaptureSetup::host`].
+    /// Address of this host.
     pub address: String,
-    /// What the far end is called.
+    /// Name of the far end.
     pub far: String,
-    /// Where it is, if it is a host of the file.
+    /// Address of the far end, if it is a host of the file.
     pub far_address: Option<String>,
-    /// Where it tells what passes.
+    /// Port of the far host's digest service.
     pub far_port: u16,
-    /// Where results go.
+    /// Archive for results.
     pub archive: PathBuf,
     key: Option<KeySource>,
 }
 
-/// What became of a period.
+/// Outcome of a period.
 #[derive(Clone, Debug)]
 pub struct PeriodOutcome {
-    /// The capture.
+    /// Name of the capture.
     pub name: String,
-    /// The far end.
+    /// Name of the far end.
     pub far: String,
-    /// How it ended.
+    /// How the period ended.
     pub ending: SlotEnding,
 }
 
-/// Captures under way, until this is dropped.
+/// Running captures, until this is dropped.
 pub struct RunningCaptures {
     equipment: Arc<dyn Equipment>,
-    /// Those of the file, with what this host proves at others.
+    /// Captures of the file, and the key with which this host authenticates at others.
     wanted: (Vec<CaptureSetup>, Option<PresharedKey>),
-    /// Those, and others that were asked to end.
+    /// Running captures, including those that were asked to end.
     running: Vec<RunningCapture>,
     to: Sender<PeriodOutcome>,
     ended: Receiver<PeriodOutcome>,
@@ -88,15 +88,13 @@ struct RunningCapture {
     thread: Option<JoinHandle<()>>,
 }
 
-/// Whether the file can be followed: captures need an archive.
+/// Checks that the captures of the file are possible: they need an archive.
 ///
 /// # Errors
-/// What to write.
+/// Advice on what to write in the file.
 pub fn check(model: &Model, host: usize, archive: Option<&Path>) -> Result<()> {
     if archive.is_none() && model.captures_of(host).next().is_some() {
-        bail!(
-            "[[capture]] keeps what it finds in an archive, and there is none: write [archive] with a folder, or give --archive DIR"
-        );
+        bail!("[[capture]] needs an archive: write [archive] with a folder, or give --archive DIR");
     }
     Ok(())
 }
@@ -118,7 +116,7 @@ impl RunningCaptures {
         Ok(captures)
     }
 
-    /// Follows a file: what it has not any more ends, and what is new begins; all else goes on.
+    /// Follows a new version of the file: removed captures end, new ones begin, all others continue.
     pub fn follow(
         &mut self,
         model: &Model,
@@ -137,7 +135,7 @@ impl RunningCaptures {
         Ok(())
     }
 
-    /// Starts those that are wanted and do not run. One with the name of another that has not ended waits for that.
+    /// Starts the wanted captures that are not running. A capture waits until another one of the same name has ended.
     fn begin(&mut self) {
         self.running.retain(|own| own.thread.as_ref().is_some_and(|thread| !thread.is_finished()));
         let (wanted, key) = &self.wanted;
@@ -155,7 +153,7 @@ impl RunningCaptures {
         }
     }
 
-    /// What became of periods since the last call.
+    /// Takes the outcomes of periods since the last call.
     pub fn outcomes(&mut self) -> Vec<PeriodOutcome> {
         if self.running.len() != self.wanted.0.len() || self.running.iter().any(|own| own.stop.is_requested())
         {
@@ -174,7 +172,7 @@ impl RunningCaptures {
         &self.counts
     }
 
-    /// Ends all, keeping what they have.
+    /// Ends all captures and stores their results.
     pub fn end(&mut self) {
         self.wanted.0.clear();
         self.running.iter().for_each(|own| own.stop.request());
@@ -202,7 +200,7 @@ impl CaptureSetup {
         }
     }
 
-    /// The number of the period at `at`.
+    /// Number of the period at `at`.
     fn period_of(&self, at: WallTime) -> i64 {
         at.0.div_euclid(self.capture.every.0.max(1))
     }
@@ -234,7 +232,7 @@ impl Drop for RunningCapture {
     }
 }
 
-/// Captures until it is to stop, and begins anew after troubles.
+/// Captures until a stop is requested, and restarts after failures.
 fn capture(
     equipment: &dyn Equipment,
     setup: &CaptureSetup,
@@ -243,11 +241,11 @@ fn capture(
     to: Sender<PeriodOutcome>,
 ) {
     let name = &setup.capture.name;
-    let keeper = match CaptureStore::start(setup, to.clone()) {
-        Ok(keeper) => keeper,
+    let store = match CaptureStore::start(setup, to.clone()) {
+        Ok(store) => store,
         Err(e) => return error!("[[capture]] {name}: {}", explain(&e)),
     };
-    let mut course = CaptureReporter::new(setup, keeper, to);
+    let mut course = CaptureReporter::new(setup, store, to);
     let mut pause = FIRST_RETRY_PAUSE;
     while !stop.is_requested() {
         let begun = Instant::now();
@@ -266,31 +264,31 @@ fn capture(
     }
 }
 
-/// What is said of a capture, and counted.
+/// Logs and counts the events of a capture.
 struct CaptureReporter<'a> {
     setup: &'a CaptureSetup,
-    keeper: CaptureStore,
+    store: CaptureStore,
     to: Sender<PeriodOutcome>,
-    /// The first period without an outcome.
+    /// Number of the first period without an outcome.
     next: i64,
-    /// Since when it fails, how often a period was lost, and what was said.
+    /// Start of the failure, number of lost periods, and the kinds of failure that were logged.
     trouble: Option<(WallTime, u64, Vec<SlotFailure>)>,
-    /// Whether it was said that it has begun.
+    /// True if its beginning was logged.
     has_begun: bool,
-    /// Whether it was said that nothing is seen.
+    /// True if the absence of packets was logged.
     is_silent: bool,
-    /// Whether it was said that the interface is down.
+    /// True if the interface was logged as down.
     is_down: bool,
-    /// Whether it was said that packets are dropped.
+    /// True if dropped packets were logged.
     drops: bool,
 }
 
 impl<'a> CaptureReporter<'a> {
-    fn new(setup: &'a CaptureSetup, keeper: CaptureStore, to: Sender<PeriodOutcome>) -> CaptureReporter<'a> {
+    fn new(setup: &'a CaptureSetup, store: CaptureStore, to: Sender<PeriodOutcome>) -> CaptureReporter<'a> {
         let next = setup.period_of(clock::wall());
         CaptureReporter {
             setup,
-            keeper,
+            store,
             to,
             next,
             trouble: None,
@@ -301,7 +299,7 @@ impl<'a> CaptureReporter<'a> {
         }
     }
 
-    /// Captures; why that ended, unless it was asked to.
+    /// Captures; returns the reason for the end, unless a stop was requested.
     fn follow(
         &mut self,
         equipment: &dyn Equipment,
@@ -310,7 +308,7 @@ impl<'a> CaptureReporter<'a> {
     ) -> Option<(SlotFailure, String)> {
         let setup = self.setup;
         let ended = equipment.follow(setup, key, stop, &mut |event: PeriodEvent<'_>| self.event(event));
-        self.keeper.drop_open();
+        self.store.drop_open();
         match ended {
             Ok(end) if end.reasons.is_empty() => None,
             Ok(end) => Some((SlotFailure::Unreachable, end.reasons.join("; "))),
@@ -335,15 +333,15 @@ impl<'a> CaptureReporter<'a> {
                 self.recovered();
             }
             PeriodEvent::Records { period, session, direction, records } => {
-                self.keeper.records(period, direction, session, records);
+                self.store.records(period, direction, session, records);
             }
             PeriodEvent::Ended(ended) => {
                 let is_new = ended.period >= self.next;
                 self.next = self.next.max(ended.period + 1);
                 if ended.dropped > 0 && !std::mem::replace(&mut self.drops, true) {
                     warn!(
-                        "[[capture]] {name}: {} packets of a period were dropped because they were not read in time: what \
-                         became of those around them is unknown, and in no count",
+                        "[[capture]] {name}: {} packets of a period were dropped because they were not read \
+                         in time: the fate of the packets around them is unknown, and they are in no count",
                         ended.dropped
                     );
                 }
@@ -353,13 +351,13 @@ impl<'a> CaptureReporter<'a> {
                 let Some(sessions) = ended.sessions else {
                     if !std::mem::replace(&mut self.is_silent, true) {
                         warn!(
-                            "[[capture]] {name}: no packet between {} and {} was recognised at both points so far",
+                            "[[capture]] {name}: no packet between {} and {} was matched at both points so far",
                             self.setup.host, self.setup.far
                         );
                     }
                     return self.count(SlotEnding::Failed(SlotFailure::Nothing));
                 };
-                self.keeper.end(&CapturePeriod {
+                self.store.end(&CapturePeriod {
                     number: ended.period,
                     sessions,
                     dropped: ended.dropped,
@@ -370,7 +368,7 @@ impl<'a> CaptureReporter<'a> {
         }
     }
 
-    /// Whether the interface is up; that it is not is said once.
+    /// Returns true if the interface is up; logs once if it is down.
     fn is_up(&mut self) -> bool {
         let interface = &self.setup.capture.interface;
         let mut known = getifaddrs().into_iter().flatten().filter(|own| own.interface_name == *interface);
@@ -386,12 +384,12 @@ impl<'a> CaptureReporter<'a> {
         is_up
     }
 
-    /// Says, once a kind, that it cannot be captured.
+    /// Logs each kind of failure once.
     fn failed(&mut self, failure: SlotFailure, why: &str) {
         let (_, _, said) = self.trouble.get_or_insert((clock::wall(), 0, Vec::new()));
         if !said.contains(&failure) {
             said.push(failure);
-            warn!("[[capture]] {}: {why}; tried again less and less often", self.setup.capture.name);
+            warn!("[[capture]] {}: {why}; will be retried with growing pauses", self.setup.capture.name);
         }
     }
 
@@ -399,14 +397,14 @@ impl<'a> CaptureReporter<'a> {
         if let Some((since, lost, _)) = self.trouble.take() {
             let long = Span((clock::wall() - since).0.max(0) / 1_000_000_000 * 1_000_000_000);
             info!(
-                "[[capture]] {}: captured again, after {} and {lost} lost periods",
+                "[[capture]] {}: capturing again, after {} and {lost} lost periods",
                 self.setup.capture.name,
                 text_of(long.0)
             );
         }
     }
 
-    /// Counts the periods that have passed.
+    /// Counts the periods that have passed as lost.
     fn miss(&mut self, failure: SlotFailure) {
         let now = self.setup.period_of(clock::wall());
         self.next = self.next.max(now - MAX_PERIODS_LOST);
@@ -421,7 +419,7 @@ impl<'a> CaptureReporter<'a> {
 
     fn count(&self, ending: SlotEnding) {
         let (name, far) = (self.setup.capture.name.clone(), self.setup.far.clone());
-        // Who is gone counts nothing any more.
+        // Sending fails only if the receiver is gone, which then needs no counts.
         let _ = self.to.send(PeriodOutcome { name, far, ending });
     }
 }

@@ -4,10 +4,10 @@ use jitlat_core::time::SECOND;
 use jitlat_passive::LinkType;
 use std::io::Write;
 
-/// Longest wait for what has been written.
+/// Longest wait for data that has been written.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// A capture of packets at these seconds.
+/// Builds a capture with one packet at each of these seconds.
 fn pcap(seconds: std::ops::Range<i64>) -> Vec<u8> {
     let mut bytes = Vec::new();
     let mut writer = PcapWriter::new(&mut bytes, LinkType::RAW, 96).unwrap();
@@ -18,7 +18,7 @@ fn pcap(seconds: std::ops::Range<i64>) -> Vec<u8> {
     bytes
 }
 
-/// Reads until there are as many packets; their seconds.
+/// Reads until `packets` packets have been received; returns their seconds.
 fn read(followed: &mut FollowedFiles, packets: usize) -> Vec<i64> {
     let mut seen = Vec::new();
     let found = jitlat_waiting::within(LIMIT, || {
@@ -29,7 +29,7 @@ fn read(followed: &mut FollowedFiles, packets: usize) -> Vec<i64> {
     seen
 }
 
-/// What is there in the end.
+/// Declares the captures complete and returns the seconds of the remaining packets.
 fn rest(followed: &mut FollowedFiles) -> Vec<i64> {
     followed.end();
     let mut seen = Vec::new();
@@ -47,7 +47,7 @@ fn files_are_read_as_they_appear_and_grow() {
     let file = |name: &str| dir.path().join(name);
     let mut followed = FollowedFiles::open(dir.path()).unwrap();
     assert_eq!(followed.poll(10, |_| ()), 0);
-    // A header alone, then packets, the last of them in two pieces.
+    // First only a header, then packets, the last one written in two pieces.
     let bytes = pcap(100..110);
     let mut first = File::create(file("x.pcap9")).unwrap();
     for (from, to, packets) in [(0, 24, 0), (24, 24 + 18 * 3 + 7, 3), (24 + 18 * 3 + 7, 24 + 18 * 6, 3)] {
@@ -55,18 +55,18 @@ fn files_are_read_as_they_appear_and_grow() {
         let begins = if from == 0 { 0 } else { 100 + (from as i64 - 24) / 18 };
         assert_eq!(read(&mut followed, packets), seconds(begins..begins + packets as i64));
     }
-    // The next one, whose name has another order; the first one's end comes at the last moment.
+    // The second file sorts before the first by name; the first file gets its last bytes at the last moment.
     first.write_all(&bytes[24 + 18 * 6..]).unwrap();
     std::fs::write(file("notes.txt"), "no capture").unwrap();
     std::fs::write(file("x.pcap10"), pcap(110..120)).unwrap();
     assert_eq!(read(&mut followed, 14), seconds(106..120));
     std::fs::write(file("x.pcap12"), pcap(130..135)).unwrap();
     assert_eq!(read(&mut followed, 5), seconds(130..135));
-    // What there is in the end is read, but for what comes too late for its place.
+    // At the end everything is read except files that begin before one already read.
     std::fs::write(file("x.pcap11"), pcap(120..130)).unwrap();
     std::fs::write(file("x.pcap8"), pcap(140..141)).unwrap();
     assert_eq!((rest(&mut followed), rest(&mut followed)), (vec![140], vec![]));
-    assert!(followed.notes().concat().contains("x.pcap11: left out"), "{:?}", followed.notes());
+    assert!(followed.notes().concat().contains("x.pcap11: skipped"), "{:?}", followed.notes());
 }
 
 #[test]
@@ -75,7 +75,7 @@ fn a_ring_of_names_is_read_round_after_round() {
     let file = |k: i64| dir.path().join(format!("ring{}", k % 2));
     let mut followed = FollowedFiles::open(dir.path()).unwrap();
     for round in 0..6 {
-        // Rounds differ in length, so that the system's time of change need not.
+        // Files differ in length, because the modification time alone may be too coarse to show the change.
         std::fs::write(file(round), pcap(round * 10..round * 10 + 4 + round)).unwrap();
         assert_eq!(read(&mut followed, 4 + round as usize), seconds(round * 10..round * 10 + 4 + round));
     }
@@ -92,7 +92,7 @@ fn what_was_packed_or_comes_too_late_is_not_read_again() {
         packed.finish().unwrap()
     };
     std::fs::write(file("a.pcap"), pcap(10..20)).unwrap();
-    // Packed before anybody read it.
+    // A file that was compressed before it was read.
     std::fs::write(file("0.pcap.gz"), packed(0..10)).unwrap();
     let old = SystemTime::now() - Duration::from_secs(60);
     File::options().append(true).open(file("0.pcap.gz")).unwrap().set_modified(old).unwrap();
@@ -104,7 +104,7 @@ fn what_was_packed_or_comes_too_late_is_not_read_again() {
     std::fs::write(file("b.pcap"), pcap(20..23)).unwrap();
     assert_eq!(rest(&mut followed), [20, 21, 22]);
     let notes = followed.notes().concat();
-    assert!(notes.contains("late.pcap: left out") && followed.notes().len() == 1, "{notes}");
+    assert!(notes.contains("late.pcap: skipped") && followed.notes().len() == 1, "{notes}");
 }
 
 #[test]
@@ -112,7 +112,7 @@ fn a_file_cut_at_any_byte_is_read_on() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("grows");
     let pcap = pcap(0..4);
-    // As pcapng: a section, an interface, blocks that nobody knows between packets.
+    // A pcapng file: a section, an interface, and blocks of an unknown type between packets.
     let block = |kind: u32, body: &[u8]| {
         let length = (body.len() as u32 + 12).to_le_bytes();
         [&kind.to_le_bytes()[..], &length, body, &length].concat()

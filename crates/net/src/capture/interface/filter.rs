@@ -1,13 +1,15 @@
-//! The kernel's packet filter: a classic BPF program that passes packets which may be relevant.
+//! Classic BPF programs for the kernel's packet filter, which pass packets that may be relevant.
 //!
-//! Packets inside a tag or tunnel that the kernel left in place pass as well; the reader filters them later.
+//! Packets with a VLAN tag or in a tunnel also pass if the kernel left the encapsulation in place; the reader
+//! filters them later.
 
 use jitlat_core::prefix::Prefix;
 use libc::{BPF_ABS, BPF_ALU, BPF_AND, BPF_JA, BPF_JEQ, BPF_JMP, BPF_K, BPF_LD, BPF_RET, BPF_W};
 use socket2::SockFilter;
 use std::net::IpAddr;
 
-/// With more prefixes than this the reader filters: the length of a BPF program is limited, and it costs time.
+/// Maximum number of prefixes in the kernel's filter; with more, the reader filters. The length of a BPF
+/// program is limited, and each instruction costs time.
 const MAX_PREFIXES: usize = 32;
 
 /// EtherTypes that may encapsulate IP.
@@ -26,7 +28,8 @@ fn and(mask: u32) -> SockFilter {
     SockFilter::new((BPF_ALU | BPF_AND | BPF_K) as u16, 0, 0, mask)
 }
 
-/// Continues if equal, otherwise skips `skip` instructions.
+/// Continues with the next instruction if the accumulator equals `value`, otherwise skips `skip`
+/// instructions.
 fn unless_equal(value: u32, skip: usize) -> SockFilter {
     SockFilter::new((BPF_JMP | BPF_JEQ | BPF_K) as u16, 0, skip as u8, value)
 }
@@ -39,18 +42,18 @@ fn pass(bytes: u32) -> SockFilter {
     SockFilter::new((BPF_RET | BPF_K) as u16, 0, 0, bytes)
 }
 
-/// Passes the first `snap` bytes of every packet.
+/// Returns a program that passes the first `snap` bytes of every packet.
 pub(super) fn everything(snap: u32) -> Vec<SockFilter> {
     vec![pass(snap)]
 }
 
-/// Passes nothing.
+/// Returns a program that passes nothing.
 pub(super) fn nothing() -> Vec<SockFilter> {
     vec![pass(0)]
 }
 
-/// Passes the first `snap` bytes of IP packets from or to any of `prefixes`; of every packet if there are none or too
-/// many.
+/// Returns a program that passes the first `snap` bytes of IP packets from or to any of `prefixes`, or of
+/// every packet if the list is empty or too long.
 pub(super) fn hosts(prefixes: &[Prefix], snap: u32) -> Vec<SockFilter> {
     if prefixes.is_empty() || prefixes.len() > MAX_PREFIXES {
         return everything(snap);
@@ -70,7 +73,7 @@ pub(super) fn hosts(prefixes: &[Prefix], snap: u32) -> Vec<SockFilter> {
                     v6.extend(long_address(at, a.to_bits(), mask));
                     v6.push(pass(snap));
                 }
-                // A prefix this short contains every IPv4-mapped address.
+                // A prefix this short contains all IPv4-mapped addresses.
                 if length < 96 && prefix.contains(IpAddr::from([127, 0, 0, 1])) {
                     v4.push(pass(snap));
                 }
@@ -92,8 +95,8 @@ pub(super) fn hosts(prefixes: &[Prefix], snap: u32) -> Vec<SockFilter> {
     program
 }
 
-/// Compares the 16 bytes at `at` of the network header. Continues at the next instruction if they match, at the one
-/// after it if not.
+/// Compares 16 bytes at offset `at` of the network header with `address`. Continues with the next instruction
+/// if they match, with the one after it if not.
 fn long_address(at: i32, address: u128, mask: u128) -> Vec<SockFilter> {
     let word = |bits: u128, i: i32| (bits >> (96 - 32 * i)) as u32;
     let chunks: Vec<i32> = (0..4).filter(|i| word(mask, *i) != 0).collect();

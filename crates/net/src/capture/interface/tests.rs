@@ -4,7 +4,7 @@ use jitlat_passive::packet::decode;
 use std::io::Write as _;
 use std::net::{IpAddr, UdpSocket};
 
-/// Captures at the loopback device, or prints why that is not possible.
+/// Starts a capture at the loopback device; prints the reason and returns `None` if that is not possible.
 fn loopback(test: &str) -> Option<InterfaceCapture> {
     match InterfaceCapture::open("lo", InterfaceSettings::default()) {
         Ok(live) => Some(live),
@@ -16,7 +16,8 @@ fn loopback(test: &str) -> Option<InterfaceCapture> {
     }
 }
 
-/// Lengths of the UDP packets to `port`, until `wanted` packets have arrived or two seconds have passed.
+/// Returns times and lengths of UDP packets to `port`, until `wanted` packets have arrived or two seconds
+/// have passed.
 fn lengths(live: &mut InterfaceCapture, port: u16, wanted: usize) -> Vec<(WallTime, u32)> {
     let mut seen = Vec::new();
     for _ in 0..100 {
@@ -56,12 +57,13 @@ fn each_packet_is_seen_once_stamped_and_with_its_whole_length() {
 fn what_is_passed_over_still_came_out_of_the_queue() {
     let test = "what_is_passed_over_still_came_out_of_the_queue";
     let Some(mut live) = loopback(test) else { return };
-    // A separate address, because other tests use the device as well.
+    // A separate address, because other tests use the loopback device as well.
     live.limit_to(&["127.81.7.3".parse().unwrap()]).unwrap();
     let to = UdpSocket::bind("127.81.7.3:0").unwrap();
     to.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
     let port = to.local_addr().unwrap().port();
-    // What came before the filter may still be in a block of the ring that the kernel fills: it is ahead of a first packet.
+    // Packets from before the filter may still be in a ring block; they are delivered before the first packet
+    // sent here.
     to.send_to(&[0; 9], ("127.81.7.3", port)).unwrap();
     assert_eq!(lengths(&mut live, port, 1).len(), 1);
     while live.poll(Duration::from_millis(200), |_| ()).unwrap() > 0 {}
@@ -70,7 +72,7 @@ fn what_is_passed_over_still_came_out_of_the_queue() {
         to.send_to(&[0; 9], ("127.81.7.3", port)).unwrap();
         to.recv(&mut [0; 16]).unwrap();
     }
-    // Each passes the device twice, and is delivered once.
+    // Each packet passes the device twice and is delivered once.
     let mut taken = 0;
     while taken < 6 {
         let now = live.poll(Duration::from_secs(10), |_| ()).unwrap();
@@ -100,8 +102,8 @@ fn the_kernel_passes_only_the_hosts_asked_for() {
         to.send_to(&[0; 1], ("127.77.0.1", port)).unwrap();
         to.send_to(&[0; 2], ("127.78.0.1", port)).unwrap();
         to.send_to(&[0; 3], ("127.79.0.1", port)).unwrap();
-        // A capture sees a packet before its socket does: once all have arrived the filter may change. A marker packet
-        // that every filter passes ends the wait.
+        // The capture sees a packet before its socket does, so the filter may change once all have arrived. A
+        // marker packet that every filter passes ends the wait.
         for _ in 0..3 {
             to.recv(&mut [0; 8]).unwrap();
         }
@@ -162,7 +164,7 @@ fn a_ring_and_the_queue_deliver_the_same_packets() {
         return;
     };
     assert!(ring.delay() > queue.delay(), "this system has rings");
-    // Other tests use the device as well.
+    // Other tests use the loopback device as well.
     for capture in [&ring, &queue] {
         capture.limit_to(&["127.81.9.1".parse().unwrap()]).unwrap();
     }
@@ -172,7 +174,7 @@ fn a_ring_and_the_queue_deliver_the_same_packets() {
     let to = UdpSocket::bind("127.81.9.1:0").unwrap();
     let port = to.local_addr().unwrap().port();
     let mut seen = [Vec::new(), Vec::new()];
-    // Several blocks of the ring; many of the packets are cut.
+    // Enough packets for several blocks of the ring; many of them are cut.
     for round in 0..60 {
         for k in 0..100 {
             to.send_to(&vec![k as u8; 1 + (round * 37 + k * 61) % 1400], ("127.81.9.1", port)).unwrap();

@@ -1,4 +1,4 @@
-//! The service beside clients that take all they can get.
+//! The service with clients that take as much as they can get.
 
 use super::*;
 use crate::digest::{CollectorError, DigestCollector};
@@ -7,10 +7,10 @@ use jitlat_proto::policy::Scope;
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, SockaddrIn, bind, connect, socket};
 use std::os::fd::AsRawFd;
 
-/// Nothing is awaited for longer.
+/// Timeout of every wait.
 const LIMIT: Duration = Duration::from_secs(20);
 
-/// A service that offers no interface: nothing is captured, and no right is needed.
+/// Starts a service that offers no interface: nothing is captured, and no privilege is needed.
 fn service(introduction: Duration) -> (RunningService, SocketAddr) {
     let exporter = DigestExporter {
         interfaces: Vec::new(),
@@ -25,7 +25,7 @@ fn service(introduction: Duration) -> (RunningService, SocketAddr) {
     (running, address)
 }
 
-/// A connection from an address of the loopback network.
+/// Connects from an address of the loopback network.
 fn connected(from: [u8; 4], to: SocketAddr) -> TcpStream {
     let fd = socket(AddressFamily::Inet, SockType::Stream, SockFlag::SOCK_CLOEXEC, None).unwrap();
     let [a, b, c, d] = from;
@@ -37,19 +37,19 @@ fn connected(from: [u8; 4], to: SocketAddr) -> TcpStream {
     stream
 }
 
-/// All that is said until the connection ends.
-fn said(mut stream: TcpStream) -> Vec<u8> {
+/// Returns everything received until the connection ends.
+fn received(mut stream: TcpStream) -> Vec<u8> {
     let mut bytes = Vec::new();
     match stream.read_to_end(&mut bytes) {
         Ok(_) => {}
-        // Closed with bytes unread.
+        // The peer closed the connection with unread bytes.
         Err(e) if e.kind() == ErrorKind::ConnectionReset => {}
         Err(e) => panic!("the connection did not end: {e}"),
     }
     bytes
 }
 
-/// The error that a collector on this host, which keeps to the protocol, ends with.
+/// Returns the error that a well-behaved collector on this host ends with.
 fn refusal_of(service: SocketAddr) -> DigestError {
     let address = service.ip().to_string();
     match DigestCollector::connect(&address, service.port(), Listen::default(), None).map(|_| ()) {
@@ -66,19 +66,19 @@ fn a_client_that_takes_its_whole_share_leaves_room_for_others() {
         (0..Policy::default().quota(DIGESTS, Scope::ServiceClient).connections.unwrap())
             .map(|_| connected(greedy, address))
             .collect();
-    let words = said(connected(greedy, address));
-    assert!(!words.is_empty(), "one more than its share gets the reason");
+    let reason = received(connected(greedy, address));
+    assert!(!reason.is_empty(), "one more than its share gets the reason");
     assert!(
         matches!(refusal_of(address), DigestError::Refused(DigestRefusal::Interface, _)),
         "others are answered"
     );
-    // What is given back can be taken again.
+    // Capacity that was released can be used again.
     drop(held.pop());
     let began = Instant::now();
     while {
         let again = connected(greedy, address);
         again.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
-        // One that is served hears nothing before it has asked.
+        // An admitted connection receives nothing before it sends a request.
         (&again).read(&mut [0]).is_ok()
     } {
         assert!(began.elapsed() < LIMIT, "the place of a connection that ended is never free");
@@ -92,11 +92,11 @@ fn a_client_that_asks_for_nothing_is_let_go_however_it_drips() {
     let began = Instant::now();
     let silent = connected([127, 0, 0, 2], address);
     let mut dripping = connected([127, 0, 0, 3], address);
-    // The length of a message that never comes, byte after byte.
+    // The length of a message that never arrives, byte by byte.
     jitlat_waiting::at_pace(Duration::from_millis(20), || {
         assert!(began.elapsed() < LIMIT, "a byte now and then keeps a connection for ever");
         dripping.write_all(&[0]).is_ok()
     });
-    said(silent);
+    received(silent);
     assert!(began.elapsed() >= introduction, "it had its time");
 }

@@ -1,9 +1,9 @@
 //! [`Relay`]: an impaired path between loopback sockets; needs no privilege.
 //!
-//! UDP datagrams pass through an [`Impairment`] in each direction. As in a network address translator, each client
-//! address gets its own socket towards the server. TCP connections are forwarded with the fixed delay of each direction
-//! only: they show how their end points handle a long path, not how TCP handles a lossy one. DSCP and ECN bits are
-//! forwarded.
+//! UDP datagrams pass through an [`Impairment`] in each direction. As in a network address translator, each
+//! client address gets a separate socket towards the server. TCP connections are forwarded with only the
+//! fixed delay of each direction: they show how their end points handle a long path, not how TCP handles a
+//! lossy one. DSCP and ECN bits are forwarded.
 
 mod tcp;
 mod udp;
@@ -21,26 +21,26 @@ use std::thread::JoinHandle;
 /// An address to listen on, and the address to forward to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Forward {
-    /// Where clients send to; port 0 = the system chooses.
+    /// Address that clients send to; with port 0 the system chooses the port.
     pub listen: SocketAddr,
-    /// The server's own address.
+    /// Address of the server.
     pub to: SocketAddr,
 }
 
-/// What a relay forwards, and with which impairments.
+/// Settings of a relay.
 #[derive(Clone, Debug)]
 pub struct RelayConfig {
     /// TCP ports: control connections and TCP tests.
     pub tcp: Vec<Forward>,
     /// UDP ports: test streams.
     pub udp: Vec<Forward>,
-    /// The impairments of the path.
+    /// Impairments of the path.
     pub scenario: Scenario,
-    /// How test packets are numbered.
+    /// Numbering of test packets.
     pub numbering: Numbering,
 }
 
-/// Why a relay could not start.
+/// Reason why a relay could not start.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RelayError {
@@ -54,7 +54,7 @@ pub enum RelayError {
         /// The system's error.
         source: io::Error,
     },
-    /// This host has no threads or descriptors left.
+    /// The system has no more threads or descriptors.
     #[error("cannot start the relay: {0}")]
     Start(#[from] io::Error),
 }
@@ -95,17 +95,17 @@ impl Relay {
         Ok(Relay { tcp: tcp_addresses, udp: udp_addresses, stop: Some(stop), thread: Some(thread) })
     }
 
-    /// The TCP addresses it listens on, in the order of the configuration.
+    /// TCP addresses that the relay listens on, in the order of the configuration.
     pub fn tcp_addresses(&self) -> &[SocketAddr] {
         &self.tcp
     }
 
-    /// The UDP addresses it listens on, in the order of the configuration.
+    /// UDP addresses that the relay listens on, in the order of the configuration.
     pub fn udp_addresses(&self) -> &[SocketAddr] {
         &self.udp
     }
 
-    /// Stops relaying, discards packets in transit and returns what was done.
+    /// Stops relaying, discards packets in transit, and returns the report.
     pub fn stop(mut self) -> EmulatorReport {
         self.end()
     }
@@ -136,7 +136,7 @@ enum ReadyToken {
     Flow(u64),
 }
 
-/// Descriptors to wait for. The list is built for each wait; there are few of them.
+/// Descriptors to wait for. The list is rebuilt for each wait; it is short.
 #[derive(Default)]
 struct Interest<'a>(Vec<(ReadyToken, PollFd<'a>)>);
 
@@ -155,7 +155,7 @@ struct RelayWorker {
 
 impl RelayWorker {
     fn run(mut self) -> EmulatorReport {
-        // The default timer slack lets the kernel wake this thread 50 µs late.
+        // With the default timer slack the kernel would wake this thread 50 µs late.
         let _ = nix::sys::prctl::set_timerslack(1);
         while let Ok(ready) = self.wait() {
             for token in ready {

@@ -1,4 +1,4 @@
-//! TCP: connections forwarded with a fixed delay in each direction, through two bounded delay lines.
+//! TCP connections, forwarded with a fixed delay in each direction through two bounded delay lines.
 
 use super::{Forward, Interest, ReadyToken};
 use crate::accept::Listener;
@@ -10,9 +10,9 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::os::fd::AsFd;
 
-/// Most connections at a time; further ones wait to be accepted.
+/// Maximum number of simultaneous connections; further clients wait to be accepted.
 const MAX_CONNECTIONS: usize = 64;
-/// Bytes in transit in one direction of a connection before its sender has to wait.
+/// Maximum number of bytes in transit in one direction of a connection; beyond that its sender has to wait.
 const MAX_BYTES_IN_TRANSIT: usize = 1 << 20;
 const CHUNK_BYTES: usize = 16 << 10;
 
@@ -48,16 +48,16 @@ impl RelaySide {
     }
 }
 
-/// One direction: the data read, and when to write it.
+/// One direction of a connection: the data read, and when to write it.
 #[derive(Default)]
 struct Pipe {
-    under_way: VecDeque<(SteadyTime, Vec<u8>)>,
+    in_transit: VecDeque<(SteadyTime, Vec<u8>)>,
     bytes: usize,
-    /// How much of the first chunk has been written.
+    /// Number of bytes of the first chunk already written.
     written: usize,
-    /// Whether the receiver's socket is full.
+    /// True if the receiver's socket buffer is full.
     blocked: bool,
-    /// When to forward the end of the stream.
+    /// Time at which to forward the end of the stream; `None` while the stream is open.
     end: Option<SteadyTime>,
     ended: bool,
 }
@@ -67,12 +67,12 @@ impl Pipe {
         if self.blocked || self.ended {
             return None;
         }
-        self.under_way.front().map(|(due, _)| *due).or(self.end)
+        self.in_transit.front().map(|(due, _)| *due).or(self.end)
     }
 
     fn deliver(&mut self, now: SteadyTime, mut to: &TcpStream) -> io::Result<()> {
         self.blocked = false;
-        while let Some((due, chunk)) = self.under_way.front() {
+        while let Some((due, chunk)) = self.in_transit.front() {
             if *due > now {
                 return Ok(());
             }
@@ -88,7 +88,7 @@ impl Pipe {
             if self.written == chunk.len() {
                 self.bytes -= chunk.len();
                 self.written = 0;
-                self.under_way.pop_front();
+                self.in_transit.pop_front();
             }
         }
         if !self.ended && self.end.is_some_and(|due| due <= now) {
@@ -112,7 +112,7 @@ struct RelayedConnection {
 pub struct RelayedConnections {
     entrances: Vec<RelayEntrance>,
     list: Vec<RelayedConnection>,
-    /// Fixed delays: from the client, from the server.
+    /// Fixed delays of data from the client and from the server.
     delays: [Span; 2],
     next_id: u64,
     buffer: Vec<u8>,
@@ -148,7 +148,7 @@ impl RelayedConnections {
         self.list.iter().flat_map(|c| &c.pipes).filter_map(Pipe::next_due).min()
     }
 
-    /// Accepts a client. An error concerns only that client: its connection is closed.
+    /// Accepts a client. On an error only that client's connection is closed.
     pub fn accept(&mut self, entrance: usize) {
         let RelayEntrance { listener, to } = &self.entrances[entrance];
         let Some((client, _)) = listener.accept() else { return };
@@ -161,7 +161,7 @@ impl RelayedConnections {
         self.list.push(RelayedConnection { id: self.next_id, ends: [client, server], pipes, broken: false });
     }
 
-    /// Reads from one end and queues the data.
+    /// Reads from one end and queues the data for the other.
     pub fn read(&mut self, id: u64, side: RelaySide, now: SteadyTime) {
         let Some(c) = self.list.iter_mut().find(|c| c.id == id) else { return };
         let pipe = &mut c.pipes[side as usize];
@@ -173,14 +173,14 @@ impl RelayedConnections {
             Ok(0) => pipe.end = Some(due),
             Ok(n) => {
                 pipe.bytes += n;
-                pipe.under_way.push_back((due, self.buffer[..n].to_vec()));
+                pipe.in_transit.push_back((due, self.buffer[..n].to_vec()));
             }
             Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {}
             Err(_) => c.broken = true,
         }
     }
 
-    /// Writes everything that is due, and removes connections that have ended.
+    /// Writes all data that is due, and removes connections that have ended.
     pub fn deliver(&mut self, now: SteadyTime) {
         for c in &mut self.list {
             for side in [RelaySide::Client, RelaySide::Server] {
@@ -192,7 +192,7 @@ impl RelayedConnections {
     }
 }
 
-/// A connection that is being established: it accepts bytes once it is complete; if it fails, reads fail.
+/// Starts a connection without waiting for it. It accepts bytes once established; if it fails, reads fail.
 fn connect(to: SocketAddr) -> io::Result<TcpStream> {
     let socket = Socket::new(Domain::for_address(to), Type::STREAM, Some(Protocol::TCP))?;
     socket.set_nonblocking(true)?;

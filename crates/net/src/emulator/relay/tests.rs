@@ -36,7 +36,7 @@ fn receive(socket: &UdpSocket) -> (i32, SocketAddr) {
     (i32::from_be_bytes(buffer[8..12].try_into().unwrap()), from)
 }
 
-/// Everything up to and including the sentinel.
+/// Receives all packets up to and including the sentinel.
 fn receive_all(socket: &UdpSocket) -> Vec<i32> {
     core::iter::from_fn(|| Some(receive(socket).0).filter(|seq| *seq != -1)).collect()
 }
@@ -179,6 +179,6 @@ fn an_address_in_use_is_said_by_name() {
         scenario: Scenario::default(),
         numbering: Numbering::default(),
     };
-    let said = Relay::start(config).err().unwrap().to_string();
-    assert!(said.contains(&taken.to_string()) && said.contains("UDP"), "{said}");
+    let message = Relay::start(config).err().unwrap().to_string();
+    assert!(message.contains(&taken.to_string()) && message.contains("UDP"), "{message}");
 }

@@ -1,4 +1,4 @@
-//! UDP: listening ports, and a socket towards the server for each client address.
+//! UDP: listening ports, and for each client address a socket towards the server.
 
 use super::{Forward, Interest, ReadyToken};
 use crate::emulator::Numbering;
@@ -12,14 +12,14 @@ use std::io::{self, IoSlice, IoSliceMut};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::os::fd::{AsFd, AsRawFd};
 
-/// Most client addresses at a time; the one that was silent longest is replaced.
+/// Maximum number of client addresses; a new one replaces the one that was silent longest.
 const MAX_FLOWS: usize = 256;
-/// Datagrams read from one socket before deadlines are checked again.
+/// Maximum number of datagrams read from one socket before deadlines are checked again.
 const MAX_DATAGRAMS_PER_READ: usize = 32;
 /// Buffer size requested for each socket, so that a burst is queued rather than dropped.
 const SOCKET_BUFFER: usize = 4 << 20;
 
-/// A port that clients send to.
+/// A port that receives datagrams from clients.
 pub struct RelayPort {
     socket: UdpSocket,
     to: SocketAddr,
@@ -35,7 +35,7 @@ impl RelayPort {
     }
 }
 
-/// One client address on one port.
+/// State of one client address at one port.
 struct RelayedFlow {
     id: u64,
     port: usize,
@@ -81,12 +81,12 @@ impl RelayedFlows {
         }
     }
 
-    /// Reads what clients sent to a port and puts it on the path up.
+    /// Reads the datagrams that clients sent to a port and puts them on the path up.
     pub(crate) fn read_client(&mut self, port: usize, line: &mut DelayLine<RelayedDatagram>) {
         for _ in 0..MAX_DATAGRAMS_PER_READ {
             let Ok(Some(got)) = receive(&self.ports[port].socket, &mut self.buffer) else { return };
             let Some(client) = got.from else { continue };
-            // Without a socket for this client the datagram is lost.
+            // If no socket can be opened for this client, the datagram is lost.
             let Ok(flow) = self.flow_of(port, client) else {
                 line.overflow += 1;
                 continue;
@@ -95,7 +95,7 @@ impl RelayedFlows {
         }
     }
 
-    /// Reads what the server answered one client and puts it on the path down.
+    /// Reads the server's answers to one client and puts them on the path down.
     pub(crate) fn read_server(&mut self, id: u64, line: &mut DelayLine<RelayedDatagram>) {
         for _ in 0..MAX_DATAGRAMS_PER_READ {
             let Some(i) = self.index(id) else { return };
@@ -140,7 +140,7 @@ impl RelayedFlows {
                 send(socket, Some(flow.client), flow.client.is_ipv6(), d)
             }
         };
-        // The error "refused" is about an earlier datagram to a closed port, not this one.
+        // ECONNREFUSED reports an earlier datagram to a closed port, not this one.
         matches!(sent, Ok(_) | Err(nix::errno::Errno::ECONNREFUSED))
     }
 
@@ -199,7 +199,7 @@ struct ReceivedDatagram {
     traffic_class: u8,
 }
 
-/// The next datagram, or `None` if there is none.
+/// Returns the next datagram; `None` if there is none.
 fn receive(socket: &UdpSocket, buffer: &mut [u8]) -> nix::Result<Option<ReceivedDatagram>> {
     let mut control = nix::cmsg_space!(i32, i32);
     let mut parts = [IoSliceMut::new(buffer)];

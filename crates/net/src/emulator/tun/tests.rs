@@ -7,8 +7,8 @@ use std::io::stderr;
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::time::{Duration, Instant};
 
-/// A lab, or the reason why there is none: printed past the test runner's capture, and a failure if privileges are
-/// required.
+/// Creates a lab. If that fails, prints the reason past the test runner's capture and returns `None`, or
+/// panics if privileges are required.
 fn lab(test: &str) -> Option<Lab> {
     let tun = File::open("/dev/net/tun").map_err(|e| format!("/dev/net/tun: {e}"));
     match tun.and_then(|_| Lab::new().map_err(|e| e.to_string())) {
@@ -111,6 +111,6 @@ fn a_missing_namespace_is_said_with_its_remedy() {
         numbering: Numbering::default(),
         ports: Vec::new(),
     };
-    let said = Tun::start(config).err().unwrap().to_string();
-    assert!(said.contains("jitlat-missing") && said.contains("ip netns add"), "{said}");
+    let message = Tun::start(config).err().unwrap().to_string();
+    assert!(message.contains("jitlat-missing") && message.contains("ip netns add"), "{message}");
 }

@@ -1,4 +1,4 @@
-//! Tests of a client and a server through the kernel, on loopback.
+//! Tests of a client and a server over the loopback interface.
 
 use super::*;
 use crate::client::{ClientError, Measured, TestRequest};
@@ -45,7 +45,7 @@ fn request(at: SocketAddr, mode: SecurityMode, specs: Vec<TestSpec>) -> OwampReq
     }
 }
 
-/// Runs a test; its records by stream.
+/// Runs a test; returns its result, and its records by stream.
 fn measure(request: &OwampRequest) -> Result<(Measured, Vec<Vec<PacketRecord>>), OwampError> {
     let mut records = vec![Vec::new(); request.settings.terms.specs.len()];
     let mut observer = |event: &Event<'_>| {
@@ -76,7 +76,7 @@ fn both_directions_in_every_mode_schedule_and_family() {
         assert_eq!((measured.ending, &measured.reason), (Ending::Complete, &None), "{mode}");
         for (session, records) in measured.sessions.iter().zip(&records) {
             let direction = session.spec.direction();
-            // A host that stood still skips packets, and says so.
+            // After a stall the sender skips packets and reports them.
             assert_eq!(session.sent, Some(60), "{mode}");
             assert_eq!(records.len() as u64 + session.unsent, 60, "{mode} {direction:?}");
             for record in records {
@@ -119,7 +119,7 @@ fn refusals_reach_the_user() {
 fn sessions_and_memory_are_bounded_and_come_back() {
     let mut policy = Policy::default();
     policy.service(policy::OWAMP).total.sessions = Some(1);
-    // Room for the records of two short sessions, and not for one long.
+    // Memory for the records of two short sessions, but not of a long one.
     policy.service(policy::OWAMP).total.memory = Some(8 << 20);
     let (reflectors, at) = serve(policy, "127.0.0.1", Users::default());
     let short = || spec(Direction::Up, 20, Schedule::Periodic);
@@ -137,7 +137,7 @@ fn sessions_and_memory_are_bounded_and_come_back() {
         let (measured, _) = measure(&request(at, SecurityMode::Open, vec![short()])).unwrap();
         assert_eq!(measured.ending, Ending::Complete);
     }
-    // What is kept counts, but no more than it has.
+    // Stored results use only the memory they need.
     let until = Instant::now() + LIMIT;
     while gate.held(policy::OWAMP).sessions > 0 {
         assert!(Instant::now() < until, "a session outlives its connection");
@@ -151,20 +151,20 @@ fn sessions_and_memory_are_bounded_and_come_back() {
 fn a_stop_ends_the_test_and_what_was_sent_is_fetched() {
     let (_reflectors, at) = serve(Policy::default(), "127.0.0.1", Users::default());
     let specs = [Direction::Up, Direction::Down].map(|d| spec(d, 100_000, Schedule::Periodic));
-    let (stop, mut said) = (AtomicBool::new(false), false);
+    let (stop, mut stopped) = (AtomicBool::new(false), false);
     let mut observer = |event: &Event<'_>| {
         if let Event::Progress(progress) = event
-            && !said
+            && !stopped
             && progress.iter().all(|p| p.sent.max(p.received) > 200)
         {
-            said = true;
+            stopped = true;
             stop.store(true, std::sync::atomic::Ordering::Relaxed);
         }
     };
     let (measured, _) = run(&request(at, SecurityMode::Open, specs.into()), &stop, &mut observer).unwrap();
     assert_eq!(measured.ending, Ending::Interrupted);
     for session in &measured.sessions {
-        // What was sent within the timeout before the end is not judged.
+        // Packets sent within the timeout before the end are not evaluated.
         assert!((1..5000).contains(&session.sent.unwrap()), "{:?}", session.sent);
     }
 }
@@ -177,7 +177,7 @@ fn a_server_that_stops_ends_its_connections() {
     for mut stream in streams {
         stream.set_read_timeout(Some(LIMIT)).unwrap();
         let mut bytes = Vec::new();
-        // Its greeting may have come before.
+        // The greeting may have arrived before.
         let _ = stream.read_to_end(&mut bytes);
         assert!(bytes.len() <= 64);
     }

@@ -1,4 +1,4 @@
-//! Control conversations and sessions through the kernel, on loopback.
+//! Tests of control conversations and sessions over the loopback interface.
 
 use super::*;
 use crate::pace::Pacing;
@@ -45,7 +45,7 @@ fn link(to: SocketAddr) -> TwoWayLink {
     }
 }
 
-fn wish(mode: SecurityMode, sender_port: u16, ip: IpAddr) -> TwampSessionSpec {
+fn session_spec(mode: SecurityMode, sender_port: u16, ip: IpAddr) -> TwampSessionSpec {
     TwampSessionSpec {
         sender_port,
         receiver_port: sender_port,
@@ -56,7 +56,7 @@ fn wish(mode: SecurityMode, sender_port: u16, ip: IpAddr) -> TwampSessionSpec {
     }
 }
 
-fn asking(to: SocketAddr, mode: SecurityMode, sessions: Vec<TwampSessionSpec>) -> SessionRequest {
+fn session_request(to: SocketAddr, mode: SecurityMode, sessions: Vec<TwampSessionSpec>) -> SessionRequest {
     let user = mode.is_keyed().then(|| ("tester".to_owned(), b"secret".to_vec()));
     SessionRequest {
         to,
@@ -94,8 +94,8 @@ fn two_sessions_at_once_in_every_mode_over_both_families() {
         });
         let prepared = [0, 1].map(|_| prepare(&link(to), sender::least_size(mode)).unwrap());
         let ports = [0, 1].map(|i| prepared[i].socket.local_addr().unwrap().as_socket().unwrap().port());
-        let wishes = ports.iter().map(|p| wish(mode, *p, to.ip())).collect();
-        let mut control = TwampControl::open(asking(to, mode, wishes), &GO).unwrap();
+        let specs = ports.iter().map(|p| session_spec(mode, *p, to.ip())).collect();
+        let mut control = TwampControl::open(session_request(to, mode, specs), &GO).unwrap();
         assert_eq!((control.mode(), control.granted().len()), (mode, 2));
         control.start(&GO).unwrap();
         std::thread::scope(|scope| {
@@ -115,7 +115,12 @@ fn two_sessions_at_once_in_every_mode_over_both_families() {
                         Span::millis(2),
                         Schedule::Periodic,
                     );
-                    let plan = PingPlan { spec: spec.unwrap(), wait: None, timeout: Span::seconds(5) };
+                    let plan = PingPlan {
+                        spec: spec.unwrap(),
+                        wait: None,
+                        timeout: Span::seconds(5),
+                        overdue: jitlat_proto::twoway::Overdue::Space,
+                    };
                     let measured = run_on(prepared, |_| sender, plan, &link, &GO).unwrap();
                     let mut outcome = measured.outcome;
                     assert_eq!(outcome.requests.answered(), 20, "{mode}");
@@ -137,9 +142,9 @@ fn two_sessions_at_once_in_every_mode_over_both_families() {
 }
 
 fn refusal(to: SocketAddr, mode: SecurityMode, change: impl FnOnce(&mut SessionRequest)) -> AmpFailure {
-    let mut asking = asking(to, mode, vec![wish(mode, 40_000, to.ip())]);
-    change(&mut asking);
-    match TwampControl::open(asking, &GO) {
+    let mut session_request = session_request(to, mode, vec![session_spec(mode, 40_000, to.ip())]);
+    change(&mut session_request);
+    match TwampControl::open(session_request, &GO) {
         Err(TwampError::Failed { failure, .. }) => failure,
         other => panic!("{other:?}"),
     }
@@ -163,14 +168,14 @@ fn connections_and_sessions_are_bounded() {
     policy.service(policy::TWAMP).client.connections = Some(1);
     policy.service(policy::TWAMP).total.sessions = Some(2);
     let (_reflectors, to) = serve_with(policy, "127.0.0.1", |_| ());
-    let wishes = |n| vec![wish(SecurityMode::Open, 40_000, to.ip()); n];
-    let first = TwampControl::open(asking(to, SecurityMode::Open, wishes(2)), &GO).unwrap();
+    let specs = |n| vec![session_spec(SecurityMode::Open, 40_000, to.ip()); n];
+    let first = TwampControl::open(session_request(to, SecurityMode::Open, specs(2)), &GO).unwrap();
     assert_eq!(refusal(to, SecurityMode::Open, |_| ()), AmpFailure::Unwelcome);
     drop(first);
     // The slot is free as soon as the server has noticed the end.
     let full = AmpFailure::Refused { step: AmpStep::Request, accept: AcceptCode::Temporary };
     jitlat_waiting::until("three sessions to be one too many", Duration::from_secs(20), || {
-        refusal(to, SecurityMode::Open, |a| a.sessions = wishes(3)) == full
+        refusal(to, SecurityMode::Open, |a| a.sessions = specs(3)) == full
     });
 }
 
@@ -179,19 +184,19 @@ fn sessions_need_memory_of_the_common_budget() {
     let mut policy = Policy::default();
     policy.client.memory = Some(5 << 20);
     let (_reflectors, to) = serve_with(policy, "127.0.0.1", |_| ());
-    let wishes = |n| vec![wish(SecurityMode::Open, 40_000, to.ip()); n];
+    let specs = |n| vec![session_spec(SecurityMode::Open, 40_000, to.ip()); n];
     let full = AmpFailure::Refused { step: AmpStep::Request, accept: AcceptCode::Temporary };
-    // Twice a megabyte each.
-    assert_eq!(refusal(to, SecurityMode::Open, |a| a.sessions = wishes(3)), full);
+    // Each session needs two megabytes.
+    assert_eq!(refusal(to, SecurityMode::Open, |a| a.sessions = specs(3)), full);
 }
 
 #[test]
 fn sessions_keep_to_the_ports_allowed() {
-    // An address that no other test uses, and one port of it.
+    // A separate address with a free port, which no other test uses.
     let port = std::net::UdpSocket::bind("127.97.31.7:0").unwrap().local_addr().unwrap().port();
     let (_reflectors, to) = serve("127.97.31.7", |s| s.test_ports = Some(port..=port));
     let control = TwampControl::open(
-        asking(to, SecurityMode::Open, vec![wish(SecurityMode::Open, 40_000, to.ip())]),
+        session_request(to, SecurityMode::Open, vec![session_spec(SecurityMode::Open, 40_000, to.ip())]),
         &GO,
     )
     .unwrap();
@@ -203,13 +208,13 @@ fn sessions_keep_to_the_ports_allowed() {
 #[test]
 fn nobody_there_is_said() {
     let to = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let result = TwampControl::open(asking(to, SecurityMode::Open, vec![]), &GO);
+    let result = TwampControl::open(session_request(to, SecurityMode::Open, vec![]), &GO);
     assert!(
         matches!(&result, Err(TwampError::Connect { source, .. }) if source.kind() == io::ErrorKind::ConnectionRefused)
     );
-    // A client that sends nothing.
+    // A client that connects and sends nothing.
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let mut silent = asking(listener.local_addr().unwrap(), SecurityMode::Open, vec![]);
+    let mut silent = session_request(listener.local_addr().unwrap(), SecurityMode::Open, vec![]);
     silent.step_timeout = Span::millis(200);
     let result = TwampControl::open(silent, &GO);
     assert!(matches!(result, Err(TwampError::Failed { failure: AmpFailure::Silent(AmpStep::Greeting), .. })));

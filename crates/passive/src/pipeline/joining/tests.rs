@@ -20,7 +20,8 @@ impl SightingSource for Read {
     }
 }
 
-/// 3000 packets that go out, one a second, all but five arriving 10 ms later on a clock that is `offset` ahead.
+/// 3000 OUT packets, one per second, of which all but five arrive 10 ms later on a clock that is `offset`
+/// ahead.
 fn captures(offset: Span) -> [Read; 2] {
     let sighting = |n: u64, at| Sighting { at, id: n, length: 100, direction: Direction::Up, flow: 0 };
     let sent = |n: u64| WallTime(n as i64 * SECOND);
@@ -43,7 +44,7 @@ fn sightings_are_joined_in_the_order_of_common_time() {
         assert_eq!((out.matched, back), (2995, MatchCounts::default()), "{offset:?}");
         assert_eq!((out.seen_at_reference, out.seen_at_monitor), (3000, 2995));
         assert_eq!(estimator.summary_of([out, back]).out.delay_raw_ns.unwrap().count, 2995);
-        // 5995 sightings, 1024 in a round, and once at the end.
+        // 5995 sightings, 1024 per round, and one call at the end.
         assert_eq!(rounds, 6, "{offset:?}");
     }
 }
@@ -63,7 +64,8 @@ fn the_manner_of_the_caia_tool_pairs_what_it_has_searched() {
     impl StreamSink for Nobody {
         fn record(&mut self, _: Direction, _: &jitlat_core::record::PacketRecord) {}
     }
-    // A packet out each second, 10 ms under way, and its answer 20 ms later; every hundredth answer is lost.
+    // An OUT packet every second with a delay of 10 ms, and its answer 20 ms later; every hundredth answer is
+    // lost.
     let captures = |n: u64| {
         let one =
             |id: u64, at: i64, direction| Sighting { at: WallTime(at), id, length: 100, direction, flow: 0 };
@@ -92,7 +94,7 @@ fn the_manner_of_the_caia_tool_pairs_what_it_has_searched() {
         assert!(read[0].0.is_empty(), "all of the reference are counted");
         (counts.map(|c| (c.seen_at_reference, c.seen_at_monitor, c.matched)), rounds, rtts)
     };
-    // 2000 sightings of the monitor's, 1024 in a round; the tool keeps the last pair to itself.
+    // 2000 sightings of the monitor, 1024 per round; the CAIA tool does not return the last pair.
     let (counts, rounds, rtts) = join(1000, false);
     assert_eq!((counts, rounds), ([(1000, 1000, 1000), (990, 1000, 990)], 2));
     assert_eq!((rtts.len(), rtts.iter().all(|r| *r == Span::millis(25))), (989, true));

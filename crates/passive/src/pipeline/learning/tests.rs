@@ -16,7 +16,7 @@ fn delivery(point: CapturePoint, what: CapturedBatch) -> PointDelivery {
     PointDelivery { point, what, covered: None }
 }
 
-/// The packets with these numbers as a point sees them. Odd ones go back; each takes 1 ms.
+/// Packets with these numbers as seen by a point. Those with odd numbers go back; each takes 1 ms.
 fn seen(point: CapturePoint, numbers: core::ops::Range<u16>) -> Vec<(i64, Vec<u8>)> {
     let one = |n: u16| {
         let (direction, ends) =
@@ -157,8 +157,9 @@ fn frames_are_held_in_the_order_they_came_as_long_as_there_is_room() {
     );
 }
 
-/// 300 000 packets a second at each of two interfaces, whose blocks of 4 ms come 10 ms apart: the first attempt has those of one
-/// interface alone, and none of the packets that come until the next one is dropped.
+/// 300 000 packets per second at each of two interfaces, whose blocks of 4 ms arrive 10 ms apart. The first
+/// attempt has only the packets of one interface, and no packet that arrives before the next attempt is
+/// dropped.
 #[test]
 fn at_high_rates_nothing_is_dropped_between_two_attempts() {
     const A_BLOCK: u16 = 1200;
@@ -212,7 +213,7 @@ fn what_is_available_is_found_from_the_packets() {
     let mut learner = learner().finding_available();
     learner.take(delivery(CapturePoint::Reference, batch(&whole)));
     assert_eq!(learner.available(), 64);
-    // The other point has less of each packet: what was seen before is looked at again as far as that.
+    // The other point has less of each packet: earlier packets are examined again with that length.
     learner.take(cut(CapturePoint::Monitor, length - 1));
     assert_eq!(learner.available(), length - 1);
     assert_eq!(learner.plan(at(Span::ZERO)).map(|plan| plan.common), Some(60));

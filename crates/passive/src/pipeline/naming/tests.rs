@@ -17,7 +17,7 @@ fn rule() -> NamingRule {
     }
 }
 
-/// The sightings and the facts of packets at these times.
+/// Returns the sightings and the facts of packets at these times.
 fn named(rule: NamingRule, packets: &[(i64, Vec<u8>)]) -> (Vec<Sighting>, CaptureFacts) {
     let mut namer = PacketNamer::new(rule);
     packets.iter().for_each(|(at, p)| namer.push(&frame(*at, p)));

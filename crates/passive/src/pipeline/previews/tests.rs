@@ -54,7 +54,7 @@ fn echoes_alone_are_no_traffic() {
     assert!(holds(&[echo((1, 2), true), udp((2, 1), 1, b"x")]));
 }
 
-/// A sample of packets with these numbers as payload.
+/// Returns a sample of packets with these numbers as payload.
 fn sample(numbers: core::ops::Range<u32>) -> Vec<PacketPreview> {
     let mut sample = PreviewSample::new(64);
     for n in numbers {
@@ -71,7 +71,7 @@ fn a_sample_is_chosen_by_content() {
     let half = sample(0..all + 1);
     assert!((MAX_SAMPLE * 2 / 5..MAX_SAMPLE * 3 / 5).contains(&half.len()), "{}", half.len());
     assert!(half.is_sorted_by_key(|p| p.at));
-    // A capture that begins later selects the same packets of those that both have.
+    // For packets in both captures, a capture that begins later selects the same ones.
     let later = sample(1000..all + 1001);
     let both = |list: &[PacketPreview]| -> Vec<WallTime> {
         list.iter().map(|p| p.at).filter(|at| (1000..=i64::from(all)).contains(&at.0)).collect()

@@ -76,7 +76,7 @@ fn parts_in_any_order_are_the_whole() {
     let at: Vec<u64> = whole.events.iter().map(|event| event.packet).collect();
     assert_eq!(at, [2, 6, 10]);
     let result = whole.result();
-    // Of as many bytes, the one that begins first.
+    // Of connections with equally many bytes, the one that begins first.
     let ports: Vec<u16> = result.first.connections.iter().map(|c| c.client.port()).collect();
     assert_eq!((ports, result.first.segments, result.first.packets), (vec![2, 3, 1], 18, 99));
     assert!(result.between.is_empty());
@@ -113,7 +113,7 @@ fn what_was_written_is_read_and_damage_is_told() {
 }
 
 proptest! {
-    /// With a right checksum: either it is refused, or it can be joined and shown.
+    /// Arbitrary bytes with a correct checksum are either refused, or can be joined and shown.
     #[test]
     fn no_bytes_are_too_bad(changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..6)) {
         let bytes = part("1/2", &[(5, 1, 10), (9, 2, 500)]).save().unwrap();

@@ -65,7 +65,7 @@ fn a_timeout_follows_rfc_6298() {
     r.note_acknowledged(at(1), at(0));
     assert_eq!(r.timeout(), Span(180 * MS), "not much shorter than the smallest in use");
     let mut r = RoundTrips::default();
-    // Smoothed 1.0, 1.1 and 1.0 s; variation 0.5, 0.575 and 0.63125 s.
+    // Smoothed round trips of 1.0, 1.1 and 1.0 s; variations of 0.5, 0.575 and 0.63125 s.
     for (rtt, timeout) in [(1000, 2_700), (1800, 3_060), (300, 3_172)] {
         r.note_acknowledged(at(rtt), at(0));
         assert!((r.timeout().0 - timeout * MS).abs() < MS, "{:?}", r.timeout());

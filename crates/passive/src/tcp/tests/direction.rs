@@ -1,8 +1,8 @@
-//! The borders of what is counted how.
+//! Boundary cases of how segments are counted.
 
 use super::*;
 
-/// An acknowledgement by the server of everything before `offset`, changed.
+/// The server acknowledges everything before `offset`, in a segment modified by `change`.
 fn answer(t: &mut Talk, ms: i64, offset: u32, change: impl Fn(&mut TcpSegment)) {
     let mut s =
         TcpSegment { seq: 5000, ack: Some(1000 + offset), flags: ACK, window: 1000, ..TcpSegment::default() };
@@ -10,7 +10,7 @@ fn answer(t: &mut Talk, ms: i64, offset: u32, change: impl Fn(&mut TcpSegment)) 
     t.raw(ms, false, s);
 }
 
-/// A hundred bytes of the client's from `offset`, with a time stamp.
+/// The client sends 100 bytes from `offset`, with a timestamp.
 fn stamped(t: &mut Talk, ms: i64, offset: u32, value: u32) {
     t.ident += 1;
     let s = t.segment(offset, t.ident);
@@ -154,7 +154,7 @@ fn each_report_of_a_duplicate_is_about_one_retransmission() {
     assert_eq!(counts(&t), (1, 1));
     answer(&mut t, 451, 300, |s| s.sack = Some((1100, 1200)));
     assert_eq!(counts(&t), (0, 2));
-    // Neighbours of what was sent again are not it.
+    // Segments next to the retransmitted one are not affected.
     let mut t = talk();
     t.data(400, 100);
     answer(&mut t, 450, 300, |s| s.sack = Some((1000, 1100)));
@@ -174,7 +174,7 @@ fn only_data_fill_a_window_that_is_open() {
         TcpSegment { seq: 2000, ack: Some(5000), flags: ACK, window: 1000, ..TcpSegment::default() },
     );
     assert_eq!(t.up().window_full, 1);
-    // It waits until there is room, twice; the end of the stream needs none.
+    // Data waits for room, twice; the end of the stream needs no room.
     t.ack(150, 1000);
     cut(&mut t, 200, 1000, 1000);
     t.ack(230, 2000);
@@ -183,7 +183,7 @@ fn only_data_fill_a_window_that_is_open() {
         TcpSegment { seq: 4000, ack: Some(5000), flags: ACK | FIN, window: 1000, ..TcpSegment::default() };
     t.raw(301, true, fin);
     assert_eq!((t.up().window_full, t.up().window_full_ns), (3, Span(80 * MS)));
-    // A byte into a closed window asks whether it is still closed.
+    // A byte sent into a closed window probes whether it is still closed.
     let mut t = Talk::new();
     t.data(100, 0);
     answer(&mut t, 150, 100, |s| s.window = 0);

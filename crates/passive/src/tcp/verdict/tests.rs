@@ -37,26 +37,26 @@ fn data(data_segments: u64) -> DirectionFigures {
 
 #[test]
 fn ten_segments_are_enough_to_conclude_from() {
-    let said = |up, down| explain_delays(&connection(data(up), data(down)), None);
-    assert_eq!(first(0..=100, |n| !said(n as u64, 0).is_empty()), 10);
+    let lines = |up, down| explain_delays(&connection(data(up), data(down)), None);
+    assert_eq!(first(0..=100, |n| !lines(n as u64, 0).is_empty()), 10);
     assert_eq!(
-        said(10, 0),
-        ["from client: nothing was sent again", "from client: the receiver's window never held it up"]
+        lines(10, 0),
+        ["from client: no segment was retransmitted", "from client: the receiver's window never limited it"]
     );
-    assert!(said(0, 10).iter().all(|line| line.starts_with("from server: ")));
+    assert!(lines(0, 10).iter().all(|line| line.starts_with("from server: ")));
 }
 
 #[test]
 fn a_window_that_the_peer_closed_holds_this_side_up() {
     let closed = DirectionFigures { zero_windows: 2, zero_window_ns: Span(SECOND), ..data(0) };
     let full = DirectionFigures { window_full_ns: Span(SECOND), ..data(10) };
-    let said = explain_delays(&connection(full.clone(), closed), None).pop().unwrap();
+    let line = explain_delays(&connection(full.clone(), closed), None).pop().unwrap();
     assert_eq!(
-        said,
-        "from client: the receiver's window was full or closed (2 times) for 2.000 s (20.0 % of the time)"
+        line,
+        "from client: the receiver's window was full or closed (2 times) for 2.00 s (20.0 % of the time)"
     );
-    let said = explain_delays(&connection(data(0), full), None).pop().unwrap();
-    assert_eq!(said, "from server: the receiver's window was full for 1.000 s (10.0 % of the time)");
+    let line = explain_delays(&connection(data(0), full), None).pop().unwrap();
+    assert_eq!(line, "from server: the receiver's window was full for 1.00 s (10.0 % of the time)");
 }
 
 #[test]
@@ -83,19 +83,18 @@ fn a_queue_is_what_exceeds_the_idle_round_trip() {
     // Above the idle round trip, above 5 ms, and from 200 ms on more than a delayed acknowledgement.
     assert_eq!(first(10 * MS..=200 * MS, says(10 * MS, "a queue on the path, or")), 20 * MS + 1);
     assert_eq!(first(MS..=100 * MS, says(MS, "a queue on the path, or")), 6 * MS + 1);
-    assert_eq!(first(10 * MS..=900 * MS, says(10 * MS, "the path is most of it")), 210 * MS);
-    assert_eq!(first(300 * MS..=900 * MS, says(300 * MS, "the path is most of it")), 600 * MS + 1);
+    assert_eq!(first(10 * MS..=900 * MS, says(10 * MS, "the path contributes most")), 210 * MS);
+    assert_eq!(first(300 * MS..=900 * MS, says(300 * MS, "the path contributes most")), 600 * MS + 1);
     assert_eq!(
         path_of(10 * MS, 310 * MS, None),
-        "the path is most of it: 10.00 ms there and back when idle, 310.0 ms in the middle, a queue of 300.0 ms"
+        "the path contributes most: round trip 10.0 ms when idle, median 310 ms, a queue of 300 ms"
     );
     assert_eq!(
         path_of(10 * MS, 11 * MS, None),
-        "the path adds little: 10.00 ms there and back at least, 11.00 ms in the middle"
+        "the path adds little: round trip 10.0 ms at least, median 11.0 ms"
     );
     assert!(
-        path_of(10 * MS, 30 * MS, None)
-            .starts_with("10.00 ms there and back at least, 30.00 ms in the middle: a queue")
+        path_of(10 * MS, 30 * MS, None).starts_with("round trip 10.0 ms at least, median 30.0 ms: a queue")
     );
 }
 
@@ -115,11 +114,11 @@ fn what_was_sent_again_is_counted_with_its_waits() {
         let between = DirectionBetween { lost_between: lost, ..DirectionBetween::default() };
         retransmissions(&data, Some(&between)).unwrap()
     };
-    assert_eq!(of(|d| d.retransmissions = 0, 5), "nothing was sent again");
-    assert_eq!(of(|_| (), 0), "3 segments (10.0 %) were sent again");
+    assert_eq!(of(|d| d.retransmissions = 0, 5), "no segment was retransmitted");
+    assert_eq!(of(|_| (), 0), "3 segments (10.0 %) retransmitted");
     assert_eq!(
         of(|d| (d.fast, d.fast_wait_ns, d.longest_wait_ns) = (1, Span(1), Span(1)), 0),
-        "3 segments (10.0 %) were sent again after 1.000 ns on average, 1.000 ns at most"
+        "3 segments (10.0 %) retransmitted after 1 ns on average, 1 ns at most"
     );
     let waits = |d: &mut DirectionFigures| {
         (d.fast, d.fast_wait_ns, d.timeouts, d.timeout_wait_ns) = (2, Span(20 * MS), 1, Span(40 * MS));
@@ -127,7 +126,7 @@ fn what_was_sent_again_is_counted_with_its_waits() {
     };
     assert_eq!(
         of(waits, 1),
-        "3 segments (10.0 %) were sent again after 20.00 ms on average, 40.00 ms at most, 1 of them for nothing; \
-         1 packets vanished between the two points"
+        "3 segments (10.0 %) retransmitted after 20.0 ms on average, 40.0 ms at most, 1 of them unnecessarily; \
+         1 packet lost between the two points"
     );
 }

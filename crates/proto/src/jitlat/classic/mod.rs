@@ -1,8 +1,8 @@
 //! The classic dialect (docs/protocols/jitlat-classic.md): 44-byte workorders, and singletons after SAMPLES.
 //!
-//! The abstract conversation has more messages than there are workorders. The codec generates the missing ones on the
-//! side that expects them: a classic client "receives" WELCOME before it has sent anything, a classic server "receives"
-//! START with the request of a stream to it, and so on.
+//! The conversation of the machines has messages for which the classic dialect has no workorder. The codec
+//! generates these on the side that expects them: a classic client "receives" WELCOME before it has sent
+//! anything, a classic server "receives" START with the request of a stream to it, and so on.
 
 mod workorder;
 
@@ -21,13 +21,13 @@ use jitlat_core::session::HostFacts;
 use jitlat_core::{Direction, Dscp, PacketRecord, Schedule, Span, StampSource, TestSpec, Transport};
 use std::collections::VecDeque;
 
-/// Most unanswered probes before a server refuses more, in case a client sends and never reads.
+/// Maximum number of unanswered probes at a server, in case a client sends and never reads.
 const MAX_PROBES_WAITING: usize = 64;
-/// The one flow of a classic conversation.
+/// The only flow of a classic conversation.
 const FLOW: FlowId = FlowId(0);
 
-/// Encodes and decodes one side of a classic connection. Decoding holds less than one chunk of singletons, in addition
-/// to what it is fed at once.
+/// Encodes and decodes one side of a classic connection. It buffers less than one chunk of singletons, in
+/// addition to the bytes of one call of [`feed`](ClassicCodec::feed).
 #[derive(Debug)]
 pub struct ClassicCodec {
     side: ConnectionSide,
@@ -35,32 +35,32 @@ pub struct ClassicCodec {
     peer: Ipv4Addr,
     incoming: Vec<u8>,
     consumed: usize,
-    /// Messages generated or decoded, not yet returned.
+    /// Messages that are decoded or generated, but not yet returned.
     ready: VecDeque<Message>,
-    /// The last workorder about the test: fields are updated as new information becomes available.
+    /// Last workorder about the test. Its fields are updated as new information becomes available.
     order: Workorder,
     stage: CodecStage,
     probes_received: VecDeque<Workorder>,
     probes_answered: u32,
-    /// Singletons that remain, and chunks already made of them.
+    /// Number of singletons still expected, and number of chunks already made.
     samples: Option<(u32, u32)>,
     samples_claimed: u32,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum CodecStage {
-    /// Nothing has been asked for.
+    /// Nothing has been requested.
     Fresh,
-    /// Asked for, not yet agreed.
+    /// Requested, not yet agreed.
     Asked(Direction),
-    /// Agreed; the stream runs or is over.
+    /// Agreed: the stream runs or is over.
     Agreed(Direction),
     /// The end of the stream has been answered.
     Over,
 }
 
 impl ClassicCodec {
-    /// The codec of `side` on a connection between these two addresses.
+    /// Creates the codec of `side` for a connection between these two addresses.
     pub fn new(side: ConnectionSide, local: SocketAddr, peer: SocketAddr) -> ClassicCodec {
         let opening = match side {
             ConnectionSide::Client => {
@@ -88,7 +88,7 @@ impl ClassicCodec {
         }
     }
 
-    /// Appends what the dialect has for `message` to `out`, which is often nothing.
+    /// Appends the encoding of `message` to `out`. Many messages have none in this dialect.
     pub fn encode(&mut self, message: &Message, out: &mut Vec<u8>) {
         match message {
             Message::Probe(probe) => self.encode_probe(probe, out),
@@ -155,7 +155,7 @@ impl ClassicCodec {
                     dst_port: port,
                     ..self.order
                 };
-                // The classic client sends as soon as it has read this.
+                // A classic client sends as soon as it has read this workorder.
                 self.ready.push_back(Message::Start);
             }
             Direction::Down => {
@@ -186,7 +186,7 @@ impl ClassicCodec {
         self.order.command = match self.side {
             ConnectionSide::Client => WorkorderCommand::Ack,
             ConnectionSide::Server => {
-                // A classic client does not request the singletons: they follow.
+                // A classic client does not request the singletons. They follow the acknowledgement.
                 self.ready.push_back(Message::Fetch(Fetch { session: None, flow: FLOW, chunk: 0 }));
                 self.order.npkts = u32::try_from(received).unwrap_or(u32::MAX);
                 WorkorderCommand::Samples
@@ -203,7 +203,7 @@ impl ClassicCodec {
         self.incoming.extend_from_slice(bytes);
     }
 
-    /// The next message, read or generated. After an error nothing more can be read.
+    /// Returns the next message, decoded or generated. After an error no more messages can be read.
     pub fn decode(&mut self) -> Result<Option<Message>, DecodeError> {
         loop {
             if let Some(message) = self.ready.pop_front() {
@@ -327,8 +327,9 @@ impl ClassicCodec {
 
     fn asked(&mut self, order: Workorder, direction: Direction) -> Result<(), DecodeError> {
         let spec = spec_of(&order, direction)?;
-        // A client behind a translator gives its inner address as the source of its own stream, which is harmless. As a
-        // destination only the address that we see is ever used, so any other would be a misunderstanding.
+        // A client behind an address translator gives its inner address as the source of its own stream,
+        // which is harmless. As the destination only the address of the connection is ever used, so any other
+        // address is refused as a misunderstanding.
         if direction == Direction::Down && !order.dst_ip.is_unspecified() && order.dst_ip != self.peer {
             return Err(DecodeError::Invalid(format!(
                 "streams are sent only to the address of the control connection, {}, not to {}",

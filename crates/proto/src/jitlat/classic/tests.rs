@@ -8,7 +8,7 @@ fn pair() -> (ClassicCodec, ClassicCodec) {
         ClassicCodec::new(ConnectionSide::Client, client, server),
         ClassicCodec::new(ConnectionSide::Server, server, client),
     );
-    // The generated openings.
+    // Skip the generated opening messages.
     assert!(matches!(codecs.0.decode(), Ok(Some(Message::Welcome(_)))));
     assert!(matches!(codecs.1.decode(), Ok(Some(Message::Hello(_)))));
     codecs
@@ -54,7 +54,7 @@ fn the_sending_conversation() {
     let (mut client, mut server) = pair();
     assert_eq!(say(&request(Direction::Up), &mut client, &mut server), [request(Direction::Up)]);
     assert_eq!(say(&accept(2667), &mut server, &mut client), [accept(2667)]);
-    // Each side generates what the other does not send.
+    // Each side generates the messages that the other side does not send.
     assert_eq!(names(&drain(&mut server).unwrap()), ["START"]);
     assert_eq!(say(&Message::Start, &mut client, &mut server), []);
     assert_eq!(names(&drain(&mut client).unwrap()), ["STARTED"]);

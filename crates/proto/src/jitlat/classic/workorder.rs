@@ -1,14 +1,14 @@
-//! The workorder and the singleton, byte for byte (seed §4.3.2, §4.4, A.2).
+//! Workorder and singleton, byte for byte (seed §4.3.2, §4.4, A.2).
 
 use core::net::Ipv4Addr;
 use jitlat_core::{Flags, PacketRecord, WallTime};
 
-/// Bytes of a workorder.
+/// Length of a workorder, in bytes.
 pub const WORKORDER_LEN: usize = 44;
-/// Bytes of a singleton.
+/// Length of a singleton, in bytes.
 pub(crate) const SINGLETON_LEN: usize = 24;
 
-/// What a workorder says.
+/// Command of a workorder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u32)]
 pub enum WorkorderCommand {
@@ -20,7 +20,7 @@ pub enum WorkorderCommand {
     Sent = 3,
     /// Server: `npkts` singletons follow.
     Samples = 4,
-    /// Agreed, or: the stream has arrived.
+    /// The stream is agreed, or has arrived.
     Ack = 5,
     /// Refused, or failed.
     Nak = 6,
@@ -39,38 +39,38 @@ impl WorkorderCommand {
         WorkorderCommand::RttProbe,
     ];
 
-    /// The command of a number.
+    /// Returns the command with this number.
     pub fn from_number(number: u32) -> Option<WorkorderCommand> {
         WorkorderCommand::ALL.into_iter().find(|c| *c as u32 == number)
     }
 }
 
-/// The classic message: all there is of the control protocol. Values as on the wire, unchecked.
+/// Workorder, the only message of the classic control protocol. Values are those on the wire, unchecked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Workorder {
-    /// What it says.
+    /// Command.
     pub command: WorkorderCommand,
-    /// Packets, or singletons that follow.
+    /// Number of packets, or of singletons that follow.
     pub npkts: u32,
-    /// Payload bytes. RTT_PROBE: the high half of T1.
+    /// Payload length in bytes. RTT_PROBE: the high half of T1.
     pub pktlen: u32,
     /// IP protocol, 17 or 6. RTT_PROBE: the low half of T1.
     pub proto: u32,
-    /// Nanoseconds. RTT_PROBE: T2.
+    /// Time between packets, ns. RTT_PROBE: T2.
     pub period: u64,
-    /// The sender's address.
+    /// Address of the sender.
     pub src_ip: Ipv4Addr,
-    /// The receiver's address.
+    /// Address of the receiver.
     pub dst_ip: Ipv4Addr,
-    /// The sender's port.
+    /// Port of the sender.
     pub src_port: u32,
-    /// The receiver's port.
+    /// Port of the receiver.
     pub dst_port: u32,
-    /// Code point.
+    /// DSCP.
     pub dscp: u32,
 }
 
-/// The workorder.
+/// Fields of a workorder.
 mod order {
     use crate::wire::Field;
     pub(crate) const COMMAND: Field<u32> = Field::at(0);
@@ -85,7 +85,7 @@ mod order {
     pub const DSCP: Field<u32> = DST_PORT.then();
 }
 
-/// The singleton.
+/// Fields of a singleton.
 mod record_field {
     use crate::wire::Field;
     pub const SENT: Field<i64> = Field::at(0);
@@ -95,7 +95,7 @@ mod record_field {
 }
 
 impl Workorder {
-    /// A workorder that says nothing beside its command.
+    /// Creates a workorder that has no values except its command.
     pub fn new(command: WorkorderCommand) -> Workorder {
         Workorder {
             command,
@@ -111,7 +111,7 @@ impl Workorder {
         }
     }
 
-    /// The workorder in `bytes`, or the number that is no command.
+    /// Parses a workorder. The error is an unknown command number.
     pub fn parse(bytes: &[u8; WORKORDER_LEN]) -> Result<Workorder, u32> {
         let number = order::COMMAND.read(bytes).unwrap_or(0);
         let command = WorkorderCommand::from_number(number).ok_or(number)?;
@@ -132,7 +132,7 @@ impl Workorder {
         read().ok_or(number)
     }
 
-    /// The workorder as bytes.
+    /// Encodes the workorder.
     pub fn to_bytes(&self) -> [u8; WORKORDER_LEN] {
         let mut bytes = [0; WORKORDER_LEN];
         order::COMMAND.write(&mut bytes, self.command as u32);
@@ -148,7 +148,7 @@ impl Workorder {
         bytes
     }
 
-    /// T1 of an RTT_PROBE: client's time, over `pktlen` and `proto`.
+    /// Returns T1 of an RTT_PROBE: the client's time, stored in `pktlen` and `proto`.
     pub fn t1(&self) -> WallTime {
         WallTime((u64::from(self.pktlen) << 32 | u64::from(self.proto)) as i64)
     }
@@ -159,7 +159,7 @@ impl Workorder {
         self.proto = at.0 as u32;
     }
 
-    /// T2 of an RTT_PROBE: server's time, over `period`.
+    /// Returns T2 of an RTT_PROBE: the server's time, stored in `period`.
     pub fn t2(&self) -> WallTime {
         WallTime(self.period as i64)
     }
@@ -170,7 +170,8 @@ impl Workorder {
     }
 }
 
-/// A record as a singleton. Times that are missing, which a received packet's are not, would be written as zero.
+/// Encodes a record as a singleton. A missing time would be written as zero, but received packets have all
+/// times.
 pub fn singleton(record: &PacketRecord) -> [u8; SINGLETON_LEN] {
     let time = |t: Option<WallTime>| t.map_or(0, |t| t.0);
     let mut bytes = [0; SINGLETON_LEN];
@@ -181,7 +182,7 @@ pub fn singleton(record: &PacketRecord) -> [u8; SINGLETON_LEN] {
     bytes
 }
 
-/// The record in a singleton.
+/// Parses the record in a singleton.
 pub(crate) fn parse_singleton(bytes: &[u8; SINGLETON_LEN]) -> PacketRecord {
     let read = || {
         let (sent, arrived) = (record_field::SENT.read(bytes)?, record_field::ARRIVED.read(bytes)?);
@@ -288,7 +289,7 @@ mod tests {
         fn singletons_are_inverse_but_for_foreign_flags(mut bytes: [u8; SINGLETON_LEN]) {
             bytes[20..22].fill(0);
             bytes[22] &= 0x7f;
-            // The year 1677 is how a record represents a missing time.
+            // A record represents a missing time with this value, which is in the year 1677.
             prop_assume!(bytes[0..8] != i64::MIN.to_be_bytes() && bytes[12..20] != i64::MIN.to_be_bytes());
             prop_assert_eq!(singleton(&parse_singleton(&bytes)), bytes);
         }

@@ -1,4 +1,4 @@
-//! Combines one flow's results: those of the server and those measured here.
+//! Combines the results of one flow from the server and from this host.
 
 use crate::jitlat::flow::{FlowId, ReceiveReport, SendReport};
 use crate::jitlat::message::{Chunk, ChunkData, Results};
@@ -9,55 +9,56 @@ use jitlat_core::metrics::seqset::SeqSet;
 /// Invalid results.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum BadResults {
-    /// Chunks must be consecutive.
-    #[error("chunk {index} where {due} was due")]
+    /// The chunks are not consecutive.
+    #[error("chunk {index} arrived instead of chunk {due}")]
     Order { index: u32, due: u32 },
-    /// No test has so many.
-    #[error("more than the {0} results that there can be")]
+    /// There are more results than the test has packets.
+    #[error("more than the maximum of {0} results")]
     TooMany(usize),
-    /// The server may send results only of what it sent.
-    #[error("records of a flow received here")]
+    /// The server sent results of packets that it did not send.
+    #[error("records of a flow that this host received")]
     NotIts,
-    /// The summary's counts differ from what was received.
-    #[error("{had} results in {chunks} chunks came of {of} results in {of_chunks} chunks")]
+    /// The counts in the summary differ from the received results.
+    #[error("received {had} of {of} results in {chunks} of {of_chunks} chunks")]
     Incomplete { had: u64, chunks: u32, of: u64, of_chunks: u32 },
-    /// What came is not what was sent.
+    /// The checksum does not match the received results.
     #[error("the checksum over all results is wrong")]
     Checksum,
 }
 
-/// The results of one flow, as far as they are known.
+/// Results of one flow, as far as they are known.
 #[derive(Debug, Default)]
 pub(super) struct Collection {
-    /// If we sent: our sender's report.
+    /// Report of this host's sender, if it sent.
     pub sent: Option<SendReport>,
-    /// If we received: our receiver's report. Its records are delivered once the server's stamps are known, or will not
-    /// come.
+    /// Report of this host's receiver, if it received. Its records are delivered once the server's timestamps
+    /// are known or given up.
     pub received: Option<ReceiveReport>,
-    /// The server's final summary.
+    /// Final summary of the server.
     pub results: Option<Results>,
-    /// Whether the summary showed that everything the server kept has arrived here.
+    /// True if the summary showed that all results of the server have been received.
     pub whole: bool,
-    /// The server's transmit stamps so far.
+    /// Transmit timestamps received from the server so far.
     stamps: Option<SentStamps>,
-    /// Chunks received so far, over all fetches.
+    /// Number of chunks received so far, over all fetches.
     pub chunks: u32,
-    /// Records or stamps received so far.
+    /// Number of records or timestamps received so far.
     pub count: u64,
     crcs: crc32fast::Hasher,
-    /// The packets sent here that arrived, by number; until [`Collection::release`].
+    /// Sequence numbers of the packets that arrived here, until [`Collection::release`].
     arrived: SeqSet,
-    /// Packets sent here that this host's own queue dropped.
+    /// Number of packets that arrived here but were dropped by this host's own queue.
     pub dropped_here: u64,
 }
 
 impl Collection {
-    /// A new fetch begins, from chunk [`chunks`](Collection::chunks) on.
+    /// Begins a new fetch, from chunk [`chunks`](Collection::chunks) on.
     pub fn begin(&mut self) {
         self.crcs = crc32fast::Hasher::new();
     }
 
-    /// Adds a chunk; returns the records that are ready. `limit`: most records or stamps allowed.
+    /// Adds a chunk and returns the records that are ready. `limit` is the maximum number of records or
+    /// timestamps.
     pub fn chunk(&mut self, chunk: Chunk, limit: usize) -> Result<Vec<PacketRecord>, BadResults> {
         if chunk.index != self.chunks {
             return Err(BadResults::Order { index: chunk.index, due: self.chunks });
@@ -92,7 +93,7 @@ impl Collection {
         }
     }
 
-    /// Adds the server's summary, which shows whether everything was received.
+    /// Adds the server's summary, and checks that everything was received.
     pub fn close(&mut self, results: Results, checksummed: bool) -> Result<(), BadResults> {
         let complete = results.chunks == self.chunks && results.count == self.count;
         let sound = !checksummed || results.crc == self.crcs.clone().finalize();
@@ -111,7 +112,7 @@ impl Collection {
         }
     }
 
-    /// The next block of records received here, joined with the server's stamps.
+    /// Returns the next block of records received here, joined with the server's timestamps.
     pub fn take_block(&mut self) -> Option<Vec<PacketRecord>> {
         let mut block = self.received.as_mut()?.recording.take_block()?;
         if let Some(stamps) = &self.stamps {
@@ -120,12 +121,12 @@ impl Collection {
         Some(block)
     }
 
-    /// Whether the server has nothing more for us.
+    /// True if no more results are expected from the server.
     pub(crate) fn is_complete(&self) -> bool {
         self.results.is_some()
     }
 
-    /// Frees what is no longer needed once every record is out.
+    /// Frees the memory that is not needed once all records have been delivered.
     pub fn release(&mut self) {
         self.stamps = None;
         if let Some(stamps) = self.sent.as_mut().and_then(|sent| sent.stamps.take()) {
@@ -134,7 +135,8 @@ impl Collection {
         }
     }
 
-    /// Stamps or records expected in all, for progress: at most what the test sent.
+    /// Returns the number of results received and expected, for progress displays. No more are expected than
+    /// the test has packets.
     pub fn expected(&self, id: FlowId, packets: u32) -> (FlowId, u64, u64) {
         (id, self.count, packets.into())
     }

@@ -1,4 +1,4 @@
-//! The client's side of a control conversation: its interface here, the machine in `machine`.
+//! Interface of the client's side of a control conversation. The machine is in `machine`.
 
 mod collect;
 mod machine;
@@ -16,55 +16,57 @@ use jitlat_core::session::{Ending, HostFacts};
 use jitlat_core::so_far::ReceivedSoFar;
 use jitlat_core::{PacketRecord, Span, StampSource, TestSpec, units};
 
-/// The terms of a test: what a client asks of the server. Callers fill them in, and the machine reads them as they are.
+/// Terms of a test: the client's request to the server. Callers fill them in; the machine uses them
+/// unchanged.
 #[derive(Clone, Debug)]
 pub struct TestTerms {
     /// Version 3 or classic workorders.
     pub dialect: Dialect,
-    /// The streams: one, or one in each direction. Classic: exactly one.
+    /// Streams: one, or one per direction. Classic: exactly one.
     pub specs: Vec<TestSpec>,
-    /// Pre-shared key, if the peers must authenticate each other (version 3 only).
+    /// Pre-shared key for mutual authentication (version 3 only); `None`: no authentication.
     pub key: Option<PresharedKey>,
-    /// The best stamps to use, on both sides.
+    /// Best timestamps to use on both sides.
     pub stamps: StampSource,
-    /// Whether the server is asked to report while streams run what it has received (version 3): somebody watches.
+    /// True to request progress reports from the server while streams run (version 3).
     pub feedback: bool,
 }
 
 impl TestTerms {
-    /// Streams by version 3, with kernel stamps, without a key and without reports while they run.
+    /// Returns terms for these streams: version 3, kernel timestamps, no key, no progress reports.
     pub fn new(specs: Vec<TestSpec>) -> TestTerms {
         TestTerms { dialect: Dialect::V3, specs, key: None, stamps: StampSource::Kernel, feedback: false }
     }
 }
 
-/// Configuration of a client machine: the terms of the test, and what the driver knows before it connects.
+/// Configuration of a client machine: the terms of the test, and facts that the driver knows before it
+/// connects.
 #[derive(Clone, Debug)]
 pub struct ClientConfig {
     /// The terms of the test.
     pub terms: TestTerms,
-    /// The control connection's own address.
+    /// Local address of the control connection.
     pub local: SocketAddr,
-    /// The server's.
+    /// Address of the server.
     pub remote: SocketAddr,
-    /// 32 random bytes, fresh for every connection and every [`ClientInput::Reconnected`].
+    /// Random bytes, fresh for every connection and every [`ClientInput::Reconnected`].
     pub entropy: [u8; 32],
-    /// This host, before the test.
+    /// Facts about this host before the test.
     pub host: HostFacts,
     /// Program and version, for the peer's log.
     pub software: String,
-    /// Clock probes before the stream, and in version 3 as many after it.
+    /// Number of clock probes before the stream; version 3 makes as many after it.
     pub probes: u32,
-    /// Time between probes; in version 3 varied at random by half, so that it does not synchronise with anything
-    /// periodic.
+    /// Time between probes. In version 3 it varies at random by half, so that probes do not synchronise with
+    /// periodic events.
     pub probe_interval: Span,
-    /// How long the server may take for any one answer.
+    /// Time that the server may take for one answer.
     pub timeout: Span,
 }
 
 impl ClientConfig {
-    /// The usual configuration: eight probes 50 ms apart, or the classic five at one-second intervals;
-    /// 15 s of timeout.
+    /// Returns the usual configuration: a timeout of 15 s, and eight probes 50 ms apart (classic: five probes
+    /// one second apart).
     pub fn new(terms: TestTerms, local: SocketAddr, remote: SocketAddr, entropy: [u8; 32]) -> ClientConfig {
         let (probes, probe_interval) = match terms.dialect {
             Dialect::Classic => (5, Span::seconds(1)),
@@ -89,60 +91,64 @@ impl ClientConfig {
 pub enum ClientInput<'a> {
     /// Bytes were received on the control connection.
     Received(&'a [u8]),
-    /// The control connection ended, or broke for this reason.
+    /// The control connection was closed, or broke for this reason.
     Closed(Option<&'a str>),
     /// A report of the flow engine.
     Flow(FlowReport),
-    /// The facts about this host after the test: needed before the last [`FlowReport::Sent`] or
+    /// Facts about this host after the test. Required before the last [`FlowReport::Sent`] or
     /// [`FlowReport::Received`].
     Host(HostFacts),
-    /// The user requests an end: everything received so far is still collected.
+    /// The user wants to end the test. Packets received so far are still collected.
     Interrupt,
-    /// In answer to [`ClientEvent::Reconnect`]: a new control connection, with fresh random bytes.
+    /// The streams have run for as long as they may: ends the test like [`Interrupt`](Self::Interrupt), for
+    /// this reason. Without effect once everything has been sent.
+    Expire,
+    /// Answer to [`ClientEvent::Reconnect`]: there is a new control connection. Contains fresh random bytes.
     Reconnected([u8; 32]),
 }
 
-/// A request or a result of the client machine.
+/// Request or result of the client machine.
 #[derive(Clone, Debug)]
 pub enum ClientEvent {
     /// A command for the flow engine.
     Flow(FlowCommand),
-    /// The progress of the conversation.
+    /// Progress of the conversation.
     Progress(ConversationProgress),
-    /// Records of a flow, in arrival order, with transmit stamps: for the observers.
+    /// Records of a flow for the observers, in arrival order, with transmit timestamps.
     Records(FlowId, Vec<PacketRecord>),
-    /// What the server has received of a flow so far; at most twice a second.
+    /// Packets of a flow that the server has received so far; at most twice per second.
     Feedback(FlowId, Box<ReceivedSoFar>),
-    /// The control connection is lost but results can be fetched: connect again, and answer with
+    /// The control connection is lost, but results can be fetched. Connect again, and answer with
     /// [`ClientInput::Reconnected`] or [`ClientInput::Closed`].
     Reconnect,
-    /// Over. Every record has been delivered; [`ClientMachine::sessions`] has everything else.
+    /// The test is over. All records have been delivered; [`ClientMachine::sessions`] returns everything
+    /// else.
     Done {
-        /// How it ended.
+        /// Way in which the test ended.
         ending: Ending,
-        /// Why, when not complete.
+        /// Reason why the test is not complete; `None` if it is.
         reason: Option<String>,
     },
-    /// Ended before anything was measured.
+    /// The conversation ended before anything was measured.
     Failed(ConversationFailure),
 }
 
-/// The progress of the conversation, for a progress line.
+/// Progress of the conversation, for a progress line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ConversationProgress {
-    /// The server has answered; with its program and version, if it sent them.
+    /// The server has answered. Contains its program and version, if it sent them.
     Connected(Option<String>),
-    /// Probes answered so far, of so many.
+    /// Number of probes answered so far, and in total.
     Probing(u32, u32),
     /// The server has agreed to the test.
     Accepted(Option<SessionId>),
     /// Streams are running.
     Running,
-    /// Collecting results of a flow: records (or stamps) so far, and of how many.
+    /// Collecting results of a flow: number of records (or timestamps) so far, and in total.
     Collecting(FlowId, u64, u64),
 }
 
-/// Why nothing could be measured.
+/// Reason why nothing could be measured.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConversationFailure {
@@ -154,7 +160,7 @@ pub enum ConversationFailure {
     Closed {
         /// The step that was in progress.
         during: &'static str,
-        /// The system's error, if any.
+        /// Error of the operating system, if any.
         detail: Option<String>,
     },
     /// The server did not answer.
@@ -162,20 +168,20 @@ pub enum ConversationFailure {
     Timeout {
         /// The step that was in progress.
         during: &'static str,
-        /// How long the client waited.
+        /// Time that the client waited.
         after: Span,
-        /// What to try.
+        /// Advice for the user.
         hint: Option<&'static str>,
     },
-    /// The server's data is invalid.
-    #[error("the server sent something this program cannot read while {during}: {detail}")]
+    /// The server sent invalid data.
+    #[error("the server sent invalid data while {during}: {detail}")]
     Malformed {
         /// The step that was in progress.
         during: &'static str,
-        /// What is wrong with it.
+        /// Description of the fault.
         detail: String,
     },
-    /// One side has a key and the other does not, or they differ.
+    /// Only one side has a key, or the keys differ.
     #[error("{0}")]
     Authentication(&'static str),
     /// The test stream could not be set up.
@@ -184,7 +190,7 @@ pub enum ConversationFailure {
     /// The dialect cannot express the test.
     #[error("{0}")]
     Unsupported(String),
-    /// The user stopped it before anything was measured.
+    /// The user interrupted the test before anything was measured.
     #[error("interrupted before anything was measured")]
     Interrupted,
 }

@@ -1,17 +1,17 @@
-//! Rounds of clock probes: when to send the next one, and which answer belongs to which.
+//! Rounds of clock probes: schedules probes and matches answers to them.
 
 use crate::Tick;
 use crate::jitlat::auth::derive_u64;
 use crate::jitlat::message::Probe;
 use jitlat_core::{ClockProbe, Span, SteadyTime, WallTime};
 
-/// One round of probes, before or after the stream. Probes do not wait for each other's answers.
+/// One round of probes, before or after the stream. A probe does not wait for the answer to the previous one.
 #[derive(Clone, Debug)]
 pub(super) struct Round {
     wanted: u32,
     sent: Vec<Option<WallTime>>,
     answered: u32,
-    /// Number of the first probe of this round: numbers go on over rounds.
+    /// Number of the first probe of this round. Numbers continue across rounds.
     first: u32,
     next_at: SteadyTime,
     interval: Span,
@@ -20,7 +20,8 @@ pub(super) struct Round {
 }
 
 impl Round {
-    /// `wanted` probes from `now` on. `varied`: seed of the variation of the interval; `None`: a constant interval.
+    /// Creates a round of `wanted` probes from `now` on. `varied` is the seed for a random variation of the
+    /// interval; `None`: a constant interval.
     pub fn new(
         now: SteadyTime,
         wanted: u32,
@@ -32,7 +33,7 @@ impl Round {
         Round { wanted, sent: Vec::new(), answered: 0, first, next_at: now, interval, timeout, varied }
     }
 
-    /// The probe to be sent at `now`, if one is due.
+    /// Returns the probe to be sent at `now`, if one is due.
     pub fn poll_send(&mut self, now: Tick) -> Option<Probe> {
         let count = self.sent.len() as u32;
         if count >= self.wanted || now.steady < self.next_at {
@@ -51,7 +52,7 @@ impl Round {
         Span(half + random as i64)
     }
 
-    /// Handles an answer that arrived at `now`. `None` if it was not expected, or is a duplicate.
+    /// Handles an answer that arrived at `now`. Returns `None` if it is a duplicate or was not expected.
     pub fn answer(&mut self, now: Tick, probe: &Probe) -> Option<ClockProbe> {
         let sent = self.sent.get_mut(probe.id.checked_sub(self.first)? as usize)?;
         sent.take_if(|at| *at == probe.sent)?;
@@ -61,23 +62,23 @@ impl Round {
         Some(ClockProbe { sent: probe.sent, arrived, answered, returned: now.wall })
     }
 
-    /// Answers so far, and probes in all.
+    /// Returns the number of answers so far and the number of probes.
     pub fn progress(&self) -> (u32, u32) {
         (self.answered, self.wanted)
     }
 
-    /// Whether every probe has been answered or has timed out.
+    /// True if every probe has been answered or has timed out.
     pub fn is_over(&self, now: SteadyTime) -> bool {
         self.sent.len() as u32 >= self.wanted
             && (self.answered >= self.wanted || now >= self.next_at + self.timeout)
     }
 
-    /// When, on the steady clock, the next action is due.
+    /// Returns the time of the next action, on the steady clock.
     pub fn deadline(&self) -> SteadyTime {
         if (self.sent.len() as u32) < self.wanted { self.next_at } else { self.next_at + self.timeout }
     }
 
-    /// The number after this round's last probe.
+    /// Returns the number after this round's last probe.
     pub fn next_id(&self) -> u32 {
         self.first + self.sent.len() as u32
     }

@@ -1,4 +1,4 @@
-//! The server's side of a control conversation: its interface here, the machine in `machine`.
+//! Interface of the server's side of a control conversation. The machine is in `machine`.
 
 mod machine;
 mod results;
@@ -16,24 +16,25 @@ use jitlat_core::TestSpec;
 use jitlat_core::session::HostFacts;
 use std::sync::Arc;
 
-/// What the server knows when it accepts a control connection.
+/// Configuration of a server machine: facts known when a control connection is accepted.
 #[derive(Clone, Debug)]
 pub struct ServerConfig {
-    /// The control connection's own address.
+    /// Local address of the control connection.
     pub local: SocketAddr,
-    /// The client's: streams are only sent to, and accepted from, this host.
+    /// Address of the client. Streams are only sent to, and accepted from, this host.
     pub peer: SocketAddr,
-    /// The limits of clients.
+    /// Limits for clients.
     pub limits: ServerLimits,
-    /// Pre-shared keys: peers that prove none of them are refused.
+    /// Pre-shared keys. If there are any, a peer must prove one of them.
     pub keys: PresharedKeys,
-    /// 32 random bytes, fresh for every connection: session id, tokens and nonce come from them.
+    /// Random bytes, fresh for every connection. The session identifier, tokens and the nonce are derived
+    /// from them.
     pub entropy: [u8; 32],
-    /// This host, before the test.
+    /// Facts about this host before the test.
     pub host: HostFacts,
     /// Program and version.
     pub software: String,
-    /// The port for greetings (version 3), unless a client names another.
+    /// Port for greetings (version 3), unless a client names another.
     pub test_port: u16,
 }
 
@@ -42,40 +43,40 @@ pub struct ServerConfig {
 pub enum ServerInput<'a> {
     /// Bytes were received on the control connection.
     Received(&'a [u8]),
-    /// The control connection ended or broke.
+    /// The control connection was closed or broke.
     Closed,
     /// A report of the flow engine.
     Flow(FlowReport),
-    /// The facts about this host now: needed before the last [`FlowReport::Sent`] or [`FlowReport::Received`].
+    /// Facts about this host now. Required before the last [`FlowReport::Sent`] or [`FlowReport::Received`].
     Host(HostFacts),
-    /// In answer to [`ServerEvent::Admit`].
+    /// Answer to [`ServerEvent::Admit`].
     Admitted(Result<(), PolicyRefusal>),
-    /// In answer to [`ServerEvent::Find`].
+    /// Answer to [`ServerEvent::Find`].
     Found(Lookup),
     /// The server is shutting down: inform the client and end.
     Shutdown,
-    /// Its place is needed for others, and nothing came of it for long: inform the client and end.
+    /// The connection was silent for long and its slot is needed for others: inform the client and end.
     Evicted,
 }
 
-/// A request or an event of the server machine.
+/// Request or event of the server machine.
 #[derive(Clone, Debug)]
 pub enum ServerEvent {
-    /// Ask `SessionTable::admit`; answer [`ServerInput::Admitted`].
+    /// Call `SessionTable::admit` and answer with [`ServerInput::Admitted`].
     Admit(Claim),
-    /// Ask `SessionTable::find`; answer [`ServerInput::Found`].
+    /// Call `SessionTable::find` and answer with [`ServerInput::Found`].
     Find(SessionId),
     /// Call `SessionTable::keep`.
     Keep(SessionId, Arc<SessionResults>),
     /// Call `SessionTable::forget`.
     Forget(SessionId),
-    /// For the flow engine.
+    /// Command for the flow engine.
     Flow(FlowCommand),
-    /// The client proved the key of the peer of this name, or gave a wrong one.
+    /// The client proved the key of the peer with this name; `None`: it proved no valid key.
     Proof(Option<String>),
     /// For the server's log: a test was granted.
     Agreed(SessionId, Vec<TestSpec>),
-    /// Over: close the connection once everything is written. The text is for the log; `None` after a conversation
-    /// without errors.
+    /// The conversation is over: close the connection once everything is written. The text is for the log;
+    /// `None` after a conversation without errors.
     Done(Option<String>),
 }

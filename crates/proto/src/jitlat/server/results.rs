@@ -6,7 +6,7 @@ use crate::jitlat::session_table::{FlowOutcome, SessionResults};
 use jitlat_core::PacketRecord;
 use std::sync::Arc;
 
-/// The answer to one FETCH, in progress.
+/// Answer to one FETCH, in progress.
 #[derive(Debug)]
 pub(super) struct ResultDelivery {
     results: Arc<SessionResults>,
@@ -17,7 +17,7 @@ pub(super) struct ResultDelivery {
 }
 
 impl ResultDelivery {
-    /// The results of `flow` from `first` on; `None` if there is no such flow.
+    /// Creates the delivery of the results of `flow` from chunk `first` on; `None` if there is no such flow.
     pub fn new(results: Arc<SessionResults>, flow: FlowId, first: u32) -> Option<ResultDelivery> {
         let total = match &results.flows.get(usize::from(flow.0))?.outcome {
             FlowOutcome::Received(r) => r.recording.chunks(),
@@ -28,7 +28,7 @@ impl ResultDelivery {
         Some(ResultDelivery { results, flow, next: first.min(total), total, crcs: crc32fast::Hasher::new() })
     }
 
-    /// The next message, and whether it is the last.
+    /// Returns the next message, and true if it is the last.
     pub fn next(&mut self) -> (Message, bool) {
         if self.next >= self.total {
             return (Message::Results(self.summary()), true);

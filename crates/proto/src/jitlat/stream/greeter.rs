@@ -3,13 +3,13 @@
 use crate::jitlat::packet::{HEADER_LEN, PacketHeader};
 use jitlat_core::{Span, SteadyTime};
 
-/// Fewest greetings: they also start kernel stamping on both hosts, which is asynchronous.
+/// Minimum number of greetings. They also start kernel timestamping on both hosts, which is asynchronous.
 const MIN_GREETINGS: u32 = 4;
-/// Initial time between greetings; it grows to a second.
+/// Initial time between greetings. It grows to one second.
 const FIRST_GAP: Span = Span::millis(20);
 const MAX_GAP: Span = Span::seconds(1);
 
-/// The client's side of the greeting on one test socket: HELLO packets until one comes back.
+/// Client's greeting on one test socket: sends HELLO packets until one comes back.
 #[derive(Clone, Debug)]
 pub struct Greeter {
     token: u64,
@@ -21,12 +21,12 @@ pub struct Greeter {
 }
 
 impl Greeter {
-    /// Greets with `token` from `now` on, for at most `timeout` (steady clock).
+    /// Creates a greeter that sends `token` from `now` on, for at most `timeout` (steady clock).
     pub fn new(token: u64, now: SteadyTime, timeout: Span) -> Greeter {
         Greeter { token, sent: 0, answered: false, due: now, gap: FIRST_GAP, until: now + timeout }
     }
 
-    /// The greeting to send at `now`, if one is due.
+    /// Returns the greeting to send at `now`, if one is due.
     pub fn poll_send(&mut self, now: SteadyTime) -> Option<[u8; HEADER_LEN]> {
         if now < self.due || self.is_done() || self.gave_up(now) {
             return None;
@@ -39,24 +39,24 @@ impl Greeter {
         Some(PacketHeader::hello(self.token).to_bytes())
     }
 
-    /// Handles a packet received on the test socket; true if it is our greeting, returned.
+    /// Handles a packet received on the test socket. Returns true if it is our greeting that came back.
     pub fn handle(&mut self, packet: &[u8]) -> bool {
         let ours = PacketHeader::parse(packet).and_then(|h| h.hello_token()) == Some(self.token);
         self.answered |= ours;
         ours
     }
 
-    /// Whether the path works and stamping has started.
+    /// True if the path works and timestamping has started.
     pub fn is_done(&self) -> bool {
         self.answered && self.sent >= MIN_GREETINGS
     }
 
-    /// Whether nothing was answered in time.
+    /// True if no greeting was answered in time.
     pub fn gave_up(&self, now: SteadyTime) -> bool {
         !self.answered && now >= self.until
     }
 
-    /// When, on the steady clock, to check again.
+    /// Returns the time of the next action, on the steady clock.
     pub fn deadline(&self) -> SteadyTime {
         if self.answered { self.due } else { self.due.min(self.until) }
     }

@@ -1,4 +1,4 @@
-//! [`StreamReceiver`]: interprets each arrival, and decides when the stream is over.
+//! [`StreamReceiver`]: interprets arrivals and decides when the stream is over.
 
 use super::{longest_gap, sentinel_interval};
 use crate::jitlat::limits::WINDOW;
@@ -6,21 +6,21 @@ use crate::jitlat::packet::{HELLO, PacketHeader, SENTINEL};
 use jitlat_core::record::Moment;
 use jitlat_core::{Flags, PacketRecord, Span, Stamp, SteadyTime, TestSpec, Transport, WallTime};
 
-/// How long a receiver waits before it gives up. All on the steady clock.
+/// Times after which a receiver gives up, on the steady clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReceiverTimeouts {
-    /// Without any arrival while the stream should be running.
+    /// Time without any arrival while the stream should be running.
     pub silence: Span,
-    /// Without any arrival after the stream should have ended: sentinels are due.
+    /// Time without any arrival after the stream should have ended, when sentinels are due.
     pub tail: Span,
-    /// After the first sentinel, or after the report that the sender has ended: for late packets.
+    /// Time to wait for late packets after the first sentinel, or after the report that the sender has ended.
     pub linger: Span,
 }
 
 impl ReceiverTimeouts {
-    /// The values for `spec`: for silence a minute and ten of the longest regular gaps; a tail of 10 s (over TCP, which
-    /// may stall that long, a minute) and two sentinel intervals; and ten periods (¼ s to 2 s) for late packets, none
-    /// over TCP.
+    /// Returns the timeouts for `spec`. Silence: a minute plus ten of the longest regular gaps. Tail: 10 s
+    /// (TCP: a minute, because a connection may stall that long) plus two sentinel intervals. Linger: ten
+    /// periods (¼ s to 2 s), zero over TCP.
     pub fn of(spec: &TestSpec) -> ReceiverTimeouts {
         let (linger, tail) = match spec.transport() {
             Transport::Udp => (spec.period().times(10).0.clamp(250_000_000, 2_000_000_000), 10),
@@ -34,19 +34,20 @@ impl ReceiverTimeouts {
     }
 }
 
-/// How long nothing may arrive at all.
+/// Time to wait for the first packet.
 const FIRST_PACKET_TIMEOUT: Span = Span::seconds(60);
 
-/// What the driver knows of a datagram or TCP record in addition to its bytes.
+/// Facts that the driver knows about a datagram or TCP record in addition to its bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reception {
-    /// The best stamp of its arrival, on the wall clock.
+    /// Best timestamp of the arrival, on the wall clock.
     pub stamp: Stamp,
-    /// The program's own reading of the wall clock, if the stamp is another's.
+    /// The program's own reading of the wall clock, if the timestamp is of another kind.
     pub read: Option<WallTime>,
-    /// Current time on the steady clock, for the timers; one reading may be used for a whole batch.
+    /// Current time on the steady clock, for the timers. One reading may serve a whole batch.
     pub steady: SteadyTime,
-    /// Payload bytes on the wire, if the buffer was too short for them; `None`: the length of the slice.
+    /// Payload length on the wire if the buffer was too short for it, in bytes; `None`: the length of the
+    /// slice.
     pub full_len: Option<usize>,
     /// Time to live or hop limit.
     pub ttl: Option<u8>,
@@ -55,52 +56,53 @@ pub struct Reception {
 }
 
 impl Reception {
-    /// A reception of which only the stamp is known.
+    /// Creates a reception of which only the timestamp is known.
     pub fn new(stamp: Stamp, steady: SteadyTime) -> Reception {
         Reception { stamp, read: None, steady, full_len: None, ttl: None, traffic_class: None }
     }
 }
 
-/// What an arrival was.
+/// Kind of an arrival.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StreamArrival {
-    /// A test packet, valid or flagged: record it.
+    /// A test packet, valid or flagged. It must be recorded.
     Packet(PacketRecord),
     /// The stream has ended; see [`StreamReceiver::status`].
     Sentinel,
-    /// A greeting with this token: return it, unchanged, to its source.
+    /// A greeting with this token. It must be returned to its source unchanged.
     Hello(u64),
-    /// Too short to be a packet, or more than is allowed; counted and dropped.
+    /// Too short to be a packet, or beyond the limit of arrivals. Counted and dropped.
     Noise,
 }
 
-/// Why a reception ended.
+/// Reason why a reception ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Finish {
     /// A sentinel arrived.
     Sentinel,
-    /// The sender reported on the control connection that it has ended, or the test was cut here.
+    /// The sender reported its end on the control connection, or the test was cut here.
     Cut,
-    /// Nothing arrived.
+    /// No packet ever arrived.
     NeverStarted,
-    /// Packets arrived, then nothing for too long.
+    /// Packets arrived, followed by silence beyond the timeout.
     Silent,
-    /// The TCP test connection was closed by the sender.
+    /// The sender closed the TCP test connection.
     Closed,
     /// Far more packets arrived than the schedule has.
     Exceeded,
 }
 
-/// How many packets may arrive: twice the schedule's peak in each window, because networks duplicate, and a second's
-/// worth more, because this host may be slow to begin. What a path holds back and delivers at once stays below.
+/// Limit on the number of arriving packets: twice the schedule's peak in each window, because networks
+/// duplicate, plus the packets of one second, because this host may start late. Packets that a path holds
+/// back and delivers at once stay below it.
 #[derive(Clone, Copy, Debug)]
 struct ArrivalLimit {
-    /// The schedule's peak in a [`WINDOW`].
+    /// Maximum number of packets of the schedule in a [`WINDOW`].
     peak: u64,
     began: SteadyTime,
-    /// When the first packet arrived, by its stamp.
+    /// Time of the first arrival by its timestamp.
     first: Option<WallTime>,
-    /// As many were allowed when it was last computed.
+    /// Number of packets allowed when it was last computed.
     allowed: u64,
 }
 
@@ -108,14 +110,15 @@ impl ArrivalLimit {
     const WINDOWS_AHEAD: u64 = 10;
     const PACKETS_AHEAD: u64 = 64;
 
-    /// Whether the `arrivals`-th may be the one of `how`.
+    /// True if the `arrivals`-th packet is within the limit.
     #[inline]
     fn allows(&mut self, arrivals: u64, how: &Reception) -> bool {
         arrivals <= self.allowed || self.allows_by(arrivals, how)
     }
 
     fn allows_by(&mut self, arrivals: u64, how: &Reception) -> bool {
-        // The stamps show when packets arrived that waited here. Either clock may prove that enough time has passed.
+        // The timestamps show when packets arrived that waited in the socket. Either clock may prove that
+        // enough time has passed.
         let first = *self.first.get_or_insert(how.stamp.at);
         let stamped = how.stamp.at.checked_since(first).unwrap_or(Span::ZERO);
         let elapsed = stamped.max(how.steady - self.began).0.max(0).unsigned_abs();
@@ -125,33 +128,34 @@ impl ArrivalLimit {
     }
 }
 
-/// The receiving side of one stream. No allocation, a few comparisons a packet.
+/// Receiver of one stream. Does not allocate, and needs only a few comparisons per packet.
 #[derive(Clone, Debug)]
 pub struct StreamReceiver {
     packets: u32,
     payload: u16,
     greetings: bool,
     timeouts: ReceiverTimeouts,
-    /// When the last packet should have been sent, on the steady clock, as far as it is known here.
+    /// Time at which the last packet should have been sent, on the steady clock, as far as known here.
     due_end: SteadyTime,
     duration: Span,
     last: SteadyTime,
-    /// Over at that time, with that reason.
+    /// Time at which the stream is over, and the reason.
     ending: Option<(SteadyTime, Finish)>,
-    /// Cut: over once nothing has arrived for this long, counted from that time.
+    /// Time at which the stream was cut, and the silence after which it is over.
     cut: Option<(SteadyTime, Span)>,
     received: u64,
     noise: u64,
     sentinels: u64,
     in_order: u32,
-    /// All arrivals, and how many are allowed; `None`: any number.
+    /// Number of arrivals.
     arrivals: u64,
+    /// Limit on the number of arrivals; `None`: no limit.
     allowance: Option<ArrivalLimit>,
 }
 
 impl StreamReceiver {
-    /// A receiver of `spec`, ready since `now` on the steady clock. `greetings`: whether −2 is a greeting
-    /// (version 3) or merely an impossible sequence number (classic).
+    /// Creates a receiver of `spec` that is ready at `now` on the steady clock. `greetings`: true if −2 is a
+    /// greeting (version 3), false if it is merely an invalid sequence number (classic).
     pub fn new(
         spec: &TestSpec,
         timeouts: ReceiverTimeouts,
@@ -177,7 +181,7 @@ impl StreamReceiver {
         }
     }
 
-    /// Ends the stream if far more arrives than `peak` packets within any [`WINDOW`]; `None`: whatever arrives.
+    /// Ends the stream if far more than `peak` packets arrive within any [`WINDOW`]; `None`: no limit.
     pub fn limited_to(mut self, peak: Option<u64>) -> StreamReceiver {
         let began = self.last;
         self.allowance = peak.map(|peak| ArrivalLimit { peak, began, first: None, allowed: 0 });
@@ -203,7 +207,7 @@ impl StreamReceiver {
             SENTINEL => {
                 self.sentinels += 1;
                 self.last = how.steady;
-                // Everything arrived in order: there are no late packets to wait for.
+                // All packets arrived in order, so there are no late packets to wait for.
                 let linger = if self.in_order == self.packets { Span::ZERO } else { self.timeouts.linger };
                 self.end_by(how.steady + linger, Finish::Sentinel);
                 return StreamArrival::Sentinel;
@@ -239,13 +243,13 @@ impl StreamReceiver {
         record
     }
 
-    /// The sender has ended, or is to be given up (a report on the control connection, or the user): waits for late
-    /// packets until none has arrived for `linger`.
+    /// Ends the stream: the sender has ended according to the control connection, or the user gives up. Waits
+    /// for late packets until none has arrived for `linger`.
     pub fn cut(&mut self, now: SteadyTime, linger: Span) {
         self.cut = Some((now, linger));
     }
 
-    /// The TCP test connection has ended.
+    /// Records that the TCP test connection has ended.
     pub fn closed(&mut self, now: SteadyTime) {
         self.end_by(now, Finish::Closed);
     }
@@ -257,9 +261,10 @@ impl StreamReceiver {
         }
     }
 
-    /// When, on the steady clock, to ask [`status`](StreamReceiver::status) again if nothing arrives.
+    /// Returns the time at which to call [`status`](StreamReceiver::status) again if nothing arrives, on the
+    /// steady clock.
     pub fn deadline(&self) -> SteadyTime {
-        // The first packet is due at once, whatever the period.
+        // The first packet is due at once, regardless of the period.
         let silence = if self.received == 0 {
             FIRST_PACKET_TIMEOUT.min(self.timeouts.silence)
         } else {
@@ -272,17 +277,17 @@ impl StreamReceiver {
         ending.min(self.cut_off()).min(given_up)
     }
 
-    /// When a stream that was cut is over.
+    /// Returns the time at which a cut stream is over.
     fn cut_off(&self) -> SteadyTime {
         match self.cut {
-            // Asked not to wait: later arrivals change nothing.
+            // There is no time to wait for late packets, so later arrivals change nothing.
             Some((at, Span::ZERO)) => at,
             Some((at, linger)) => at.max(self.last) + linger,
             None => SteadyTime(i64::MAX),
         }
     }
 
-    /// Whether the reception is over at `now` on the steady clock; the reason, or `None` if it is not.
+    /// Returns the reason why the reception is over at `now` on the steady clock; `None` if it is not over.
     pub fn status(&self, now: SteadyTime) -> Option<Finish> {
         if now < self.deadline() {
             return None;
@@ -296,17 +301,17 @@ impl StreamReceiver {
         })
     }
 
-    /// Test packets so far, duplicates and invalid ones included.
+    /// Returns the number of test packets so far, including duplicates and invalid ones.
     pub fn received(&self) -> u64 {
         self.received
     }
 
-    /// Arrivals too short to be a packet, or more than allowed.
+    /// Returns the number of arrivals that were too short or beyond the limit.
     pub fn noise(&self) -> u64 {
         self.noise
     }
 
-    /// Sentinels so far.
+    /// Returns the number of sentinels so far.
     pub fn sentinels(&self) -> u64 {
         self.sentinels
     }
@@ -367,7 +372,7 @@ mod tests {
         let r = record(rx.packet(&packet(1), &cut));
         assert_eq!((r.flags, r.size()), (Flags::LENGTH | Flags::TRUNCATED, Some(2000)));
         assert_eq!(rx.packet(&packet(1)[..11], &at(2)), StreamArrival::Noise);
-        // Impossible sequence numbers are handled by the analysis.
+        // Invalid sequence numbers are recorded, because the analysis handles them.
         assert_eq!(record(rx.packet(&packet(77), &at(3))).seq, 77);
         assert_eq!(record(rx.packet(&packet(-9), &at(3))).seq, -9);
         assert_eq!((rx.received(), rx.noise()), (4, 1));
@@ -410,7 +415,7 @@ mod tests {
         let (_, a_packet_a_day) = receiver(10, Span::seconds(86_400));
         assert_eq!(a_packet_a_day.deadline(), SteadyTime(60 * SECOND));
 
-        // In the middle: a minute. At the end: ten seconds after the last packet was due.
+        // In the middle: one minute. At the end: ten seconds after the last packet was due.
         let (_, mut rx) = receiver(10_000, Span::millis(20));
         rx.packet(&packet(0), &at(1000));
         assert_eq!(rx.deadline(), at(61_200).steady);
@@ -435,7 +440,8 @@ mod tests {
         let (_, rx) = receiver(1_000_000, Span::millis(20));
         let mut rx = rx.limited_to(Some(5));
         let arrived = (0..).find(|k| rx.packet(&packet(*k), &at(i64::from(k / 100))) == StreamArrival::Noise);
-        // 66 000 packets/s agreed as 50/s: less than two seconds' worth, and 64 more.
+        // 66 000 packets/s arrive of a stream agreed as 50/s. The limit is the packets of less than two
+        // seconds, and 64 more.
         assert_eq!((arrived, rx.status(at(1).steady)), (Some(164), Some(Finish::Exceeded)));
     }
 
@@ -444,7 +450,7 @@ mod tests {
         let (_, rx) = receiver(1_000_000, Span::millis(20));
         let mut rx = rx.limited_to(Some(5));
         let mut arrive = |seq: i64, ms| rx.packet(&packet(seq as i32), &at(ms));
-        // Half a minute late, then all at once, everything twice.
+        // The path delivers everything half a minute late, at once and twice.
         for seq in 0..1500 {
             assert!(matches!(arrive(seq, 30_000), StreamArrival::Packet(_)), "{seq}");
             assert!(matches!(arrive(seq, 30_000), StreamArrival::Packet(_)), "{seq}");
@@ -461,7 +467,7 @@ mod tests {
         let mut rx = rx.limited_to(Some(100));
         for seq in 0..20_000 {
             let mut how = at(seq.into());
-            // This host was asleep for 20 s.
+            // This host was suspended for 20 s.
             how.steady = SteadyTime(0);
             assert!(matches!(rx.packet(&packet(seq), &how), StreamArrival::Packet(_)), "{seq}");
         }

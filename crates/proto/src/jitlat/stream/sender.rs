@@ -1,32 +1,32 @@
-//! [`StreamSender`]: what to send next and when.
+//! [`StreamSender`]: schedules packets and sentinels.
 
 use super::sentinel_interval;
 use crate::jitlat::packet::SENTINEL;
 use jitlat_core::schedule::Deadlines;
 use jitlat_core::{Span, SteadyTime, TestSpec};
 
-/// How long sentinels continue unanswered before the sender gives up by itself. The control machines stop it much
-/// earlier; this limits a sender whose machine is gone.
+/// Time for which a sender repeats unanswered sentinels. The control machines stop it much earlier; this
+/// limit is for a sender whose machine is gone.
 const SENTINEL_TIMEOUT: Span = Span::seconds(60);
 
 /// A packet to be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ScheduledPacket {
-    /// When, on the steady clock. In the past if the sender is late: then send at once.
+    /// Time to send it, on the steady clock. If it is in the past the sender is late: send at once.
     pub at: SteadyTime,
-    /// Sequence number of the packet, or the sentinel's −1.
+    /// Sequence number of the packet; −1 for a sentinel.
     pub seq: i32,
 }
 
 impl ScheduledPacket {
-    /// Whether this is a sentinel and not a data packet.
+    /// True if this is a sentinel, not a data packet.
     pub fn is_sentinel(&self) -> bool {
         self.seq == SENTINEL
     }
 }
 
-/// The sending side of one stream: data packets at their absolute deadlines, then sentinels until the
-/// receiver has answered.
+/// Sender of one stream: sends data packets at absolute deadlines, then sentinels until the receiver has
+/// answered.
 ///
 /// ```text
 /// while let Some(due) = sender.due() { sleep until due.at; send; sender.sent(now) }
@@ -40,12 +40,12 @@ pub struct StreamSender {
     attempted: u32,
     failed: u32,
     sentinels: u32,
-    /// When unanswered sentinels end; known once the last packet has been sent.
+    /// Time at which unanswered sentinels end. Set once the last packet has been sent.
     until: SteadyTime,
 }
 
 impl StreamSender {
-    /// The stream of `spec`, whose first packet is due at `start` on the steady clock.
+    /// Creates a sender of `spec` whose first packet is due at `start` on the steady clock.
     pub fn new(spec: &TestSpec, start: SteadyTime) -> StreamSender {
         let mut sender = StreamSender {
             start,
@@ -61,13 +61,13 @@ impl StreamSender {
         sender
     }
 
-    /// The next packet to send; `None` once the stream is over.
+    /// Returns the next packet to send; `None` once the stream is over.
     #[inline]
     pub fn due(&self) -> Option<ScheduledPacket> {
         self.due
     }
 
-    /// Records that what was [due](StreamSender::due) was sent at `now`.
+    /// Records that the [due](StreamSender::due) packet was sent at `now`.
     #[inline]
     pub fn sent(&mut self, now: SteadyTime) {
         let Some(due) = self.due else { return };
@@ -79,8 +79,8 @@ impl StreamSender {
         self.step(now);
     }
 
-    /// Records that what was [due](StreamSender::due) could not be sent. It is not tried again, because a late packet
-    /// would be a wrong measurement.
+    /// Records that the [due](StreamSender::due) packet could not be sent. It is not retried, because a late
+    /// packet would be a wrong measurement.
     pub fn failed(&mut self, now: SteadyTime) {
         if self.due.is_some_and(|d| !d.is_sentinel()) {
             self.failed += 1;
@@ -88,7 +88,7 @@ impl StreamSender {
         self.sent(now);
     }
 
-    /// Ends the stream early: no more data packets, sentinels from `now` on.
+    /// Ends the stream early: sends no more data packets, but sentinels from `now` on.
     pub fn cut(&mut self, now: SteadyTime) {
         if self.is_streaming() {
             self.until = now + SENTINEL_TIMEOUT;
@@ -96,22 +96,23 @@ impl StreamSender {
         }
     }
 
-    /// The receiver has answered, or the test is given up: nothing more is sent.
+    /// Stops sending: the receiver has answered, or the test is given up.
     pub fn stop(&mut self) {
         self.due = None;
     }
 
-    /// Whether data packets are still to come.
+    /// True if more data packets are due.
     pub fn is_streaming(&self) -> bool {
         self.due.is_some_and(|d| !d.is_sentinel())
     }
 
-    /// Data packets so far, whether the system accepted them or not: the last sequence number plus one.
+    /// Returns the number of data packets so far, whether or not the system accepted them: the last sequence
+    /// number plus one.
     pub fn attempted(&self) -> u32 {
         self.attempted
     }
 
-    /// Data packets that the system refused to send.
+    /// Returns the number of data packets that the system refused to send.
     pub fn failures(&self) -> u32 {
         self.failed
     }
@@ -143,7 +144,7 @@ mod tests {
         TestSpec::new(Direction::Up, Transport::Udp, n, 80, period, schedule).unwrap()
     }
 
-    /// Sends everything exactly on time; all dues until `stop_after` sentinels.
+    /// Sends everything exactly on time. Returns all packets up to the `stop_after`-th sentinel.
     fn run(spec: &TestSpec, stop_after: usize) -> Vec<ScheduledPacket> {
         let mut sender = StreamSender::new(spec, SteadyTime(1000));
         let (mut all, mut sentinels) = (Vec::new(), 0);

@@ -1,4 +1,4 @@
-//! The fields of FEEDBACK: what a receiver knows of a stream that still runs, in less than 200 bytes.
+//! Fields of FEEDBACK: a receiver's statistics of a running stream, in less than 200 bytes.
 
 use super::fields::{FieldWriter, TaggedField, fields};
 use super::messages::required;
@@ -9,7 +9,7 @@ use jitlat_core::so_far::{Latest, ReceivedSoFar};
 
 const NAME: &str = "FEEDBACK";
 
-/// Appends the fields of what is known of `flow`.
+/// Appends the fields of the statistics of `flow`.
 pub(super) fn encode(flow: FlowId, m: &ReceivedSoFar, w: &mut FieldWriter<'_>) {
     w.u8(1, flow.0);
     let counts = [m.received, m.missing, m.duplicates, m.reordered];
@@ -30,7 +30,7 @@ pub(super) fn encode(flow: FlowId, m: &ReceivedSoFar, w: &mut FieldWriter<'_>) {
     }
 }
 
-/// The message with these fields.
+/// Parses the fields of a message.
 pub(super) fn decode(bytes: &[u8]) -> Result<Message, DecodeError> {
     let (mut flow, mut counts, mut m) = (None, None, ReceivedSoFar::default());
     let mut latest = Latest::default();
@@ -53,7 +53,7 @@ pub(super) fn decode(bytes: &[u8]) -> Result<Message, DecodeError> {
     Ok(Message::Feedback(required(flow, NAME, "flow")?, m))
 }
 
-/// The field's value: exactly `N` numbers of `W` bytes.
+/// Returns the value of a field that has exactly `N` numbers of `W` bytes.
 fn numbers<T: Copy + Default, const N: usize, const W: usize>(
     field: &TaggedField<'_>,
     what: &'static str,
@@ -64,7 +64,7 @@ fn numbers<T: Copy + Default, const N: usize, const W: usize>(
     if rest.is_empty() { Ok(numbers.map(read)) } else { Err(field.bad(what)) }
 }
 
-/// Quantiles, which never fall.
+/// Checks that quantiles do not decrease.
 fn ascending<const N: usize>(field: &TaggedField<'_>, values: [i64; N]) -> Result<[i64; N], DecodeError> {
     if values.is_sorted() { Ok(values) } else { Err(field.bad("order of delays")) }
 }

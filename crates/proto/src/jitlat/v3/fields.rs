@@ -1,5 +1,5 @@
-//! Tagged fields: tag u8, length u16, value. Unknown tags are skipped; if a tag that may not repeat does, its last
-//! value counts.
+//! Tagged fields: tag u8, length u16, value. Unknown tags are skipped. If a tag that may occur once is
+//! repeated, its last value counts.
 
 use crate::jitlat::message::DecodeError;
 use crate::wire::{Reader, Truncated};
@@ -7,17 +7,17 @@ use jitlat_core::clock::SyncState;
 use jitlat_core::session::HostFacts;
 use jitlat_core::{Span, WallTime};
 
-/// Longest text kept of a field; longer ones are truncated.
+/// Maximum length of a text in bytes. Longer texts are truncated.
 const MAX_TEXT: usize = 1024;
-/// Most notes kept of a host.
+/// Maximum number of notes about a host.
 const MAX_NOTES: usize = 32;
 
 /// Appends fields to a frame.
 pub(super) struct FieldWriter<'a>(pub &'a mut Vec<u8>);
 
 impl FieldWriter<'_> {
-    /// Appends a field. Values are truncated at 65 535 bytes; only texts can be that long, and they are truncated
-    /// before.
+    /// Appends a field. Values are truncated at 65 535 bytes. Only texts could be that long, and they are
+    /// truncated earlier.
     pub fn bytes(&mut self, tag: u8, value: &[u8]) {
         let length = u16::try_from(value.len()).unwrap_or(u16::MAX);
         self.0.push(tag);
@@ -62,7 +62,7 @@ impl FieldWriter<'_> {
         self.bytes(tag, &inner);
     }
 
-    /// Appends facts about a host as one nested field; nothing if nothing is known.
+    /// Appends facts about a host as one nested field. Appends nothing if no facts are known.
     pub fn host(&mut self, tag: u8, host: &HostFacts) {
         if *host == HostFacts::default() {
             return;
@@ -94,7 +94,7 @@ mod host {
     pub(crate) const NOTE: u8 = 7;
 }
 
-/// The state of a host's clock.
+/// Fields of the state of a host's clock.
 mod sync_field {
     use crate::wire::Field;
     pub const SYNCHRONISED: Field<u8> = Field::at(0);
@@ -115,7 +115,7 @@ fn sync_bytes(sync: &SyncState) -> [u8; sync_field::LENGTH] {
     bytes
 }
 
-/// A field as read: its tag, its value, and the message's name for errors.
+/// A parsed field: its tag, its value, and the name of the message for errors.
 #[derive(Clone, Copy)]
 pub(super) struct TaggedField<'a> {
     pub tag: u8,
@@ -123,7 +123,7 @@ pub(super) struct TaggedField<'a> {
     message: &'static str,
 }
 
-/// The fields in `bytes`, one after the other.
+/// Returns an iterator over the fields in `bytes`.
 pub(super) fn fields<'a>(
     bytes: &'a [u8],
     message: &'static str,
@@ -148,7 +148,7 @@ pub(super) fn fields<'a>(
 }
 
 impl<'a> TaggedField<'a> {
-    /// The value, which must have exactly `N` bytes.
+    /// Returns the value, which must have exactly `N` bytes.
     pub fn array<const N: usize>(&self, what: &'static str) -> Result<[u8; N], DecodeError> {
         self.value.try_into().map_err(|_| DecodeError::Field(self.message, what))
     }
@@ -181,7 +181,7 @@ impl<'a> TaggedField<'a> {
         self.i64(what).map(WallTime)
     }
 
-    /// A text without control characters (terminal escapes, line feeds), which become spaces.
+    /// Returns the text with control characters (terminal escapes, line feeds) replaced by spaces.
     pub fn text(&self) -> String {
         let cut = &self.value[..self.value.len().min(MAX_TEXT)];
         String::from_utf8_lossy(cut).chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
@@ -191,7 +191,7 @@ impl<'a> TaggedField<'a> {
         DecodeError::Field(self.message, what)
     }
 
-    /// Facts about a host.
+    /// Parses facts about a host.
     pub fn host(&self) -> Result<HostFacts, DecodeError> {
         let mut facts = HostFacts::default();
         for field in fields(self.value, self.message) {

@@ -1,7 +1,7 @@
-//! What every frame of version 3 keeps to.
+//! Constants of all version-3 frames.
 
-/// The first bytes of either side.
+/// First bytes that each side sends.
 pub const PREFACE: [u8; 4] = *b"JLT3";
 
-/// Longest frame, without the four bytes of its length.
+/// Maximum length of a frame in bytes, without the four bytes of its length.
 pub const MAX_FRAME: u32 = 65_536;

@@ -1,4 +1,4 @@
-//! The fields of every version-3 message.
+//! Fields of the version-3 messages.
 
 use super::fields::{FieldWriter, TaggedField, fields};
 use super::{feedback, schedule};
@@ -13,7 +13,7 @@ use crate::jitlat::v3::rows;
 use jitlat_core::spec::SpecError;
 use jitlat_core::{Direction, Dscp, Schedule, Span, StampSource, TestSpec, Transport};
 
-/// The type octet of a frame.
+/// Values of the type octet of a frame.
 mod kind {
     pub const HELLO: u8 = 1;
     pub const WELCOME: u8 = 2;
@@ -193,7 +193,7 @@ fn encode_results(m: &Results, w: &mut FieldWriter<'_>) {
     }
 }
 
-/// The message in a frame's body (type and fields); `None` for an unknown type.
+/// Parses the body of a frame (type and fields); returns `None` for an unknown type.
 pub(super) fn decode(body: &[u8]) -> Result<Option<Message>, DecodeError> {
     let Some((&kind, bytes)) = body.split_first() else { return Err(DecodeError::FrameLength(0)) };
     Ok(Some(match kind {
@@ -233,7 +233,7 @@ pub(super) fn required<T>(
     value.ok_or(DecodeError::Field(message, what))
 }
 
-/// The flow in field 1, and the result of `second` for field 2.
+/// Parses the flow in field 1 and, with `second`, the value of field 2.
 fn flow_and<T>(
     bytes: &[u8],
     name: &'static str,
@@ -391,7 +391,7 @@ fn direction_of(field: &TaggedField<'_>) -> Result<Direction, DecodeError> {
     }
 }
 
-/// Unknown sources count as the program's own.
+/// Unknown sources count as the program's own clock.
 fn source_of(number: u8) -> StampSource {
     StampSource::ALL.get(usize::from(number)).copied().unwrap_or(StampSource::User)
 }

@@ -14,8 +14,8 @@ pub use rows::checksum;
 use super::auth::{ConnectionSide, PresharedKey, SEAL_LEN, Seal, Transcript};
 use super::message::{DecodeError, Message};
 
-/// Encodes and decodes one side of a version-3 connection. Decoding holds at most one frame, in addition to what it is
-/// fed at once.
+/// Encodes and decodes one side of a version-3 connection. It buffers at most one frame, in addition to the
+/// bytes of one call of [`feed`](CodecV3::feed).
 #[derive(Debug)]
 pub struct CodecV3 {
     side: ConnectionSide,
@@ -24,9 +24,9 @@ pub struct CodecV3 {
     preface_sent: bool,
     preface_seen: bool,
     transcript: Transcript,
-    /// The last message received, not yet part of the transcript: a proof does not cover itself.
+    /// Last message received. It is not yet part of the transcript, because a proof does not cover itself.
     last_received: Vec<u8>,
-    /// Whether the transcript is still needed.
+    /// True while the transcript is needed.
     listening: bool,
     seals: Option<Seals>,
 }
@@ -38,7 +38,7 @@ struct Seals {
 }
 
 impl CodecV3 {
-    /// The codec of `side`.
+    /// Creates the codec of `side`.
     pub fn new(side: ConnectionSide) -> CodecV3 {
         CodecV3 {
             side,
@@ -53,7 +53,7 @@ impl CodecV3 {
         }
     }
 
-    /// Appends `message` (and the preface before the first one) to `out`.
+    /// Appends `message` to `out`; before the first message also the preface.
     pub fn encode(&mut self, message: &Message, out: &mut Vec<u8>) {
         let start = out.len();
         if !self.preface_sent {
@@ -80,25 +80,25 @@ impl CodecV3 {
         }
     }
 
-    /// The proof that we have `key`, for the message to be sent next.
+    /// Returns the proof that we have `key`. It must be the next message sent.
     pub fn prove(&mut self, key: &PresharedKey) -> Message {
         self.listen_back();
         Message::Proof(self.transcript.prove(key, self.side))
     }
 
-    /// Whether the proof just received is the peer's.
+    /// True if the proof just received is the peer's.
     pub(crate) fn verify(&self, key: &PresharedKey, proof: &[u8]) -> bool {
         self.transcript.verify(key, self.side.other(), proof)
     }
 
-    /// Both proofs have been exchanged: from here on every frame is sealed, both ways.
+    /// Seals all further frames in both directions. Called after both proofs have been exchanged.
     pub fn seal(&mut self, key: &PresharedKey) {
         self.listen_back();
         let seal = |side| self.transcript.seal(key, side);
         self.seals = Some(Seals { ours: seal(self.side), theirs: seal(self.side.other()) });
     }
 
-    /// No proofs will be exchanged: no transcript is needed.
+    /// Ends the transcript, because no proofs will be exchanged.
     pub fn settle(&mut self) {
         self.listening = false;
         self.last_received = Vec::new();
@@ -116,13 +116,13 @@ impl CodecV3 {
         self.incoming.extend_from_slice(bytes);
     }
 
-    /// The next complete message; `None` if there is none. Unknown types are skipped. After an error nothing more can
-    /// be read.
+    /// Returns the next complete message; `None` if there is none yet. Unknown types are skipped. After an
+    /// error no more messages can be read.
     pub fn decode(&mut self) -> Result<Option<Message>, DecodeError> {
         loop {
             let waiting = &self.incoming[self.consumed..];
             let start = if self.preface_seen { 0 } else { PREFACE.len() };
-            if !self.preface_seen && !starts_well(waiting)? {
+            if !self.preface_seen && !check_preface(waiting)? {
                 return Ok(None);
             }
             let Some((length, rest)) = waiting[start..].split_first_chunk::<4>() else { return Ok(None) };
@@ -141,7 +141,7 @@ impl CodecV3 {
                     return Err(DecodeError::Seal);
                 }
             } else if self.listening {
-                // This frame becomes part of the transcript with the next one.
+                // This frame is added to the transcript together with the next one.
                 self.transcript.add(&self.last_received);
                 self.last_received.clear();
                 self.last_received.extend_from_slice(&waiting[..whole]);
@@ -156,8 +156,8 @@ impl CodecV3 {
     }
 }
 
-/// Whether `bytes` begin with the whole preface (true), with a part of it (false), or otherwise (error).
-fn starts_well(bytes: &[u8]) -> Result<bool, DecodeError> {
+/// Checks the start of `bytes`: true for the whole preface, false for a part of it, otherwise an error.
+fn check_preface(bytes: &[u8]) -> Result<bool, DecodeError> {
     match super::dialect::sniff(bytes)? {
         Some(super::Dialect::V3) => Ok(true),
         Some(super::Dialect::Classic) => Err(DecodeError::ClassicPeer),

@@ -1,4 +1,4 @@
-//! The schedule of a stream as a field of a request.
+//! Schedule of a stream, as a field of a request.
 
 use super::fields::TaggedField;
 use crate::jitlat::message::DecodeError;
@@ -21,19 +21,19 @@ mod gap_law {
 mod layout {
     use crate::wire::Field;
     pub const LAW: Field<u8> = Field::at(0);
-    /// Seed or size of a burst.
+    /// Seed of random gaps, or size of a burst.
     pub(crate) const PARAMETER: Field<u64> = LAW.then();
-    /// Bytes of all schedules but those of random gaps.
+    /// Length in bytes of any schedule except random gaps.
     pub const SHORT: usize = PARAMETER.end();
     pub const BATCH: Field<u32> = PARAMETER.then();
     pub(crate) const GAP_LAW: Field<u8> = BATCH.then();
     pub const FIRST: Field<i64> = GAP_LAW.then();
     pub const SECOND: Field<i64> = FIRST.then();
-    /// Bytes of a schedule of random gaps.
+    /// Length in bytes of a schedule of random gaps.
     pub const LONG: usize = SECOND.end();
 }
 
-/// The schedule as the value of a field.
+/// Encodes the schedule as the value of a field.
 pub(super) fn encode(schedule: Schedule) -> Vec<u8> {
     let (law, parameter) = match schedule {
         Schedule::Periodic => (law::PERIODIC, 0),
@@ -59,7 +59,7 @@ pub(super) fn encode(schedule: Schedule) -> Vec<u8> {
     value
 }
 
-/// The schedule that the value of `field` describes.
+/// Parses the schedule in the value of `field`.
 pub(super) fn decode(field: &TaggedField<'_>) -> Result<Schedule, DecodeError> {
     let missing = || field.bad("schedule");
     let law = layout::LAW.read(field.value).ok_or_else(missing)?;

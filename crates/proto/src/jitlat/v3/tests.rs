@@ -14,7 +14,7 @@ use jitlat_core::{
 use proptest::option;
 use proptest::prelude::*;
 
-// ---- any message ----------------------------------------------------------------------------------
+// ---- strategies for messages -----------------------------------------------------------------------
 
 fn text() -> impl Strategy<Value = String> {
     "[a-zé ü0-9.-]{0,40}"
@@ -328,7 +328,8 @@ proptest! {
 
 // ---- examples -------------------------------------------------------------------------------------
 
-/// The worked example of docs/protocols/jitlat-v3.md: a client's first bytes, with a request for Figure 6's stream.
+/// Worked example of docs/protocols/jitlat-v3.md: a client's first bytes, with a request for Figure 6's
+/// stream.
 const HELLO: &str = "4a4c5433 0000003a 01 010001 03 020001 03 030008 0000000000000000 \
      040010 000102030405060708090a0b0c0d0e0f 050001 00 06000c 6a69746c617420302e312e30";
 const REQUEST: &str = "00000041 05 01003d 010001 00 020001 11 030004 000003e8 040002 0050 \
@@ -370,11 +371,11 @@ fn the_worked_example_is_what_is_sent() {
     }
 }
 
-/// The bytes in the code block after `title` on the protocol's page.
+/// Returns the bytes in the code block after `title` on the protocol's page.
 fn documented(title: &str) -> String {
     let page = include_str!("../../../../../docs/protocols/jitlat-v3.md");
     let block = page.split(title).nth(1).and_then(|rest| rest.split("```").nth(1)).unwrap();
-    // Text after two spaces is an explanation.
+    // Text after two spaces is a comment.
     block.lines().map(|line| line.trim().split("  ").next().unwrap_or_default()).collect()
 }
 
@@ -387,7 +388,7 @@ fn the_page_shows_the_worked_examples() {
     }
 }
 
-/// A worked row of results, as the protocol's page shows it.
+/// Worked example of a row of results on the protocol's page.
 const ROW: &str = "00000002 114cfddf1606b048 114cfddf160b2bf0 80000000 00000bb8 0050 0000 10 40 b8 01";
 
 #[test]
@@ -407,7 +408,7 @@ fn the_worked_row_is_what_is_sent() {
 }
 
 #[test]
-fn what_is_not_known_is_skipped() {
+fn unknown_messages_and_fields_are_skipped() {
     let (_, mut server) = pair();
     server.feed(&PREFACE);
     // A message of type 200 with a field, then END with an unknown field 99 between the known ones.
@@ -424,7 +425,7 @@ fn nonsense_is_refused_at_once() {
         server.feed(&from_hex(hex));
         drain(&mut server).unwrap_err().to_string()
     };
-    // Four billion bytes announced: refused before any of them comes.
+    // A length of four billion bytes is refused before any of them arrive.
     assert_eq!(refusal("ffffffff"), "a frame of 4294967295 bytes (1 to 65536 are allowed)");
     assert_eq!(refusal("00000000"), "a frame of 0 bytes (1 to 65536 are allowed)");
     assert_eq!(refusal("00000004 0a 010001"), "END message: bad or missing field structure");
@@ -445,7 +446,8 @@ fn nonsense_is_refused_at_once() {
 
 #[test]
 fn a_damaged_chunk_is_noticed() {
-    // Behind the stamps: their source; and in the second case five bytes a packet, and their checksum.
+    // After the timestamps there is their source, and in the second case five bytes per packet with their
+    // checksum.
     for (entered, behind) in [(vec![], 4), (vec![1, 1, 2], 7)] {
         let data = ChunkData::Stamps(StampSource::Kernel, vec![1, 2, 3], entered);
         let message = Message::Chunk(Chunk { flow: FlowId(0), index: 9, crc: checksum(&data), data });
@@ -460,7 +462,7 @@ fn a_damaged_chunk_is_noticed() {
 }
 
 #[test]
-fn times_in_the_servers_queue_come_with_its_stamps() {
+fn queue_times_are_sent_with_the_servers_timestamps() {
     let (hour, missing) = (3_600_000_000_000, i64::MIN);
     let chunk = |entered: Vec<i64>| {
         let data = ChunkData::Stamps(StampSource::Kernel, vec![hour, 2 * hour, missing, 900], entered);
@@ -470,7 +472,7 @@ fn times_in_the_servers_queue_come_with_its_stamps() {
     let mut bytes = Vec::new();
     client.encode(&chunk(vec![hour - 5, hour, 7, missing]), &mut bytes);
     server.feed(&bytes);
-    // An hour in a queue has no room, and without having left there is no time.
+    // An hour in the queue does not fit in the field, and a packet that never left has no such time.
     assert_eq!(drain(&mut server), Ok(vec![chunk(vec![hour - 5, missing, missing, missing])]));
 }
 
@@ -578,11 +580,11 @@ fn feedback_is_small_and_its_delays_are_in_order() {
     bytes.clear();
     server.encode(&Message::Feedback(FlowId(0), so_far), &mut bytes);
     assert!(bytes.len() < 200, "{} bytes", bytes.len());
-    let place = bytes.windows(8).position(|w| w == 8i64.to_be_bytes()).unwrap();
+    let index = bytes.windows(8).position(|w| w == 8i64.to_be_bytes()).unwrap();
     client.feed(&bytes);
     assert_eq!(client.decode(), Ok(Some(Message::Feedback(FlowId(0), so_far))));
-    // The largest delay below all others.
-    bytes[place] = 0x80;
+    // Makes the largest delay smaller than the others.
+    bytes[index] = 0x80;
     client.feed(&bytes);
     assert_eq!(client.decode(), Err(DecodeError::Field("FEEDBACK", "order of delays")));
 }

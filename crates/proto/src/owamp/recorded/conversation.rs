@@ -1,4 +1,4 @@
-//! The messages of a recorded conversation, in order.
+//! Messages of a recorded conversation, in order.
 
 use super::Streams;
 use crate::amp::AcceptCode;
@@ -11,7 +11,7 @@ use crate::owamp::message::{FetchAck, FetchSession, ScheduleSlot, StopSessions};
 use crate::owamp::{SessionData, TestSession, Unusable};
 use std::sync::Arc;
 
-/// A command of the client with its answer. Stop-Sessions is both sides' command: the order does not matter.
+/// Command of the client with its answer. Stop-Sessions is sent by both sides in any order.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Message {
     Request(TestSession, AcceptSession),
@@ -30,7 +30,7 @@ fn stop(incoming: &mut IncomingBytes) -> StopSessions {
 }
 
 impl Message {
-    /// The next one, if there is one.
+    /// Reads the next message; `None` at the end.
     pub(super) fn read(streams: &mut Streams) -> Option<Message> {
         let (client, server) = (&mut streams.client.0, &mut streams.server.0);
         Some(match client.first()? {
@@ -62,8 +62,8 @@ impl Message {
         })
     }
 
-    /// Sends what the client sent.
-    pub(super) fn say_command(&self, outgoing: &mut OutgoingBytes, out: &mut Vec<u8>) {
+    /// Sends the client's message.
+    pub(super) fn send_command(&self, outgoing: &mut OutgoingBytes, out: &mut Vec<u8>) {
         let mut bytes = Vec::new();
         match self {
             Message::Request(session, _) => {
@@ -79,8 +79,8 @@ impl Message {
         outgoing.put_signed(&bytes, out);
     }
 
-    /// Sends what the server sent.
-    pub(super) fn say_answer(&self, outgoing: &mut OutgoingBytes, out: &mut Vec<u8>) {
+    /// Sends the server's message.
+    pub(super) fn send_answer(&self, outgoing: &mut OutgoingBytes, out: &mut Vec<u8>) {
         let mut bytes = Vec::new();
         match self {
             Message::Request(_, answer) => answer.write(&mut bytes),

@@ -1,5 +1,5 @@
-//! Either machine in place of the recorded program. Session identifiers are drawn by the receiving side, so they are
-//! replaced in the other side's messages; everything else is as recorded.
+//! Each of our machines replaces the recorded program. The receiving side draws session identifiers, so these
+//! are replaced in the other side's messages. Everything else is as recorded.
 
 use super::conversation::Message;
 use super::{captures, *};
@@ -14,7 +14,7 @@ use jitlat_core::ntp::NtpTime;
 use jitlat_core::{Direction, Dscp, Span, SteadyTime, WallTime};
 use std::sync::Arc;
 
-/// Session names as recorded and as drawn here.
+/// Session identifiers: recorded, and drawn in this test.
 #[derive(Default)]
 struct Names(Vec<(Sid, Sid)>);
 
@@ -23,7 +23,7 @@ impl Names {
         self.0.iter().find(|(theirs, _)| *theirs == recorded).map_or(recorded, |(_, ours)| *ours)
     }
 
-    /// The message with our names.
+    /// Returns the message with our identifiers.
     fn in_message(&self, message: &Message) -> Message {
         let mut message = message.clone();
         match &mut message {
@@ -49,7 +49,7 @@ impl Names {
     }
 }
 
-/// Recorded connections that were accepted.
+/// Returns the recorded connections that were accepted.
 fn let_in() -> Vec<Recorded> {
     let all = captures().into_iter().flat_map(|c| c.connections);
     all.filter(|c| c.server_start().is_some_and(|s| s.accept == AcceptCode::Ok)).collect()
@@ -70,7 +70,7 @@ fn now(recorded: &Recorded) -> Tick {
 struct ReplayedServer {
     server: Server,
     now: Tick,
-    said: Vec<u8>,
+    output: Vec<u8>,
     events: Vec<server::OwampServerEvent>,
 }
 
@@ -112,7 +112,7 @@ impl ReplayedServer {
                 self.events.push(event);
             }
         }
-        while self.server.poll_transmit(self.now, &mut self.said) {}
+        while self.server.poll_transmit(self.now, &mut self.output) {}
     }
 }
 
@@ -128,9 +128,9 @@ fn the_server_answers_every_recorded_client_as_owampd_did() {
         let random = ServerRandom { challenge: greeting.challenge, salt: greeting.salt, iv, sid: [7; 4] };
         let ((peer, local), now) = (hosts(&recorded), now(&recorded));
         let server = Server::new(rules, peer, local, now.wall, random, now);
-        let mut replayed = ReplayedServer { server, now, said: Vec::new(), events: Vec::new() };
+        let mut replayed = ReplayedServer { server, now, output: Vec::new(), events: Vec::new() };
         let mut names = Names::default();
-        let set_up = &recorded.said(true)[..SetUp::LEN];
+        let set_up = &recorded.stream(true)[..SetUp::LEN];
         replayed.receive(set_up, None, &mut names);
 
         // Everything sent after the set-up equals the recording.
@@ -141,19 +141,23 @@ fn the_server_answers_every_recorded_client_as_owampd_did() {
             theirs.protect(&keys, &iv);
         }
         let clear = Greeting::LEN + ServerStart::LEN;
-        assert_eq!(replayed.said[Greeting::LEN..clear], recorded.said(false)[Greeting::LEN..clear], "{name}");
-        ours.feed(&replayed.said.split_off(clear));
+        assert_eq!(
+            replayed.output[Greeting::LEN..clear],
+            recorded.stream(false)[Greeting::LEN..clear],
+            "{name}"
+        );
+        ours.feed(&replayed.output.split_off(clear));
         let time = ours.take(ServerStart::TIME_LEN).unwrap();
         theirs.put(&time, &mut Vec::new());
         for message in recorded.messages() {
-            // Identifiers are drawn while the request is answered.
+            // The identifiers are drawn while the request is answered.
             let mut command = Vec::new();
-            names.in_message(&message).say_command(&mut streams.client.1, &mut command);
-            replayed.said.clear();
+            names.in_message(&message).send_command(&mut streams.client.1, &mut command);
+            replayed.output.clear();
             replayed.receive(&command, Some(&message), &mut names);
             let mut answer = Vec::new();
-            names.in_message(&message).say_answer(&mut theirs, &mut answer);
-            assert_eq!(replayed.said, answer, "{name}: {message:?}");
+            names.in_message(&message).send_answer(&mut theirs, &mut answer);
+            assert_eq!(replayed.output, answer, "{name}: {message:?}");
         }
         replayed.server.handle(now, server::OwampServerInput::Closed);
         assert!(matches!(
@@ -162,7 +166,7 @@ fn the_server_answers_every_recorded_client_as_owampd_did() {
         ));
         let owner = replayed.server.owner();
         assert_eq!(owner == Owner::User(USER.to_owned()), keyed, "{name}: {owner:?}");
-        // An account of each session that came in.
+        // There is one report for each session that the server received.
         let count = |wanted: fn(&server::OwampServerEvent) -> bool| {
             replayed.events.iter().filter(|e| wanted(e)).count()
         };
@@ -173,7 +177,7 @@ fn the_server_answers_every_recorded_client_as_owampd_did() {
     }
 }
 
-fn wish(request: &RequestSession, slots: &[crate::owamp::ScheduleSlot]) -> OwampSessionSpec {
+fn spec(request: &RequestSession, slots: &[crate::owamp::ScheduleSlot]) -> OwampSessionSpec {
     let up = request.conf_receiver != 0;
     let (near, far) = if up {
         (SocketAddr::new(request.sender, request.sender_port), request.receiver)
@@ -192,7 +196,7 @@ fn wish(request: &RequestSession, slots: &[crate::owamp::ScheduleSlot]) -> Owamp
     }
 }
 
-/// A client that requests what the recorded one requested.
+/// Returns a client that makes the requests of the recorded one.
 fn config(recorded: &Recorded) -> OwampOptions {
     let keys = recorded.keys();
     let mut random = [0; 64];
@@ -203,7 +207,7 @@ fn config(recorded: &Recorded) -> OwampOptions {
     }
     let messages = recorded.messages();
     let sessions = messages.iter().filter_map(|m| match m {
-        Message::Request(session, _) => Some(wish(&session.request, &session.slots)),
+        Message::Request(session, _) => Some(spec(&session.request, &session.slots)),
         _ => None,
     });
     let sessions: Vec<_> = sessions.collect();
@@ -227,7 +231,7 @@ fn config(recorded: &Recorded) -> OwampOptions {
 struct ReplayedClient {
     client: Client,
     now: Tick,
-    said: Vec<u8>,
+    output: Vec<u8>,
     events: Vec<client::OwampClientEvent>,
 }
 
@@ -241,7 +245,7 @@ impl ReplayedClient {
 
     fn obey(&mut self, message: Option<&Message>, names: &mut Names) {
         loop {
-            while self.client.poll_transmit(self.now, &mut self.said) {}
+            while self.client.poll_transmit(self.now, &mut self.output) {}
             let Some(event) = self.client.poll_event() else { return };
             match (&event, message) {
                 (client::OwampClientEvent::Granted(granted), Some(Message::Request(_, answer))) => {
@@ -270,12 +274,12 @@ fn the_client_says_to_every_recorded_server_what_owping_said() {
     {
         let (name, now) = (recorded.capture, now(&recorded));
         let client = Client::new(config(&recorded), now);
-        let mut replayed = ReplayedClient { client, now, said: Vec::new(), events: Vec::new() };
+        let mut replayed = ReplayedClient { client, now, output: Vec::new(), events: Vec::new() };
         let (mut names, mut streams) = (Names::default(), recorded.streams());
         let set_up = Greeting::LEN + ServerStart::LEN + ServerStart::TIME_LEN;
         let messages = recorded.messages();
-        replayed.receive(&recorded.said(false)[..set_up], messages.first(), &mut names);
-        assert_eq!(replayed.said[..SetUp::LEN], recorded.said(true)[..SetUp::LEN], "{name}");
+        replayed.receive(&recorded.stream(false)[..set_up], messages.first(), &mut names);
+        assert_eq!(replayed.output[..SetUp::LEN], recorded.stream(true)[..SetUp::LEN], "{name}");
         let time = streams.server.0.take(ServerStart::TIME_LEN).unwrap();
         streams.server.1.put(&time, &mut Vec::new());
 
@@ -284,19 +288,19 @@ fn the_client_says_to_every_recorded_server_what_owping_said() {
             ours.protect(&keys, &recorded.set_up().unwrap().client_iv);
             theirs.protect(&keys, &recorded.set_up().unwrap().client_iv);
         }
-        replayed.said.drain(..SetUp::LEN);
+        replayed.output.drain(..SetUp::LEN);
         for message in &messages {
             if let Message::Stop { .. } = message {
-                // All ends are complete; owping was first to say so, or second.
+                // All ends are complete. owping sends Stop-Sessions first or second.
                 for (_, sid) in &names.0 {
                     replayed.client.handle(now, client::OwampClientInput::Complete(*sid));
                 }
                 replayed.obey(Some(message), &mut names);
             }
-            let mut said = names.in_message(message);
-            let command = core::mem::take(&mut replayed.said);
-            if let Message::Request(session, _) = &mut said {
-                // Drawn by the client: when it starts, and the name of what it receives.
+            let mut renamed = names.in_message(message);
+            let command = core::mem::take(&mut replayed.output);
+            if let Message::Request(session, _) = &mut renamed {
+                // The client chooses the start time, and the identifiers of the sessions that it receives.
                 ours.feed(&command);
                 let request =
                     RequestSession::parse(&ours.take_signed(RequestSession::LEN).unwrap().unwrap()).unwrap();
@@ -311,17 +315,17 @@ fn the_client_says_to_every_recorded_server_what_owping_said() {
                 ours.take(command.len()).unwrap();
             }
             let mut expected = Vec::new();
-            said.say_command(&mut theirs, &mut expected);
+            renamed.send_command(&mut theirs, &mut expected);
             assert_eq!(command, expected, "{name}: {message:?}");
             let mut answer = Vec::new();
-            names.in_message(message).say_answer(&mut streams.server.1, &mut answer);
+            names.in_message(message).send_answer(&mut streams.server.1, &mut answer);
             replayed.receive(&answer, Some(message), &mut names);
         }
         let refused = name == "refused-second-session";
         let ended = match replayed.events.last() {
             Some(client::OwampClientEvent::Over) => !refused,
             Some(client::OwampClientEvent::Failed(failure)) => {
-                refused && failure.to_string().contains("asking for a session")
+                refused && failure.to_string().contains("requesting a session")
             }
             _ => false,
         };
@@ -376,10 +380,10 @@ fn refusals_are_reported_with_what_to_try() {
         let failure = failure.expect(name);
         let (step, text) = match name {
             "refused-mode-not-offered" => {
-                (None, "offers the modes encrypted; none that can be used: give a user")
+                (None, "offers the modes encrypted; none of them can be used: give a user")
             }
             "refused-policy-openmode" => (None, "offers the modes authenticated, encrypted"),
-            "refused-bandwidth" | "refused-disk" => (Some(AmpStep::Request), "refused without a reason"),
+            "refused-bandwidth" | "refused-disk" => (Some(AmpStep::Request), "no reason given"),
             _ => (Some(AmpStep::SetUp), "are the user and the passphrase right?"),
         };
         assert!(failure.to_string().contains(text), "{name}: {failure}");

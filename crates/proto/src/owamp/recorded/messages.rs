@@ -1,4 +1,4 @@
-//! Every message can be decoded and encodes to the same bytes; so does every test packet.
+//! Every message and test packet can be decoded, and is encoded to the same bytes.
 
 use super::conversation::Message;
 use super::{captures, *};
@@ -38,8 +38,8 @@ fn every_control_message_decodes_and_re_encodes() {
         let mut bytes = Vec::new();
         recorded.greeting().write(&mut bytes);
         let Some(set_up) = recorded.set_up() else {
-            // A client without a common mode hangs up.
-            assert_eq!(bytes, recorded.said(false), "{name}");
+            // A client that shares no mode with the server closes the connection.
+            assert_eq!(bytes, recorded.stream(false), "{name}");
             assert!(["refused-mode-not-offered", "refused-policy-openmode"].contains(&name), "{name}");
             continue;
         };
@@ -47,17 +47,17 @@ fn every_control_message_decodes_and_re_encodes() {
         start.write(&mut bytes);
         if start.accept != AcceptCode::Ok {
             bytes.extend([0; ServerStart::TIME_LEN]);
-            assert_eq!(bytes, recorded.said(false), "{name}");
+            assert_eq!(bytes, recorded.stream(false), "{name}");
             continue;
         }
         let mut streams = recorded.streams();
         let time = streams.server.0.take(ServerStart::TIME_LEN).unwrap();
         streams.server.1.put(&time, &mut bytes);
-        let mut said = Vec::new();
-        set_up.write(&mut said);
+        let mut encoded = Vec::new();
+        set_up.write(&mut encoded);
         for message in recorded.messages() {
-            message.say_command(&mut streams.client.1, &mut said);
-            message.say_answer(&mut streams.server.1, &mut bytes);
+            message.send_command(&mut streams.client.1, &mut encoded);
+            message.send_answer(&mut streams.server.1, &mut bytes);
             seen[match message {
                 Message::Request(..) => 0,
                 Message::Start(_) => 1,
@@ -65,8 +65,8 @@ fn every_control_message_decodes_and_re_encodes() {
                 Message::Fetch(..) => 3,
             }] += 1;
         }
-        assert_eq!(bytes, recorded.said(false), "{name}");
-        assert_eq!(said, recorded.said(true), "{name}");
+        assert_eq!(bytes, recorded.stream(false), "{name}");
+        assert_eq!(encoded, recorded.stream(true), "{name}");
     }
     assert_eq!(seen, [34, 22, 22, 20], "requests, starts, stops, fetches");
 }

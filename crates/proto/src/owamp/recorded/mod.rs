@@ -1,5 +1,5 @@
-//! Recorded sessions of owping and owfetch with owampd (`testdata/owamp`): every message, every packet, and both
-//! machines in place of either program.
+//! Recorded sessions of owping and owfetch with owampd (`testdata/owamp`). Tests decode every message and
+//! packet, and replace either program by our machine.
 
 mod conversation;
 mod machines;
@@ -16,10 +16,10 @@ const VECTORS: &str = include_str!("../../../../../testdata/owamp/vectors.tsv");
 const SECRET: &[u8] = b"owamp-capture-passphrase";
 const USER: &str = "tester";
 
-/// A payload on its way.
+/// A captured payload.
 #[derive(Clone, Debug)]
 struct Payload {
-    /// When it was captured, ns since 1970.
+    /// Capture time, ns since 1970 UTC.
     at: i64,
     to_server: bool,
     source_port: u16,
@@ -29,16 +29,16 @@ struct Payload {
     bytes: Vec<u8>,
 }
 
-/// One TCP connection: the bytes of each side, in the pieces in which they arrived.
+/// One TCP connection: the bytes of each side, in the segments in which they arrived.
 #[derive(Clone, Debug, Default)]
 struct Recorded {
     capture: &'static str,
-    /// The client's.
+    /// Port of the client.
     port: u16,
     payloads: Vec<Payload>,
 }
 
-/// What one capture has: its connections in order, and its test packets.
+/// Contents of a capture: connections in order, and test packets.
 #[derive(Debug, Default)]
 struct Capture {
     name: &'static str,
@@ -82,24 +82,24 @@ fn captures() -> Vec<Capture> {
 }
 
 impl Recorded {
-    fn said(&self, to_server: bool) -> Vec<u8> {
-        let said = self.payloads.iter().filter(|p| p.to_server == to_server);
-        said.flat_map(|p| p.bytes.iter().copied()).collect()
+    fn stream(&self, to_server: bool) -> Vec<u8> {
+        let sent = self.payloads.iter().filter(|p| p.to_server == to_server);
+        sent.flat_map(|p| p.bytes.iter().copied()).collect()
     }
 
     fn greeting(&self) -> Greeting {
-        Greeting::parse(&self.said(false)).unwrap()
+        Greeting::parse(&self.stream(false)).unwrap()
     }
 
     fn set_up(&self) -> Option<SetUp> {
-        SetUp::parse(&self.said(true)).ok()
+        SetUp::parse(&self.stream(true)).ok()
     }
 
     fn server_start(&self) -> Option<ServerStart> {
-        ServerStart::parse(self.said(false).get(Greeting::LEN..)?).ok()
+        ServerStart::parse(self.stream(false).get(Greeting::LEN..)?).ok()
     }
 
-    /// The keys of the connection, in a keyed mode.
+    /// Returns the keys of a connection in a keyed mode.
     fn keys(&self) -> Option<SessionKeys> {
         let (greeting, set_up) = (self.greeting(), self.set_up().filter(|s| s.mode != 1)?);
         let key = derive(SECRET, &greeting.salt, greeting.count);
@@ -110,7 +110,8 @@ impl Recorded {
         crate::amp::SecurityMode::from_bits(self.set_up()?.mode)
     }
 
-    /// The two streams after the set-up, decrypted as they are read, and two that encrypt the same again.
+    /// Returns the two streams after the set-up, decrypted as they are read, and two that encrypt the same
+    /// bytes again.
     fn streams(&self) -> Streams {
         let mut streams = Streams {
             client: (IncomingBytes::default(), OutgoingBytes::default()),
@@ -123,12 +124,12 @@ impl Recorded {
                 side.1.protect(&keys, &iv);
             }
         }
-        streams.client.0.feed(self.said(true).get(SetUp::LEN..).unwrap_or_default());
-        streams.server.0.feed(self.said(false).get(Greeting::LEN + ServerStart::LEN..).unwrap_or_default());
+        streams.client.0.feed(self.stream(true).get(SetUp::LEN..).unwrap_or_default());
+        streams.server.0.feed(self.stream(false).get(Greeting::LEN + ServerStart::LEN..).unwrap_or_default());
         streams
     }
 
-    /// The messages after the set-up, in plain text.
+    /// Returns the messages after the set-up, in plain text.
     fn messages(&self) -> Vec<Message> {
         let mut streams = self.streams();
         streams.server.0.take(ServerStart::TIME_LEN).unwrap();

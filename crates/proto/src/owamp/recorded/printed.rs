@@ -1,11 +1,12 @@
-//! What owping and owstats printed of the recorded sessions (`testdata/owamp/printed`), printed again.
+//! Compares our text with the output of owping and owstats for the recorded sessions
+//! (`testdata/owamp/printed`).
 
 use super::captures;
 use super::conversation::Message;
 use crate::owamp::{DataRecord, OwpingOptions, SessionData, Statistics};
 use jitlat_core::ntp::{ErrorEstimate, NtpTime};
 
-/// The text of each capture that has results.
+/// Output text of each capture that has results.
 macro_rules! printed {
     ($($name:literal),* $(,)?) => {
         &[$(($name, include_str!(concat!("../../../../../testdata/owamp/printed/", $name, ".txt")))),*]
@@ -34,7 +35,7 @@ const PRINTED: &[(&str, &str)] = printed!(
     "open-to-slots-mixed",
 );
 
-/// A command and what it printed.
+/// A command and its output.
 struct Command {
     line: &'static str,
     output: &'static str,
@@ -69,7 +70,7 @@ impl Command {
     }
 }
 
-/// What was fetched in a capture.
+/// Returns the data fetched in a capture.
 fn fetched(name: &str) -> Vec<SessionData> {
     let mut fetched: Vec<SessionData> = Vec::new();
     for capture in captures().iter().filter(|c| c.name == name) {
@@ -93,7 +94,7 @@ fn what_owping_and_owstats_printed_is_printed_again() {
     for (name, text) in PRINTED {
         let sessions = fetched(name);
         for command in commands(text) {
-            // Names of hosts are not in the file that owstats reads.
+            // The file that owstats reads does not contain host names.
             let anonymous = |text: String| match command.output.contains("[***]") {
                 true => text.replace("[10.88.0.1]", "[***]").replace("[10.88.0.2]", "[***]"),
                 false => text,
@@ -124,7 +125,7 @@ fn hex(data: &SessionData) -> String {
     data.session.sid().0.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Of sessions to the client nothing is fetched: their raw lines are read and written again.
+/// Nothing is fetched for sessions to the client. Their raw lines are parsed and written again.
 #[test]
 fn raw_lines_that_are_read_are_the_same_written() {
     let mut lines = 0;

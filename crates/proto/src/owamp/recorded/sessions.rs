@@ -1,4 +1,4 @@
-//! Both ends of recorded sessions: what owampd recorded of the packets, and when either program sent them.
+//! Both ends of recorded sessions: owampd's records of packets, and the send times of either program.
 
 use super::conversation::Message;
 use super::{captures, *};
@@ -12,21 +12,21 @@ use jitlat_core::ntp::{ErrorEstimate, NtpTime};
 use jitlat_core::{Span, SteadyTime, WallTime};
 use std::sync::Arc;
 
-/// A session of a recorded test with everything known about it.
+/// A session of a recorded test with all known data.
 struct KnownSession {
     name: &'static str,
-    /// As granted.
+    /// Parameters, as granted.
     session: TestSession,
     keys: Option<TestKeys>,
     len: usize,
     up: bool,
-    /// What crossed the client's interface.
+    /// Packets that crossed the client's interface.
     packets: Vec<Payload>,
-    /// When the client's Stop-Sessions did.
+    /// Time at which the client's Stop-Sessions crossed it.
     stopped: WallTime,
-    /// The summaries of both sides at the end.
-    said: Vec<crate::owamp::SentSummary>,
-    /// What was fetched.
+    /// Summaries of both sides at the end.
+    summaries: Vec<crate::owamp::SentSummary>,
+    /// Fetched data.
     data: Option<Arc<SessionData>>,
 }
 
@@ -43,15 +43,15 @@ fn known_sessions() -> Vec<KnownSession> {
             for message in &messages {
                 if let Message::Stop { client, server } = message {
                     stop = Some((
-                        recorded.said_at(offset),
+                        recorded.sent_at_offset(offset),
                         [client.sessions.clone(), server.sessions.clone()].concat(),
                     ));
                 }
                 let mut bytes = Vec::new();
-                message.say_command(&mut OutgoingBytes::default(), &mut bytes);
+                message.send_command(&mut OutgoingBytes::default(), &mut bytes);
                 offset += bytes.len();
             }
-            let Some((stopped, said)) = stop else { continue };
+            let Some((stopped, summaries)) = stop else { continue };
             for message in &messages {
                 let Message::Request(mut session, answer) = message.clone() else { continue };
                 if answer.accept != crate::amp::AcceptCode::Ok {
@@ -76,7 +76,7 @@ fn known_sessions() -> Vec<KnownSession> {
                     packets: packets.cloned().collect(),
                     session,
                     stopped,
-                    said: said.clone(),
+                    summaries: summaries.clone(),
                     data,
                 });
             }
@@ -86,25 +86,25 @@ fn known_sessions() -> Vec<KnownSession> {
 }
 
 impl Recorded {
-    /// When the client's byte at this place was captured.
-    fn said_at(&self, mut offset: usize) -> WallTime {
+    /// Returns the capture time of the client's byte at `offset`.
+    fn sent_at_offset(&self, mut offset: usize) -> WallTime {
         for payload in self.payloads.iter().filter(|p| p.to_server) {
             match offset.checked_sub(payload.bytes.len()) {
                 Some(left) => offset = left,
                 None => return WallTime(payload.at),
             }
         }
-        panic!("{}: the client said less", self.capture);
+        panic!("{}: the client sent less", self.capture);
     }
 }
 
 impl KnownSession {
     fn sent_by(&self, sid: Sid) -> crate::owamp::SentSummary {
-        self.said.iter().find(|s| s.sid == sid).unwrap().clone()
+        self.summaries.iter().find(|s| s.sid == sid).unwrap().clone()
     }
 
-    /// Our receiver in place of owampd: it gets the packets that owampd recorded at the recorded times, and those that
-    /// owampd omitted at the end when they were captured.
+    /// Gives the packets to our receiver instead of owampd: those that owampd recorded at the recorded times,
+    /// and those that it omitted at the end at their capture times.
     fn received_again(&self, data: &SessionData) -> SessionData {
         let request = &self.session.request;
         let timeout = request.timeout.to_span();
@@ -136,7 +136,7 @@ impl KnownSession {
     }
 }
 
-/// A time at nanosecond resolution.
+/// Rounds the times of a record to nanoseconds.
 fn rounded(record: &DataRecord, near: WallTime) -> DataRecord {
     DataRecord { received: record.received.map(|t| NtpTime::from(t.to_nanos(near))), ..*record }
 }
@@ -163,8 +163,8 @@ fn what_owampd_recorded_our_receiver_records() {
     assert_eq!(sessions.len(), 18, "{sessions:?}");
 }
 
-/// The sender of a recorded session sent its packets soon after ours would have, and ours sends the same bytes if it is
-/// as late.
+/// The recorded sender sent its packets slightly later than ours would. With the same delay ours sends the
+/// same bytes.
 #[test]
 fn packets_are_sent_by_the_recorded_schedule() {
     let mut packets = 0;
@@ -188,17 +188,22 @@ fn packets_are_sent_by_the_recorded_schedule() {
             assert!(late >= Span::ZERO && (late < Span::millis(30) || paused), "{}: {late:?}", known.name);
             assert_eq!((departure.seq, departure.len), (packet.seq, known.len), "{}", known.name);
             if known.keys.is_none() {
-                // The time has another resolution; everything else is the same.
+                // Only the resolution of the time differs.
                 assert_eq!(out[..4], payload.bytes[..4]);
                 assert_eq!(out[12..14], payload.bytes[12..14]);
             }
             packets += 1;
             skipped = packet.seq + 1 - sender.sent();
         }
-        let said = known.sent_by(request.sid);
+        let summary = known.sent_by(request.sid);
         let ours = sender.stop();
-        assert_eq!((ours.next_seq, &ours.skips), (said.next_seq, &said.skips), "{}", known.name);
-        assert_eq!(skipped, said.skips.iter().map(|r| r.last - r.first + 1).sum::<u32>(), "{}", known.name);
+        assert_eq!((ours.next_seq, &ours.skips), (summary.next_seq, &summary.skips), "{}", known.name);
+        assert_eq!(
+            skipped,
+            summary.skips.iter().map(|r| r.last - r.first + 1).sum::<u32>(),
+            "{}",
+            known.name
+        );
     }
     assert!(packets > 550, "{packets}");
 }
@@ -243,13 +248,13 @@ fn other_senders_are_not_recorded() {
     assert_eq!(receive(host, port, &late, start - before), Err(Ignored::Schedule));
     late[13] = 0;
     assert_eq!(receive(host, port, &late, at), Err(Ignored::Corrupt));
-    // Longer than negotiated: the beginning is valid.
+    // A longer packet than negotiated is valid at its beginning.
     let long = [&packet.bytes[..], &[7; 30]].concat();
     assert_eq!(receive(host, port, &long, at), Ok(255));
     assert_eq!(receive(host, port, &packet.bytes, at), Ok(255), "a copy");
     assert_eq!(receive(host, port, &packet.bytes, start + Span::seconds(9)), Err(Ignored::Late));
     assert_eq!(receiver.ignored(Ignored::Source), 2);
-    // The 18 others were given up meanwhile.
+    // The 18 other packets were given up meanwhile.
     assert_eq!(receiver.records().len(), 21);
     assert!(!receiver.is_complete(start) && receiver.is_complete(start + Span::seconds(9)));
 }

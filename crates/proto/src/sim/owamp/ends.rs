@@ -1,4 +1,4 @@
-//! The ends of sessions at one host.
+//! Ends of sessions at one host.
 
 use crate::Tick;
 use crate::amp::{SecurityMode, TestKeys};
@@ -8,7 +8,7 @@ use core::net::SocketAddr;
 use jitlat_core::WallTime;
 use jitlat_core::ntp::ErrorEstimate;
 
-/// Of both hosts' clocks.
+/// Error estimate of both hosts' clocks.
 pub const ERROR: ErrorEstimate = ErrorEstimate(0x8a40);
 
 /// One end of a session.
@@ -18,12 +18,12 @@ pub(super) struct SimulatedEnd {
     pub(super) near: SocketAddr,
     pub(super) far: SocketAddr,
     pub(super) work: EndWork,
-    /// Whether it has reported to the machine that nothing is left to do.
+    /// True if the end has reported to the machine that nothing is left to do.
     pub(super) complete: bool,
 }
 
 pub(super) enum EndWork {
-    /// Not begun.
+    /// The end has not started.
     Waiting,
     Sending(Box<SessionSender>),
     Receiving(Box<SessionReceiver>),
@@ -41,7 +41,7 @@ impl SimulatedEnd {
         self.work = EndWork::Receiving(Box::new(receiver));
     }
 
-    /// Takes the receiver out, if it is one.
+    /// Takes the receiver, if there is one.
     pub(super) fn end_receiving(&mut self) -> Option<SessionReceiver> {
         match core::mem::replace(&mut self.work, EndWork::Ended) {
             EndWork::Receiving(receiver) => Some(*receiver),
@@ -66,8 +66,8 @@ pub(super) fn stop_sending(ends: &mut [SimulatedEnd]) -> Vec<SentSummary> {
 }
 
 pub(super) fn finish(ends: &mut [SimulatedEnd], received: &PeerSummary) -> Option<SessionData> {
-    let end = ends.iter_mut().find(|end| end.session.sid() == received.said.sid)?;
-    end.end_receiving()?.finish(&received.said, received.at, ERROR).ok()
+    let end = ends.iter_mut().find(|end| end.session.sid() == received.summary.sid)?;
+    end.end_receiving()?.finish(&received.summary, received.at, ERROR).ok()
 }
 
 pub(super) fn abandon(ends: &mut [SimulatedEnd], at: WallTime) -> Vec<SessionData> {

@@ -1,4 +1,4 @@
-//! The parameters and the outcome of a simulation.
+//! Parameters and outcome of a simulation.
 
 use crate::amp::connection::AmpFailure;
 use crate::amp::{AmpEndReason, SecurityMode, Users};
@@ -8,10 +8,10 @@ use jitlat_core::{Direction, Span, WallTime};
 use jitlat_impair as impair;
 use std::collections::BTreeMap;
 
-/// A fault, and when it happens.
+/// A fault.
 #[derive(Clone, Debug)]
 pub enum OwampTrouble {
-    /// The control connection breaks; both sides notice.
+    /// The control connection breaks, and both sides notice.
     Break,
     /// A host is switched off: it sends nothing more.
     Vanish(SimHost),
@@ -19,12 +19,12 @@ pub enum OwampTrouble {
     Interrupt,
     /// The wall clock of a host steps.
     Step(SimHost, Span),
-    /// A host does nothing for some time, like a stopped process.
+    /// A host does nothing for this time, like a stopped process.
     Pause(SimHost, Span),
     /// This host receives these bytes on the control connection.
     Say(SimHost, Vec<u8>),
-    /// An unrelated datagram arrives at the test port of the n-th session at this host, from the other end's address if
-    /// `true`.
+    /// An unrelated datagram arrives at the test port of the n-th session at this host. If `true`, it seems
+    /// to come from the other end's address.
     Stray(SimHost, usize, bool, Vec<u8>),
     /// The n-th test packet so far is duplicated.
     Again(usize),
@@ -32,46 +32,46 @@ pub enum OwampTrouble {
     Complete(SimHost, usize),
 }
 
-/// One of the two.
+/// A host of the simulation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SimHost {
-    /// Where the test is started.
+    /// The host that starts the test.
     Client,
-    /// The other one.
+    /// The other host.
     Server,
 }
 
-/// The parameters of a simulation.
+/// Parameters of a simulation.
 #[derive(Clone, Debug)]
 pub struct OwampWorld {
-    /// Protection of the conversation.
+    /// Security mode of the conversation.
     pub mode: SecurityMode,
-    /// Direction, packets and slots of each session.
+    /// Direction, number of packets and schedule slots of each session.
     pub sessions: Vec<(Direction, u32, Vec<ScheduleSlot>)>,
-    /// After which a packet is lost.
+    /// Time after which a packet counts as lost.
     pub timeout: Span,
-    /// Bytes behind the fields of a test packet.
+    /// Padding bytes after the fields of a test packet.
     pub padding: u32,
-    /// The path of test packets from client to server.
+    /// Path of test packets from client to server.
     pub up: impair::PathModel,
-    /// The path of test packets from server to client.
+    /// Path of test packets from server to client.
     pub down: impair::PathModel,
-    /// The client's clock and the server's.
+    /// Clocks of client and server.
     pub clocks: [SimClock; 2],
-    /// Most bytes of the control conversation that arrive at once.
+    /// Maximum number of bytes of the control conversation that arrive at once.
     pub piece: usize,
-    /// What the server grants.
+    /// Limits of the server.
     pub rules: OwampRules,
     /// Faults, each with its time.
     pub troubles: Vec<(Span, OwampTrouble)>,
-    /// A fault when something happens to a host for the n-th time.
+    /// Fault at the n-th event at a host.
     pub at_step: Option<(u64, OwampTrouble)>,
-    /// Of everything random.
+    /// Seed of all random numbers.
     pub seed: u64,
 }
 
 impl OwampWorld {
-    /// A simulation without faults, with these sessions.
+    /// Creates a simulation of these sessions without faults.
     pub fn new(mode: SecurityMode, sessions: Vec<(Direction, u32, Vec<ScheduleSlot>)>) -> OwampWorld {
         let users = if mode.is_keyed() { Users::one("user", b"secret") } else { Users::default() };
         OwampWorld {
@@ -91,41 +91,41 @@ impl OwampWorld {
     }
 }
 
-/// What really happened to the packets of one session.
+/// Packets of one session, recorded by the simulation.
 #[derive(Clone, Debug, Default)]
 pub struct SessionTruth {
-    /// Up or down, once granted.
+    /// Direction of the packets, once granted.
     pub direction: Option<Direction>,
-    /// Number and send time of each, by the sender's clock.
+    /// Sequence number and send time of each packet, on the sender's clock.
     pub sent: Vec<(u32, WallTime)>,
-    /// Number and arrival time of each that arrived while the session was received, by the receiver's clock, in that
-    /// order.
+    /// Sequence number and arrival time of each packet that arrived while the session was received, on the
+    /// receiver's clock, in order of arrival.
     pub came: Vec<(u32, WallTime)>,
 }
 
-/// The result of a simulation.
+/// Result of a simulation.
 #[derive(Debug)]
 pub struct OwampSimOutcome {
-    /// How the client ended.
+    /// End of the client's conversation.
     pub client: Result<(), AmpFailure>,
-    /// Whether it ended; false if it vanished.
+    /// True if the client ended; false if it vanished.
     pub client_ended: bool,
-    /// The client's data of each session: fetched, or received itself.
+    /// Client's data of each session, fetched or received by itself.
     pub data: BTreeMap<[u8; 16], Result<SessionData, Unusable>>,
-    /// Why the server's conversation ended.
+    /// Reason why the server's conversation ended.
     pub server: Option<AmpEndReason>,
-    /// By session.
+    /// Packets of each session, recorded by the simulation.
     pub truth: BTreeMap<[u8; 16], SessionTruth>,
-    /// Test packets that the server sent to another host than the client, or before the start.
+    /// Number of test packets that the server sent to a host other than the client, or before the start.
     pub misdirected: u64,
-    /// Test packets that the server sent.
+    /// Number of test packets that the server sent.
     pub server_sent: u64,
-    /// Bytes that the server sent on the control connection.
-    pub server_said: u64,
-    /// True time until nothing was left to do.
+    /// Number of bytes that the server sent on the control connection.
+    pub server_control_bytes: u64,
+    /// True time at which nothing was left to do.
     pub took: Span,
-    /// Number of things that happened to the hosts.
+    /// Number of events at the hosts.
     pub steps: u64,
-    /// Sessions in the server's store at the end.
+    /// Number of sessions in the server's store at the end.
     pub kept: usize,
 }

@@ -72,7 +72,7 @@ fn extensions_are_understood_at_both_ends() {
 }
 
 #[test]
-fn the_next_answer_tells_when_one_left() {
+fn the_next_answer_reports_when_the_last_one_left() {
     let mut r = StampSessionReflector::new(ReflectorRules::default());
     let mut sender =
         StampSender::new(StampOptions { follow_up: true, timestamp_info: true, ..StampOptions::default() });
@@ -81,7 +81,7 @@ fn the_next_answer_tells_when_one_left() {
         sender.request(seq, false, NOW, &mut request);
         let (answer, _) = reflect(&mut r, &request, &arrival()).unwrap();
         assert!(matches!(sender.receive(&answer, NOW), DatagramKind::Reply(_)));
-        // A late stamp, of an answer before the last, is not reported for the last.
+        // A late timestamp of the answer before the last is not reported for the last.
         r.left(arrival().from, 0, seq + 1, NOW + Span::seconds(9));
         r.left(arrival().from, 0, seq, NOW + Span::micros(5 + lag));
     }
@@ -130,7 +130,7 @@ fn each_network_has_its_key() {
 }
 
 #[test]
-fn the_first_packet_of_a_session_is_known_as_such() {
+fn the_first_packet_of_a_session_is_recognised() {
     let mut r = StampSessionReflector::new(ReflectorRules::default());
     let mut request = Vec::new();
     StampSender::new(StampOptions::default()).request(0, false, NOW, &mut request);
@@ -147,7 +147,7 @@ fn numbers_of_answers_count_those_that_were_sent() {
     let mut r = StampSessionReflector::new(ReflectorRules::default());
     let number = |r: &mut StampSessionReflector| exchange(StampOptions::default(), r).1.far_seq.unwrap();
     assert_eq!([number(&mut r), number(&mut r)], [0, 1]);
-    // The last first, as they are reported; other sessions do not change.
+    // The last answer is reported first. Other sessions do not change.
     r.not_sent(arrival().from, 9, 1);
     assert_eq!(number(&mut r), 2);
     r.not_sent(arrival().from, 0, 2);
@@ -205,9 +205,9 @@ fn the_count_begins_anew_with_the_next_test_from_the_same_port() {
         r.reflect(&request, &arrival(), now, ERROR, &mut answer).unwrap();
         StampAnswer::parse(StampLayout::Clear, &answer).unwrap().seq
     };
-    // Overtaken and copied within a test: the count goes on.
+    // Reordering and duplicates within a test do not restart the count.
     assert_eq!([(0, 0), (2, 10), (1, 20), (1, 25), (3, 900)].map(|(seq, ms)| ask(seq, ms)), [0, 1, 2, 3, 4]);
-    // A test with pauses, too.
+    // Pauses do not restart it either.
     assert_eq!([(4, 2000), (5, 4000), (5, 5500)].map(|(seq, ms)| ask(seq, ms)), [5, 6, 7]);
     assert_eq!([(0, 7000), (1, 7010)].map(|(seq, ms)| ask(seq, ms)), [0, 1], "the next test");
     assert_eq!(ask(3, 7020), 2);
@@ -228,14 +228,14 @@ fn the_count_begins_anew_at_once_where_a_lower_number_was_sent_later() {
             r.reflect(&request, &arrival(), now, ERROR, &mut answer).unwrap();
             StampAnswer::parse(StampLayout::Clear, &answer).unwrap().seq
         };
-        // Overtaken, and copied: sent before the one with the higher number.
+        // A reordered or duplicated request was sent before the one with the higher number.
         assert_eq!(
             [(0, 0), (2, 20), (1, 10), (1, 10), (2, 20)].map(|(n, at)| ask(n, at, 30)),
             [0, 1, 2, 3, 4]
         );
-        // twampy's next run, from the port that it always uses.
+        // Next run of twampy, which always uses the same port.
         assert_eq!([(0, 200), (1, 210), (2, 220)].map(|(n, at)| ask(n, at, 230)), [0, 1, 2]);
-        // Without a time in its requests, after a pause.
+        // Without a time in the requests, after a pause.
         assert_eq!([(0, 0), (1, 0)].map(|(n, at)| ask(n, at, 240)), [3, 4]);
         assert_eq!(ask(0, 0, 1300), 0);
     }
@@ -274,7 +274,7 @@ fn short_requests_get_short_answers_and_whole_ones_where_no_address_is_forged() 
         let DatagramKind::Reply(reply) = sender.receive(&answer, NOW) else { panic!("{size}: {answer:x?}") };
         assert_eq!((reply.seq, reply.damaged), (1000, false), "{size}");
         assert_eq!((reply.far_seq.is_some(), reply.arrived.is_some()), (size >= 38, size >= 38), "{size}");
-        // No reflector takes it for a request.
+        // No reflector takes the packet for a request.
         for r in [&mut open, &mut near] {
             assert_eq!(reflect(r, &answer, &arrival()), Err(Silence::Loop), "{size}");
         }
@@ -325,11 +325,11 @@ fn state_is_bounded() {
     }
     assert_eq!(ask(8, 2000, 2), (0, 9));
     assert_eq!(ask(7, 2000, 3), (1, 9));
-    // One too many of this client: the longest idle of its own goes.
+    // One session too many for this client: its longest idle session is replaced.
     assert_eq!(ask(7, 3000, 4), (0, 9));
     assert_eq!(ask(7, 2001, 5), (0, 9));
     assert_eq!((ask(7, 2000, 6), ask(8, 2000, 7)), ((2, 9), (1, 9)));
-    // One too many of all.
+    // One session too many in total.
     assert_eq!((ask(9, 2000, 8), ask(10, 2000, 9)), ((0, 10), (0, 10)));
     assert_eq!((ask(7, 2000, 10), ask(8, 2000, 11)), ((3, 10), (2, 10)));
     assert_eq!(ask(8, 2000, 6_000_000_000), (0, 10), "after a silence it counts anew");
@@ -358,8 +358,8 @@ fn odd_answers_are_not_measurements() {
 }
 
 proptest! {
-    /// Whatever requests come from whatever addresses: each is answered by one packet no longer than it, or not at all, and
-    /// the table stays within its bounds.
+    /// Property: any request from any address gets at most one answer that is not longer, and the table stays
+    /// within its limits.
     #[test]
     fn no_amplifier(
         requests in proptest::collection::vec(
@@ -383,7 +383,7 @@ proptest! {
                 }
             }
             let a = RequestArrival { from: ([192, 0, 2, host], port).into(), ..arrival() };
-            // It checks the length.
+            // The helper checks the length.
             let _ = reflect(&mut r, &request, &a);
             prop_assert!(r.sessions() <= 10);
         }

@@ -1,6 +1,6 @@
-//! A network in virtual time for two-way tests: loss, duplication, reordering and jitter of every packet of a
-//! conversation, by the one impairment model; unrelated packets; a far clock that steps. It records the truth that the
-//! test has to find.
+//! A network in virtual time for two-way tests. The impairment model loses, duplicates, reorders and delays
+//! all packets of a conversation; unrelated packets arrive; the far clock steps. The simulation records what
+//! really happened, for comparison with the test.
 
 use crate::machine::Tick;
 use crate::twamp;
@@ -18,14 +18,14 @@ mod tests;
 
 pub(super) const EPOCH: i64 = 1_795_176_909_000_000_000;
 
-/// How long after the time in it an answer of STAMP leaves.
+/// Time from the transmit time in a STAMP answer to its departure.
 pub(super) const LEFT_LATER: Span = Span(8192);
 
 pub(super) fn tick(steady: i64) -> Tick {
     Tick { wall: WallTime(EPOCH + steady), steady: SteadyTime(steady) }
 }
 
-/// The far end of a test.
+/// Far end of a test.
 pub(super) enum Far {
     Stamp(Box<stamp::StampSessionReflector>),
     Lamp(Box<lamp::Server>),
@@ -35,7 +35,8 @@ pub(super) enum Far {
 }
 
 impl Far {
-    /// Answers to what arrives at `at` (steady), by a wall clock `ahead` of the near one.
+    /// Returns the answers to a packet that arrives at `at` (steady clock). The wall clock is `ahead` of the
+    /// near one.
     pub(super) fn answer(&mut self, bytes: &[u8], at: i64, ahead: i64) -> Vec<Vec<u8>> {
         self.answer_to("192.0.2.1:40000", bytes, at, ahead)
     }
@@ -84,7 +85,7 @@ impl Far {
         }
     }
 
-    /// What it sends without a request, if anything is due.
+    /// Returns a packet that the far end sends without a request, if one is due.
     pub(super) fn spontaneous(&mut self, at: i64, ahead: i64) -> Option<Vec<u8>> {
         let Far::Lamp(s) = self else { return None };
         let mut out = Vec::new();
@@ -98,7 +99,7 @@ impl Far {
     }
 }
 
-/// What a packet is.
+/// Kind of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Tag {
     Request(u32),
@@ -106,60 +107,61 @@ enum Tag {
     Answer(usize),
     Conversation,
     Stray,
-    /// The same from another port.
+    /// Answer from another port.
     Elsewhere,
 }
 
 /// An unrelated packet.
 #[derive(Clone, Debug)]
 pub(super) enum Stray {
-    /// These bytes, to the near end.
+    /// These bytes arrive at the near end.
     Near(Vec<u8>),
-    /// And from another host to the far end.
+    /// These bytes from another host arrive at the far end.
     Far(Vec<u8>),
-    /// What the far end sent as its k-th packet, once more.
+    /// The far end's k-th packet is delivered again.
     Again(usize),
-    /// The same from another port.
+    /// The far end's k-th packet is delivered again, from another port.
     Elsewhere(usize),
-    /// What the near end sent as its k-th packet, back to itself.
+    /// The near end's k-th packet is delivered to the near end.
     Mirrored(usize),
-    /// The same once more to the far end.
+    /// The near end's k-th packet is delivered to the far end again.
     AskedAgain(usize),
 }
 
-/// The path and what else happens on it.
+/// The path and its faults.
 pub(super) struct World<'a> {
     pub(super) far: Far,
     pub(super) up: Impairment,
     pub(super) down: Impairment,
-    /// How far the far clock is ahead of the near one, at a time on the steady clock.
+    /// Lead of the far clock over the near one, at a time on the steady clock.
     pub(super) ahead: &'a dyn Fn(i64) -> i64,
-    /// Strays, each at its time.
+    /// Unrelated packets with their times.
     pub(super) strays: Vec<(i64, Stray)>,
 }
 
-/// An answer of the far end and what happened to it.
+/// Answer of the far end, and its fate.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Answered {
     pub(super) seq: u32,
-    /// How often it came back while the test ran.
+    /// Number of times that the answer arrived while the test ran.
     pub(super) returned: u64,
 }
 
-/// What happened.
+/// Packets of a test, recorded by the simulation.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Truth {
-    /// Of each request: when it was sent, and how often it reached the far end.
+    /// Send time of each request, and number of times that it reached the far end.
     pub(super) requests: Vec<(i64, u64)>,
-    /// In the order they were made.
+    /// Answers in the order in which they were made.
     pub(super) answers: Vec<Answered>,
-    /// Answers that came back in time, in that order: the request and when.
+    /// Answers that arrived in time, in order: request and time.
     pub(super) returned: Vec<(u32, i64)>,
-    /// Packets delivered to the near end while the test ran that did not come from the far end for it.
+    /// Number of packets delivered to the near end while the test ran that the far end had not sent to it.
     pub(super) strays: u64,
-    /// Requests that had reached the far end, different ones and copies, when it sent the last report to arrive.
+    /// Requests that had reached the far end when it sent the last report that arrived: different ones and
+    /// duplicates.
     pub(super) reported: Option<(u64, u64)>,
-    /// When the test was over.
+    /// Time at which the test was over.
     pub(super) took: i64,
 }
 
@@ -175,7 +177,7 @@ struct Packet {
     to_far: bool,
     tag: Tag,
     bytes: Vec<u8>,
-    /// Of a report: [`Truth::reached`] when it was sent.
+    /// In reports: [`Truth::reached`] at the time of sending.
     reached: (u64, u64),
 }
 
@@ -229,7 +231,7 @@ pub(super) fn run<P: Protocol>(protocol: P, plan: PingPlan, mut world: World<'_>
 }
 
 impl<P: Protocol> Run<'_, P> {
-    /// Puts a packet on its way.
+    /// Sends a packet over the path.
     fn launch(&mut self, packet: Packet, now: i64) {
         let path = if packet.to_far { &mut self.world.up } else { &mut self.world.down };
         for at in path.pass(SteadyTime(now), packet.bytes.len() + 28).iter() {
@@ -248,7 +250,7 @@ impl<P: Protocol> Run<'_, P> {
                     self.truth.requests.push((now, 0));
                     Tag::Request(seq)
                 }
-                // A repeated STOP is a request for a server that counts.
+                // A server that counts takes a repeated STOP for a request.
                 Transmit::Conversation => match lamp::LampHeader::parse(&bytes) {
                     Some(h) if h.kind == lamp::LampKind::Stop => Tag::Request(h.seq.into()),
                     _ => Tag::Conversation,

@@ -1,4 +1,4 @@
-//! Clients and far ends as most tests have them.
+//! Clients and far ends that most tests use.
 
 use super::Far;
 use crate::{lamp, stamp};

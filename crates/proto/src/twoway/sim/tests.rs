@@ -1,10 +1,10 @@
-//! Two-way tests over paths that lose, duplicate and reorder at every step, with unrelated packets: they end in time,
-//! and count what happened.
+//! Two-way tests over paths that lose, duplicate and reorder packets at every step, with unrelated packets.
+//! They must end in time and count correctly.
 
 use super::parties::{lamp_client, lamp_far, stamp_far, stamp_sender};
 use super::*;
 use crate::irtt;
-use crate::twoway::Directions;
+use crate::twoway::{Directions, Overdue};
 use jitlat_core::analysis::{Analyzer, Options, analyze};
 use jitlat_core::record::Moment;
 use jitlat_core::session::Ending;
@@ -23,10 +23,10 @@ const AHEAD: i64 = 250 * MS;
 fn plan(packets: u64, wait: Option<Span>) -> PingPlan {
     let spec =
         TestSpec::new(Direction::Up, Transport::Udp, packets, 80, Span::millis(10), Schedule::Periodic);
-    PingPlan { spec: spec.unwrap(), wait, timeout: PATIENCE }
+    PingPlan { spec: spec.unwrap(), wait, timeout: PATIENCE, overdue: Overdue::Space }
 }
 
-/// The least time on a path of 5 ms.
+/// A path with a minimum delay of 5 ms.
 fn path(config: PathModel) -> Impairment {
     Impairment::new(PathModel { delay: Span::millis(5), ..config }, 7)
 }
@@ -45,7 +45,7 @@ fn twamp_pair(mode: twamp::SecurityMode) -> (twamp::TwampSender, Far) {
 }
 
 fn irtt_far() -> Far {
-    // Copies and packets that were held back come faster than one may ask.
+    // Duplicates and delayed packets arrive faster than clients may send.
     let rules = irtt::IrttRules { interval: Span::ZERO, ..irtt::IrttRules::default() };
     Far::Irtt(Box::new(irtt::Server::new(rules, [5; 32], SteadyTime(-1_000_000_000))))
 }
@@ -74,16 +74,16 @@ fn session<P: Protocol>(plan: &PingPlan, outcome: &mut PingOutcome<P>) -> Sessio
     session
 }
 
-/// The analysis that a user sees.
+/// Returns the analysis that a user sees.
 fn summary<P: Protocol>(plan: &PingPlan, outcome: &mut PingOutcome<P>) -> Summary {
     analyze(&session(plan, outcome), outcome.records.iter().copied(), &jitlat_verdict::options())
 }
 
-/// What every test of round trips must find, however bad the path.
+/// Checks that hold for every round-trip test on any path.
 fn check<P: Protocol>(plan: &PingPlan, outcome: &mut PingOutcome<P>, truth: &Truth) -> Summary {
     let sent = truth.requests.len() as u64;
     assert_eq!(outcome.requests.sent(), sent);
-    // Every answer that came back is a record, with its own time, and nothing else is.
+    // Every answer that arrived is a record with its own time, and there are no others.
     assert_eq!(outcome.records.len(), truth.returned.len());
     for (record, (seq, at)) in outcome.records.iter().zip(&truth.returned) {
         let times = (record.sent(), record.time(Moment::Returned));
@@ -120,15 +120,15 @@ fn check<P: Protocol>(plan: &PingPlan, outcome: &mut PingOutcome<P>, truth: &Tru
     found
 }
 
-/// What a counting far end must report of each direction: all of it if the order was kept on the way there and nothing
-/// was duplicated; bounds of it otherwise.
+/// Checks what a counting far end must report of each direction: exact numbers if requests arrived in order
+/// and nothing was duplicated, otherwise bounds.
 fn check_directions<P: Protocol>(outcome: &mut PingOutcome<P>, truth: &Truth) {
     let (d, runs) = outcome.requests.directions();
     let Some(last) = truth.answers.iter().rposition(|a| a.returned > 0) else {
         return assert_eq!((d, runs), (Directions::default(), Vec::new()));
     };
     if !d.stateful {
-        // Nothing was lost or duplicated on the way there: numbers equal to the requests' mean nothing by themselves.
+        // No request was lost or duplicated, so numbers equal to the requests' have no meaning by themselves.
         assert!(truth.answers.iter().enumerate().all(|(k, a)| a.returned == 0 || k as u32 == a.seq));
         return;
     }
@@ -136,7 +136,7 @@ fn check_directions<P: Protocol>(outcome: &mut PingOutcome<P>, truth: &Truth) {
     let sent = truth.requests.len() as u64;
     let highest = answers.iter().filter(|a| a.returned > 0).map(|a| a.seq).max().unwrap();
     let behind = sent - 1 - u64::from(highest);
-    // What reached the far end after the last answer that came back cannot be known here.
+    // Requests that reached the far end after the last received answer cannot be known.
     let reached = |seq: u32| answers.iter().any(|a| a.seq == seq);
     let up = (0..highest).filter(|seq| !reached(*seq)).count() as u64;
     let down = answers.iter().filter(|a| a.returned == 0).count() as u64;
@@ -145,7 +145,7 @@ fn check_directions<P: Protocol>(outcome: &mut PingOutcome<P>, truth: &Truth) {
         .iter()
         .position(|a| truth.returned.first().is_some_and(|r| r.0 == a.seq && a.returned > 0));
     let copied = truth.requests.iter().any(|r| r.1 > 1);
-    // Answers after the last received one, to requests that others overtook, cannot be known.
+    // Later answers to reordered requests cannot be known.
     let unseen = truth.answers[last + 1..].iter().filter(|a| a.seq < highest).count() as u64;
     let in_order = unseen == 0 && answers.windows(2).all(|w| w[0].seq < w[1].seq);
     if !copied {
@@ -156,7 +156,7 @@ fn check_directions<P: Protocol>(outcome: &mut PingOutcome<P>, truth: &Truth) {
         assert_eq!((d.up_duplicates, d.up_reordered), (0, 0));
         for run in &runs {
             let reached = (run.first..run.first + run.length).filter(|seq| reached(*seq));
-            match (run.way, reached.count() as u32) {
+            match (run.side, reached.count() as u32) {
                 (LossSide::Up, n) => assert_eq!(n, 0),
                 (LossSide::Down, n) => assert_eq!(n, run.length),
                 (LossSide::Either, n) => {
@@ -175,7 +175,7 @@ fn check_directions<P: Protocol>(outcome: &mut PingOutcome<P>, truth: &Truth) {
     assert_eq!(d.down_duplicates, copies);
 }
 
-/// Each packet of either direction in turn is lost, copied, or held back behind the next few.
+/// Each packet of either direction in turn is lost, duplicated, or delayed behind the next few.
 fn each_step(packets: u64) -> impl Iterator<Item = (PathModel, PathModel)> {
     let one = |n| Choice::indices([n]);
     let troubles = (0..packets).flat_map(move |n| {
@@ -214,7 +214,8 @@ fn lamp_ping_like_survives_anything_at_any_step() {
 
 #[test]
 fn a_follow_up_finds_its_answer_among_later_ones() {
-    // Every other packet on the way back (the follow-ups) takes 43 ms more: four later answers overtake it.
+    // Every other packet from the far end (the follow-ups) takes 43 ms longer, so four later answers arrive
+    // before it.
     let late = Choice::indices((2..200).map(|k| 2 * k));
     let down = PathModel {
         reordering: ReorderingModel { choice: late, by: Span::millis(43) },
@@ -230,7 +231,7 @@ fn a_follow_up_finds_its_answer_among_later_ones() {
 
 #[test]
 fn answers_whose_follow_up_is_lost_are_received_and_have_no_delay() {
-    // Every third of the follow-ups, which are every other packet on the way back.
+    // Loses every third of the follow-ups, which are every other packet from the far end.
     let every_third = Choice::indices((1..33).map(|k| 6 * k));
     let plan = plan(100, None);
     for (lost, dropped) in [(Choice::indices([]), 0), (every_third, 32)] {
@@ -242,7 +243,7 @@ fn answers_whose_follow_up_is_lost_are_received_and_have_no_delay() {
         let without = found.two_way.as_ref().unwrap().without_processing;
         assert_eq!((without, found.counts.lost, found.loss.ratio), (dropped, 0, Some(0.0)));
         assert_eq!((found.counts.unique_valid, found.latency.n), (100, 100 - dropped));
-        // 5 ms each way and 1 us in the far end, which says that it took 7 us.
+        // 5 ms in each direction and 1 us in the far end, which reports 7 us.
         assert_eq!((found.latency.min, found.latency.max), (Some(9_994_000), Some(9_994_000)));
         let warned = found.warnings.iter().filter(|w| w.code == "processing_unknown").count();
         assert_eq!(warned, usize::from(dropped > 0));
@@ -312,7 +313,7 @@ fn irtt_survives_anything_at_any_step() {
             check_directions(&mut out, &truth);
             assert!(truth.took < 9_000 * MS);
         }
-        // Only the windows show the direction of each loss, except for those after the last answer.
+        // Only the windows show the direction of each loss, except for losses after the last answer.
         let plan = plan(12, None);
         let client = irtt_client(irtt::ReceiveStats::Window);
         let (mut out, truth) = super::run(client, plan.clone(), world(irtt_far(), up.clone(), down.clone()));
@@ -323,7 +324,7 @@ fn irtt_survives_anything_at_any_step() {
             for seq in run.first..run.first + run.length {
                 let wanted = if truth.requests[seq as usize].1 > 0 { LossSide::Down } else { LossSide::Up };
                 assert!(
-                    run.way == wanted || run.way == LossSide::Either && seq > last,
+                    run.side == wanted || run.side == LossSide::Either && seq > last,
                     "{run:?} {up:?} {down:?}"
                 );
             }
@@ -332,12 +333,12 @@ fn irtt_survives_anything_at_any_step() {
 }
 
 #[test]
-fn answers_of_stamp_leave_when_the_next_one_says() {
+fn stamp_departures_equal_the_reports_in_the_next_answers() {
     let options = stamp::sender::StampOptions { follow_up: true, ..Default::default() };
     for period in [10, 2000] {
         let spec =
             TestSpec::new(Direction::Up, Transport::Udp, 40, 80, Span::millis(period), Schedule::Periodic);
-        let plan = PingPlan { spec: spec.unwrap(), wait: None, timeout: PATIENCE };
+        let plan = PingPlan { spec: spec.unwrap(), wait: None, timeout: PATIENCE, overdue: Overdue::Space };
         for (up, down) in each_step(8) {
             let sender = stamp::StampSender::new(options.clone());
             let (out, truth) = super::run(sender, plan.clone(), world(stamp_far(9), up, down));
@@ -347,7 +348,7 @@ fn answers_of_stamp_leave_when_the_next_one_says() {
                 .iter()
                 .map(|r| {
                     let (arrived, answered) = (r.time(Moment::Arrived)?, r.stamp(Moment::Answered)?);
-                    // In the format of NTP, whose unit is a quarter of a nanosecond: rounded.
+                    // The NTP format has a resolution of a quarter of a nanosecond, so times are rounded.
                     let took = (answered.at - arrived).0;
                     let left = if answered.source == StampSource::Kernel { LEFT_LATER.0 } else { 0 };
                     assert!((took - 1000 - left).abs() <= 2, "{took}");
@@ -356,7 +357,8 @@ fn answers_of_stamp_leave_when_the_next_one_says() {
                 .collect();
             let known = departed.iter().filter(|s| **s == Some(StampSource::Kernel)).count() as u64;
             assert_eq!(known, out.protocol.lag().known);
-            // The last one has none after it but the answer to a probe, nor have answers before one that was lost.
+            // The last answer is followed only by that to a probe. Answers before a lost one have no report
+            // either.
             if out.requests.answered() == out.requests.sent() {
                 assert_eq!(departed.last(), Some(&Some(StampSource::User)));
             }
@@ -368,7 +370,7 @@ fn answers_of_stamp_leave_when_the_next_one_says() {
 #[test]
 fn five_of_a_hundred_are_lost_on_the_right_way() {
     for (up, down) in [(5, 0), (0, 5), (3, 2)] {
-        // Neither the open request nor its answer, nor the last ones.
+        // Open requests, their answers and the last packets are not lost.
         let drop = |n: u64, at: u64| PathModel {
             loss: Choice::indices((0..n).map(|k| 19 * k + at)),
             ..PathModel::default()
@@ -534,7 +536,8 @@ proptest! {
     }
 }
 
-/// Two reflectors at these ports, and one packet to `b` that claims to be from `a`: how many packets follow it.
+/// Sends one packet to `b` that claims to be from `a`, between two reflectors at these ports. Returns the
+/// number of packets that follow.
 fn echoes(a: &mut Far, b: &mut Far, packet: Vec<u8>, ports: [&str; 2]) -> usize {
     let mut flying = vec![(true, packet)];
     let mut followed = 0;
@@ -555,7 +558,7 @@ fn reflectors_pointed_at_each_other_fall_silent() {
         protocol.request(0, false, WallTime(EPOCH), &mut bytes);
         bytes
     };
-    // On their own ports, and behind translators that hide these.
+    // On the usual ports, and behind translators that hide them.
     for ports in [["192.0.2.1:862", "192.0.2.2:862"], ["192.0.2.1:40001", "192.0.2.2:40002"]] {
         for sessions in [0, 9] {
             let spoofed = request(&mut stamp_sender());
@@ -567,14 +570,14 @@ fn reflectors_pointed_at_each_other_fall_silent() {
     let (mut a, mut b) = (lamp_far(), lamp_far());
     let packet =
         |kind, word| lamp::LampHeader::new(kind, 77, 0, word).at(WallTime(EPOCH)).to_bytes().to_vec();
-    // The acknowledgement of a forged INIT belongs to no session of the other.
+    // The acknowledgement of a forged INIT belongs to no session of the other reflector.
     assert_eq!(echoes(&mut a, &mut b, packet(lamp::LampKind::Init, 1), ports), 1);
     // Sessions with each other, open on both sides, do not change that.
     assert_eq!(echoes(&mut b, &mut a, packet(lamp::LampKind::Init, 1), [ports[1], ports[0]]), 1);
     assert_eq!(echoes(&mut a, &mut b, request(&mut client), ports), 1);
     assert_eq!(echoes(&mut a, &mut b, packet(lamp::LampKind::FollowUpControl, 0), ports), 1);
     assert_eq!(echoes(&mut a, &mut b, request(&mut client), ports), 1, "a follow-up needs a proof");
-    // An open request is answered once; the answer is no request.
+    // An open request is answered once. The answer is not a request.
     let mut open = Vec::new();
     assert!(irtt_client(irtt::ReceiveStats::Both).poll_conversation(tick(0), &mut open));
     assert_eq!(echoes(&mut irtt_far(), &mut irtt_far(), open, ["192.0.2.1:2112", "192.0.2.2:2112"]), 1);

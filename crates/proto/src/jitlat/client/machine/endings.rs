@@ -1,22 +1,33 @@
-//! How a test can end, and how a client reconnects for its results.
+//! The ends of a test, and reconnection for its results.
 
-use super::{ClientMachine, ClientStage};
+use super::{ClientFlow, ClientMachine, ClientStage};
 use crate::Tick;
 use crate::jitlat::auth::ConnectionSide;
 use crate::jitlat::client::{ClientEvent, ConversationFailure};
 use crate::jitlat::codec::Codec;
 use crate::jitlat::dialect::Dialect;
-use crate::jitlat::flow::{FlowCommand, FlowId};
+use crate::jitlat::flow::{FlowCommand, FlowId, FlowRole};
 use crate::jitlat::message::{Message, Nak, NakCode};
 use jitlat_core::session::Ending;
 use jitlat_core::{Span, SteadyTime, units};
 
-/// Time between attempts to fetch results.
+/// Interval between attempts to fetch results.
 const RETRY_INTERVAL: Span = Span::seconds(2);
-/// Most attempts to fetch results, each of a few seconds.
+/// Maximum number of failed attempts to fetch results; each takes a few seconds.
 const MAX_RETRIES: u32 = 3;
-/// The server may need so many attempts to notice that the stream has ended: more than a minute of silence.
+/// Maximum number of attempts while the server is busy. It may take more than a minute of silence to notice
+/// that the stream has ended.
 const MAX_BUSY_RETRIES: u32 = 60;
+
+/// Returns true if a sender of `flow` is still at work, as far as this host knows.
+fn is_sending(flow: &ClientFlow) -> bool {
+    let collection = &flow.collection;
+    !flow.settled
+        && match flow.role {
+            FlowRole::Send => !flow.ended && collection.sent.is_none(),
+            FlowRole::Receive => flow.far_sent.is_none() && collection.received.is_none(),
+        }
+}
 
 impl ClientMachine {
     pub(super) fn fail(&mut self, failure: ConversationFailure) {
@@ -28,7 +39,7 @@ impl ClientMachine {
         self.events.push_back(ClientEvent::Failed(failure));
     }
 
-    /// Sends the server the reason, then fails.
+    /// Sends the reason to the server, then fails.
     pub(super) fn abort(&mut self, nak: Nak, failure: ConversationFailure) {
         if self.connected {
             self.outgoing.push_back(Message::Nak(nak));
@@ -76,7 +87,8 @@ impl ClientMachine {
         self.reason.get_or_insert(why);
         match self.stage {
             ClientStage::Running => {
-                // The streams end early and what was received is fetched, if the server is still running.
+                // If the server still runs, the streams end early and the packets received so far are
+                // fetched.
                 self.lost = true;
                 self.cut_all(now);
             }
@@ -88,8 +100,8 @@ impl ClientMachine {
         }
     }
 
-    /// Whether a new connection could bring results.
-    pub(super) fn worth_coming_back(&self) -> bool {
+    /// True if a new connection could bring results.
+    pub(super) fn can_fetch_later(&self) -> bool {
         self.config.terms.dialect == Dialect::V3
             && self.session.is_some()
             && self.flows.iter().any(|f| !f.collection.is_complete())
@@ -97,7 +109,7 @@ impl ClientMachine {
 
     pub(super) fn retry(&mut self, now: Tick) {
         self.round = None;
-        if !self.worth_coming_back() || self.retries >= MAX_RETRIES || self.impatient {
+        if !self.can_fetch_later() || self.retries >= MAX_RETRIES || self.stop_waiting {
             self.lost = true;
             return self.conclude();
         }
@@ -124,7 +136,7 @@ impl ClientMachine {
         let text = match (nak.text.is_empty(), self.stage) {
             (false, _) => nak.text.clone(),
             (true, ClientStage::Requested) => {
-                "no reason given (it may be busy, or a limit of its forbids this test)".to_owned()
+                "no reason given (the server may be busy, or one of its limits forbids this test)".to_owned()
             }
             (true, _) => "no reason given".to_owned(),
         };
@@ -135,7 +147,7 @@ impl ClientMachine {
         self.connected = false;
         self.outgoing.clear();
         if nak.code == NakCode::Busy && self.stage != ClientStage::Running && self.busy < MAX_BUSY_RETRIES {
-            // Try again later: the server has not noticed yet that the stream is over.
+            // Retry later: the server has not noticed yet that the stream is over.
             self.busy += 1;
             return self.wait_until(now, now.steady + RETRY_INTERVAL);
         }
@@ -156,8 +168,8 @@ impl ClientMachine {
             return self.retry(now);
         }
         let hint = match (self.stage, self.config.terms.dialect) {
-            (ClientStage::Greeting, Dialect::V3) => Some("if it is an older server, try --classic"),
-            (ClientStage::Probing, Dialect::Classic) => Some("it may not know RTT_PROBE"),
+            (ClientStage::Greeting, Dialect::V3) => Some("try --classic if it is an older server"),
+            (ClientStage::Probing, Dialect::Classic) => Some("the server may not support RTT_PROBE"),
             _ => None,
         };
         let nak = Nak::new(NakCode::Timeout, format!("no answer while {during}"));
@@ -170,8 +182,8 @@ impl ClientMachine {
             ClientStage::Over => {}
             ClientStage::Running if !again => self.cut_all(now),
             ClientStage::Running => {
-                // Wait no longer for the server, only for the streams here.
-                self.impatient = true;
+                // Stop waiting for the server; wait only for the streams here.
+                self.stop_waiting = true;
                 self.connected = false;
                 self.outgoing.clear();
                 for i in 0..self.flows.len() {
@@ -182,15 +194,22 @@ impl ClientMachine {
                     }
                 }
             }
-            // Just before the streams run: they are cut as soon as they do.
+            // The streams are about to run. They are cut as soon as they start.
             ClientStage::Starting if !again => {}
-            // Fetching what there is takes a moment; a second interrupt ends that.
+            // The first interrupt lets the fetch finish, which takes a moment. A second one ends it.
             _ if self.streamed && !again => {}
             _ if self.streamed => self.conclude(),
             _ => self.abort(
                 Nak::new(NakCode::Aborted, "interrupted by the user"),
                 ConversationFailure::Interrupted,
             ),
+        }
+    }
+
+    pub(super) fn expire(&mut self, now: Tick) {
+        if self.stage == ClientStage::Running && !self.interrupted && self.flows.iter().any(is_sending) {
+            self.expired = true;
+            self.interrupt(now);
         }
     }
 

@@ -1,5 +1,5 @@
-//! [`ClientMachine`]: one test, from the first byte on the control connection to the last record. This module does the
-//! introduction and authentication; the modules below do the rest.
+//! [`ClientMachine`]: one test, from the first byte on the control connection to the last record. This module
+//! contains greeting, authentication and deadlines; its submodules contain streams, results and endings.
 
 mod endings;
 mod results;
@@ -23,10 +23,10 @@ use std::collections::VecDeque;
 
 const NEEDS_KEY: &str = "the server requires a key: give it with --key-file";
 const SERVER_WITHOUT_KEY: &str =
-    "the server has no key and cannot prove who it is: start it with --key-file, or leave the key out here";
-const WRONG_SERVER_KEY: &str = "the server's key is not the one given here";
+    "the server has no key and cannot prove its identity: start it with --key-file, or omit the key here";
+const WRONG_SERVER_KEY: &str = "the server's key differs from the key given here";
 
-/// The client's side of one test.
+/// Client of one test.
 #[derive(Debug)]
 pub struct ClientMachine {
     config: ClientConfig,
@@ -34,12 +34,12 @@ pub struct ClientMachine {
     outgoing: VecDeque<Message>,
     events: VecDeque<ClientEvent>,
     stage: ClientStage,
-    /// When the current stage has lasted too long.
+    /// Deadline of the current stage.
     deadline: SteadyTime,
-    /// Decoding pauses until everything is sent: proofs cover the conversation in order.
+    /// True while decoding waits until all messages are sent: proofs cover the conversation in order.
     hold: bool,
     connected: bool,
-    /// The connection has ended with this reason, after bytes that are still to be read.
+    /// Reason why the connection ended. Bytes received before that are still to be read.
     closed_behind: Option<String>,
     round: Option<Round>,
     probes: Vec<ClockProbe>,
@@ -49,23 +49,26 @@ pub struct ClientMachine {
     client: HostFacts,
     server: HostFacts,
     interrupted: bool,
-    /// Whether the user has interrupted twice: do not wait any longer.
-    impatient: bool,
-    /// Why the test is not complete.
+    /// True if the test was interrupted because its streams took too long.
+    expired: bool,
+    /// True if the user has interrupted twice: stop waiting.
+    stop_waiting: bool,
+    /// Reason why the test is not complete.
     reason: Option<String>,
     lost: bool,
     retries: u32,
     busy: u32,
-    /// Whether the streams have run: from here on all available results are collected and reported.
+    /// True if the streams have run. From then on all available results are collected and reported.
     streamed: bool,
-    /// Whether the streams ran in an earlier run of this program: only results are requested.
+    /// True if an earlier run of this program ran the streams. Only their results are requested.
     collecting: bool,
-    /// Whether there is anything to report: a record, or the server's statement that there is none.
+    /// True if there is anything to report: a record, or the server's statement that it has none.
     measured: bool,
-    /// Whether the server says while streams run what it has received.
+    /// True if the server reports received packets while streams run.
     has_feedback: bool,
-    /// When to say that it is still there, while slow streams run, and since when they do.
+    /// Time of the next keep-alive while slow streams run.
     alive: SteadyTime,
+    /// Start time of the streams.
     running_since: SteadyTime,
 }
 
@@ -91,27 +94,27 @@ enum ClientStage {
     ProbingAfter,
     /// Collecting results of this flow.
     Fetching(usize),
-    /// The control connection is lost; a new one is wanted at the deadline.
+    /// The control connection is lost. A new one is requested at the deadline.
     Waiting,
-    /// A new one has been asked for.
+    /// A new control connection has been requested.
     Reconnecting,
-    /// Over.
+    /// The conversation is over.
     Over,
 }
 
 impl ClientStage {
-    /// What is in progress, for error messages: "… while …".
+    /// Activity of the stage, for error messages: "… while …".
     fn during(self) -> &'static str {
         match self {
             ClientStage::Greeting => "opening the control connection",
             ClientStage::Proving => "proving the key",
             ClientStage::Probing | ClientStage::ProbingAfter => "probing the clocks",
-            ClientStage::Opening | ClientStage::Requested => "asking for the test",
+            ClientStage::Opening | ClientStage::Requested => "requesting the test",
             ClientStage::Connecting => "opening the test path",
             ClientStage::Starting => "starting the test",
             ClientStage::Running => "running the test",
             ClientStage::Fetching(_) => "collecting the results",
-            ClientStage::Waiting | ClientStage::Reconnecting => "connecting again for the results",
+            ClientStage::Waiting | ClientStage::Reconnecting => "reconnecting for the results",
             ClientStage::Over => "ending",
         }
     }
@@ -125,26 +128,27 @@ struct ClientFlow {
     remote_port: u16,
     ready: bool,
     opened: bool,
-    /// While running: by when the next thing must have happened.
+    /// Deadline of the next step while the stream runs.
     deadline: SteadyTime,
     ended: bool,
-    end_said: bool,
+    end_sent: bool,
     stopped: bool,
-    /// Whether the flow is finished here.
+    /// True if the flow is finished here.
     settled: bool,
-    /// Packets that the far sender reports as sent.
+    /// Number of packets that the remote sender reports as sent.
     far_sent: Option<u32>,
-    /// The far receiver has finished.
+    /// True if the remote receiver has finished.
     far_finished: bool,
     failure: Option<String>,
-    /// Messages of the far receiver about what it has received, and the time before which no further one is taken.
+    /// Number of progress reports from the remote receiver.
     feedback: u32,
+    /// Time before which the next progress report is ignored.
     feedback_after: SteadyTime,
     collection: Collection,
 }
 
 impl ClientMachine {
-    /// The client's side of a connection made at `now`.
+    /// Creates a client for a connection made at `now`.
     pub fn new(config: ClientConfig, now: Tick) -> ClientMachine {
         let codec = Codec::new(config.terms.dialect, ConnectionSide::Client, config.local, config.remote);
         let flows = config.terms.specs.iter().map(|spec| ClientFlow::new(spec.clone())).collect();
@@ -166,7 +170,8 @@ impl ClientMachine {
             client,
             server: HostFacts::default(),
             interrupted: false,
-            impatient: false,
+            expired: false,
+            stop_waiting: false,
             reason: None,
             lost: false,
             retries: 0,
@@ -186,9 +191,9 @@ impl ClientMachine {
         machine
     }
 
-    /// A client that only fetches the results of an earlier test, `session`, whose client ended before it could. The
-    /// flows of `config` are those of that test; for flows received here, `recordings` holds what arrived. Version 3
-    /// only.
+    /// Creates a client that only fetches the results of the earlier test `session`, whose client ended too
+    /// early. The flows of `config` must be those of that test. `recordings` has the packets that arrived
+    /// here, for flows that this host received. Version 3 only.
     pub fn collecting(
         config: ClientConfig,
         session: SessionId,
@@ -207,7 +212,7 @@ impl ClientMachine {
         machine
     }
 
-    /// What the dialect cannot express.
+    /// Returns the failure if the dialect cannot express the test.
     fn unsupported(&self) -> Option<ConversationFailure> {
         let unsupported = |text: &str| Some(ConversationFailure::Unsupported(text.into()));
         if self.config.terms.specs.is_empty() {
@@ -217,28 +222,28 @@ impl ClientMachine {
             return None;
         }
         if self.config.terms.specs.len() > 1 {
-            return unsupported("the classic protocol carries one stream: leave out -b or --classic");
+            return unsupported("the classic protocol carries only one stream: omit -b or --classic");
         }
         if self.config.terms.key.is_some() {
-            return unsupported("the classic protocol cannot prove a key: leave out --key-file or --classic");
+            return unsupported("the classic protocol cannot prove a key: omit --key-file or --classic");
         }
         if !self.config.remote.ip().to_canonical().is_ipv4() {
-            return unsupported("the classic protocol is for IPv4 only: use -4 or leave out --classic");
+            return unsupported("the classic protocol supports only IPv4: use -4 or omit --classic");
         }
         let periodic = |s: &TestSpec| s.schedule() == jitlat_core::Schedule::Periodic;
         if !self.config.terms.specs.iter().all(periodic) {
-            return unsupported("the classic protocol knows only periodic streams");
+            return unsupported("the classic protocol supports only periodic streams: omit --classic");
         }
         None
     }
 
-    /// Everything known of each flow, in the order of the configuration. Complete after
+    /// Returns all known facts about each flow, in the order of the configuration. Complete after
     /// [`ClientEvent::Done`]; `created`, `name` and `tags` are the caller's.
     pub fn sessions(&self) -> Vec<Session> {
         self.flows.iter().map(|flow| self.session_of(flow)).collect()
     }
 
-    /// Probes answered so far.
+    /// Returns the probes answered so far.
     pub fn probes(&self) -> &[ClockProbe] {
         &self.probes
     }
@@ -268,7 +273,7 @@ impl ClientMachine {
         }
     }
 
-    /// Whether a classic server's singletons, which are sent without a request, must wait until the sender here has
+    /// True if a classic server's singletons, which are sent without a request, must wait until the sender here has
     /// stopped and its stamps are known.
     fn results_wait(&self) -> bool {
         self.config.terms.dialect == Dialect::Classic
@@ -279,7 +284,7 @@ impl ClientMachine {
     fn bad_bytes(&mut self, now: Tick, error: &DecodeError) {
         if self.streamed || self.stage == ClientStage::Running {
             self.outgoing.clear();
-            return self.disconnected(now, format!("what the server sent makes no sense: {error}"));
+            return self.disconnected(now, format!("the server sent invalid data: {error}"));
         }
         let failure = match error {
             DecodeError::ClassicPeer => ConversationFailure::Unsupported(
@@ -312,7 +317,7 @@ impl ClientMachine {
             (Message::Chunk(chunk), ClientStage::Fetching(i)) => self.chunk(now, i, chunk),
             (Message::Results(results), ClientStage::Fetching(i)) => self.results(now, i, results),
             (message, stage) => {
-                let detail = format!("{} came out of turn", message.name());
+                let detail = format!("unexpected message {}", message.name());
                 if self.streamed || stage == ClientStage::Running {
                     return self.disconnected(now, detail);
                 }
@@ -322,7 +327,7 @@ impl ClientMachine {
         }
     }
 
-    // ---- who is there ---------------------------------------------------------------------------
+    // ---- greeting and authentication ------------------------------------------------------------
 
     fn greet(&mut self, now: Tick) {
         let mut nonce = [0; NONCE_LEN];
@@ -377,7 +382,7 @@ impl ClientMachine {
         self.known(now);
     }
 
-    /// Both sides are authenticated.
+    /// Continues after the authentication of both sides.
     fn known(&mut self, now: Tick) {
         if self.streamed {
             return self.fetch_next(now);
@@ -406,7 +411,7 @@ impl ClientMachine {
         self.round_over(now);
     }
 
-    /// Continues with what follows the probes, if they are finished.
+    /// Continues with the next stage once all probes are finished.
     fn round_over(&mut self, now: Tick) {
         let Some(round) = &self.round else { return };
         if !round.is_over(now.steady) {
@@ -442,13 +447,14 @@ impl Machine for ClientMachine {
             }
             ClientInput::Host(host) => self.client = host,
             ClientInput::Interrupt => self.interrupt(now),
+            ClientInput::Expire => self.expire(now),
             ClientInput::Reconnected(entropy) => self.reconnected(now, entropy),
         }
     }
 
     fn handle_timeout(&mut self, now: Tick) {
         match self.stage {
-            // The server does not read, and need not know.
+            // The server no longer reads, so the remaining messages are dropped.
             ClientStage::Over if now.steady >= self.deadline => self.outgoing.clear(),
             ClientStage::Over => {}
             ClientStage::Probing | ClientStage::ProbingAfter => self.round_over(now),
@@ -457,7 +463,7 @@ impl Machine for ClientMachine {
             _ if now.steady < self.deadline => {}
             ClientStage::Reconnecting => self.retry(now),
             ClientStage::Opening => {
-                self.fail(ConversationFailure::Flow("this host could not prepare it in time".into()));
+                self.fail(ConversationFailure::Flow("this host could not prepare the stream in time".into()));
             }
             _ => self.timed_out(now),
         }
@@ -476,7 +482,7 @@ impl Machine for ClientMachine {
 
     fn poll_timeout(&self) -> Option<SteadyTime> {
         match (self.stage, &self.round) {
-            (ClientStage::Over, _) => self.parting().then_some(self.deadline),
+            (ClientStage::Over, _) => self.is_closing().then_some(self.deadline),
             (ClientStage::Probing | ClientStage::ProbingAfter, Some(round)) => Some(round.deadline()),
             (ClientStage::Running, _) => {
                 let flows = self.flows.iter().filter(|f| !f.settled).map(|f| f.deadline);
@@ -488,7 +494,7 @@ impl Machine for ClientMachine {
 
     fn poll_event(&mut self) -> Option<ClientEvent> {
         let last = matches!(self.events.front(), Some(ClientEvent::Done { .. } | ClientEvent::Failed(_)));
-        if last && self.parting() {
+        if last && self.is_closing() {
             return None;
         }
         self.events.pop_front()
@@ -496,8 +502,8 @@ impl Machine for ClientMachine {
 }
 
 impl ClientMachine {
-    /// Whether final messages are still to be sent.
-    fn parting(&self) -> bool {
+    /// True while final messages are still to be sent.
+    fn is_closing(&self) -> bool {
         self.connected && self.closed_behind.is_none() && !self.outgoing.is_empty()
     }
 

@@ -1,4 +1,4 @@
-//! The results: fetched, delivered, checked.
+//! Fetches, checks and delivers the results.
 
 use super::{ClientFlow, ClientMachine, ClientStage};
 use crate::Tick;
@@ -19,7 +19,7 @@ impl ClientMachine {
         };
         let id = FlowId(i as u8);
         if self.config.terms.dialect == Dialect::Classic && self.flows[i].role == FlowRole::Receive {
-            // A classic server keeps nothing of a stream that it sent.
+            // A classic server does not store results of a stream that it sent.
             self.flows[i].collection.results = Some(Results::none(id));
             self.hand_out(i);
             return self.fetch_next(now);
@@ -59,15 +59,13 @@ impl ClientMachine {
         let v3 = self.config.terms.dialect == Dialect::V3;
         self.server = merged;
         if refused > 0 {
+            self.server.notes.push(format!("packets not recorded because the recording was full: {refused}"));
+        }
+        let reports = self.flows[i].feedback;
+        if reports > 0 {
             self.server
                 .notes
-                .push(format!("{refused} packets came after the recording was full and were not kept"));
-        }
-        let said = self.flows[i].feedback;
-        if said > 0 {
-            self.server.notes.push(format!(
-                "while the test ran it said what it had received, in {said} small messages on the control connection"
-            ));
+                .push(format!("progress reports on the control connection while the test ran: {reports}"));
         }
         match self.flows[i].collection.close(results, v3) {
             Ok(()) => {
@@ -79,14 +77,15 @@ impl ClientMachine {
         }
     }
 
-    /// Gives up the results of a flow: only what is available is used.
+    /// Gives up further results of a flow. Only those already received are used.
     pub(super) fn give_up_results(&mut self, now: Tick, i: usize, why: &str) {
         let flow = &mut self.flows[i];
         flow.failure.get_or_insert(format!("results are incomplete: {why}"));
         flow.collection.results.get_or_insert_with(|| Results::none(FlowId(i as u8)));
         self.hand_out(i);
-        // The rest of this connection belongs to the failed fetch: only a new one is usable.
-        if self.worth_coming_back() {
+        // The rest of the bytes on this connection belong to the failed fetch, so only a new connection is
+        // usable.
+        if self.can_fetch_later() {
             self.connected = false;
             return self.retry(now);
         }
@@ -111,7 +110,7 @@ impl ClientMachine {
             FlowRole::Send => {
                 (spec.src_port, spec.dst_port) = (flow.local_port, flow.remote_port);
                 (src, dst) = (local, remote);
-                // Without the receiver's results nothing is known of what was sent: it is not lost.
+                // Without the receiver's results the fate of the packets is unknown. They do not count as lost.
                 let sender = flow.collection.sent.as_ref().map(|s| s.sent);
                 sent = sender.or(results.and_then(|r| r.sent)).filter(|_| flow.collection.whole);
                 drops = results.and_then(|r| r.drops);
@@ -144,7 +143,7 @@ impl ClientMachine {
             ending,
             reason,
             receiver_drops: drops,
-            // What never left has no stamp of leaving.
+            // A packet that never left this host has no transmit timestamp to lose.
             stamps_lost: stamps_lost.map(|lost| u64::from(lost).saturating_sub(flow.collection.dropped_here)),
             read_pause,
             // Over TCP a packet that could not be sent ends the test.
@@ -160,7 +159,16 @@ impl ClientMachine {
             FlowRole::Send => results.and_then(|r| r.finish),
             FlowRole::Receive => flow.collection.received.as_ref().map(|r| r.finish),
         };
-        if self.interrupted {
+        let sent = match flow.role {
+            FlowRole::Send => flow.collection.sent.as_ref().map(|s| s.sent),
+            FlowRole::Receive => results.and_then(|r| r.sent).or(flow.far_sent),
+        };
+        let all_sent = sent.is_some_and(|sent| sent >= flow.spec.packets());
+        if self.expired && !all_sent {
+            let late = "its duration was over before all packets had been sent";
+            return (Ending::Interrupted, Some(late.into()));
+        }
+        if self.interrupted && !self.expired {
             return (Ending::Interrupted, Some("interrupted by the user".into()));
         }
         if self.lost {
@@ -170,17 +178,17 @@ impl ClientMachine {
             return (Ending::PeerLost, failure);
         }
         match finish {
-            Some(Finish::Silent) => (Ending::PeerLost, Some("the stream fell silent before its end".into())),
-            Some(Finish::Exceeded) => {
-                (Ending::PeerLost, Some("far more packets arrived than were agreed".into()))
+            Some(Finish::Silent) => {
+                (Ending::PeerLost, Some("no more packets arrived before the end of the stream".into()))
             }
+            Some(Finish::Exceeded) => (Ending::PeerLost, Some("far more packets arrived than agreed".into())),
             Some(Finish::NeverStarted) => (Ending::PeerLost, Some("no test packet ever arrived".into())),
             _ => (Ending::Complete, None),
         }
     }
 }
 
-/// The facts about a host; newer ones replace older ones.
+/// Merges the facts about a host; newer ones replace older ones.
 fn merge_facts(before: &HostFacts, after: &HostFacts) -> HostFacts {
     let mut notes = before.notes.clone();
     notes.extend(after.notes.iter().filter(|n| !before.notes.contains(n)).cloned());

@@ -1,4 +1,4 @@
-//! The streams: opened, started, ended.
+//! Opens, starts and ends the streams.
 
 use super::{ClientFlow, ClientMachine, ClientStage};
 use crate::Tick;
@@ -14,16 +14,16 @@ use core::net::SocketAddr;
 use jitlat_core::so_far::ReceivedSoFar;
 use jitlat_core::{Direction, Span, SteadyTime, TestSpec, Transport};
 
-/// How long the flow engine may take for a command that needs no peer.
+/// Time that the flow engine may take for a command that does not involve the peer.
 const ENGINE_TIMEOUT: Span = Span::seconds(10);
-/// How long a sender that was asked to stop may take to report it.
+/// Time that a sender may take to stop after a request.
 const STOP_TIMEOUT: Span = Span::seconds(8);
 
-/// The shortest time between two messages of the server about what it has received that are both taken.
+/// Minimum time between two progress reports of the server; earlier ones are ignored.
 const MIN_FEEDBACK_INTERVAL: Span = Span::millis(500);
 
-/// The shortest and longest time between messages to the server that the client of a slow stream is still there. When
-/// the server is full, sessions of which nothing came for as long as they were in use make room for others.
+/// Minimum and maximum time between keep-alives of a client with a slow stream. When a server is full, new
+/// sessions replace those that have been silent for as long as they were in use.
 const KEEPALIVE_RANGE: (Span, Span) = (Span::millis(250), Span::seconds(4));
 
 impl ClientMachine {
@@ -73,7 +73,7 @@ impl ClientMachine {
         self.start_when_ready(now);
     }
 
-    /// Five seconds and three round trips, according to the probes.
+    /// Returns the timeout of greetings: five seconds plus three round trips, estimated from the probes.
     pub(super) fn greeting_timeout(&self) -> Span {
         let rtt = self.probes.iter().map(|p| p.rtt().0.max(0)).min().unwrap_or(0);
         Span::seconds(5) + Span(rtt.min(60_000_000_000)).times(3)
@@ -112,7 +112,7 @@ impl ClientMachine {
         self.settled(now);
     }
 
-    /// Once half as much time has passed as since the streams began.
+    /// Schedules the next keep-alive after half of the time since the streams began.
     pub(super) fn schedule_keepalive(&mut self, now: Tick) {
         let half = Span((now.steady - self.running_since).0 / 2);
         self.alive = now.steady + half.clamp(KEEPALIVE_RANGE.0, KEEPALIVE_RANGE.1);
@@ -146,9 +146,9 @@ impl ClientMachine {
                 if flow.far_finished || !connected || flow.failure.is_some() {
                     return self.settle(now, id);
                 }
-                // It ended by itself: the server must be informed that no more will come.
+                // The stream ended by itself. The server must be informed that no more packets will come.
                 flow.deadline = now.steady + linger(&flow.spec) + timeout;
-                if !core::mem::replace(&mut flow.end_said, true) {
+                if !core::mem::replace(&mut flow.end_sent, true) {
                     self.outgoing.push_back(Message::End(id, sent));
                 }
             }
@@ -187,7 +187,7 @@ impl ClientMachine {
             FlowRole::Send => {
                 flow.collection.sent.get_or_insert_default();
                 flow.deadline = now.steady + linger(&flow.spec) + timeout;
-                if !core::mem::replace(&mut flow.end_said, true) {
+                if !core::mem::replace(&mut flow.end_sent, true) {
                     self.outgoing.push_back(Message::End(id, 0));
                 }
             }
@@ -204,17 +204,17 @@ impl ClientMachine {
         flow.deadline = now.steady + answer_timeout(&flow.spec);
         flow.far_sent = Some(sent);
         if !connected {
-            // Nothing can answer the sentinels: one has been sent, which must be enough.
+            // Without a control connection the sentinels are not answered. One was sent, which must be enough.
             flow.deadline = now.steady + linger(&flow.spec);
         } else if interrupted {
-            flow.end_said = true;
+            flow.end_sent = true;
             flow.deadline = now.steady + STOP_TIMEOUT + timeout;
             self.outgoing.push_back(Message::End(id, sent));
         }
     }
 
-    /// What the far receiver says while the stream runs. What was not agreed, or comes more often than it should, is
-    /// ignored.
+    /// Handles a progress report of the remote receiver while the stream runs. Reports that were not agreed
+    /// on or arrive too early are ignored.
     pub(super) fn feedback(&mut self, now: Tick, id: FlowId, so_far: ReceivedSoFar) {
         if !self.has_feedback || self.stage != ClientStage::Running {
             return;
@@ -273,8 +273,8 @@ impl ClientMachine {
             }
             flow.deadline = now.steady + STOP_TIMEOUT;
             let command = match (flow.role, self.connected) {
-                (FlowRole::Send, true) if flow.ended && !flow.end_said => {
-                    flow.end_said = true;
+                (FlowRole::Send, true) if flow.ended && !flow.end_sent => {
+                    flow.end_sent = true;
                     flow.deadline = now.steady + STOP_TIMEOUT + self.config.timeout;
                     let sent = flow.far_sent.unwrap_or(0);
                     self.outgoing.push_back(Message::End(id, sent));
@@ -292,7 +292,7 @@ impl ClientMachine {
         }
     }
 
-    /// Continues with the results, if no stream runs any more.
+    /// Continues with the results once all streams have ended.
     pub(super) fn settled(&mut self, now: Tick) {
         if self.stage != ClientStage::Running || !self.flows.iter().all(|f| f.settled) {
             return;
@@ -327,9 +327,10 @@ impl ClientMachine {
                 self.settle(now, id);
                 continue;
             }
-            if flow.ended && !flow.end_said && self.connected {
-                // Sentinels are not answered: perhaps none arrives. The control connection may still work.
-                flow.end_said = true;
+            if flow.ended && !flow.end_sent && self.connected {
+                // The sentinels are not answered; perhaps none arrived. The control connection may still
+                // work.
+                flow.end_sent = true;
                 flow.deadline = now.steady + linger(&flow.spec) + self.config.timeout;
                 let sent = flow.far_sent.unwrap_or(0);
                 self.outgoing.push_back(Message::End(id, sent));
@@ -342,7 +343,7 @@ impl ClientMachine {
         }
     }
 
-    /// The server has not answered the end of a stream: the stream and this connection are given up.
+    /// Gives up the stream and the connection: the server did not answer the end of the stream.
     pub(super) fn no_answer(&mut self) {
         if self.connected {
             self.lost = true;
@@ -371,7 +372,7 @@ impl ClientFlow {
             opened: false,
             deadline: SteadyTime(i64::MAX),
             ended: false,
-            end_said: false,
+            end_sent: false,
             stopped: false,
             settled: false,
             far_sent: None,
@@ -383,14 +384,14 @@ impl ClientFlow {
         }
     }
 
-    /// Classic TCP towards us: the server connects.
+    /// True for a classic TCP stream to this host: the server connects.
     pub(super) fn listens(&self, dialect: Dialect) -> bool {
         dialect == Dialect::Classic
             && self.role == FlowRole::Receive
             && self.spec.transport() == Transport::Tcp
     }
 
-    /// The stream to request: with the port bound here.
+    /// Returns the stream to request, with the port bound here.
     pub(super) fn asked(&self) -> TestSpec {
         let mut spec = self.spec.clone();
         match self.role {
@@ -407,7 +408,7 @@ impl ClientFlow {
             role: self.role,
             spec: self.spec.clone(),
             bind_port: self.local_port,
-            // In version 3 the greeting shows the server where to send; classic servers use the number.
+            // In version 3 the greeting shows the server where to send. Classic servers use the port number.
             any_port_will_do: v3 && self.role == FlowRole::Receive,
             peer: config.remote.ip(),
             meeting: if self.listens(config.terms.dialect) { Meeting::Listen } else { Meeting::Dial },

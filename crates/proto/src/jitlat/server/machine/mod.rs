@@ -21,32 +21,32 @@ use jitlat_core::{Span, StampSource, SteadyTime, TestSpec, Transport, units};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// How long the flow engine may take for a command that needs no peer.
+/// Time that the flow engine may take for a command that does not involve the peer.
 const ENGINE_TIMEOUT: Span = Span::seconds(10);
-/// How long nothing may arrive of a stream whose client has closed the control connection. A client that lost it ends
-/// its streams itself.
+/// Time without packets after which a stream is abandoned if its client has closed the control connection. A
+/// client that lost the connection ends its streams itself.
 const ABANDON_TIMEOUT: Span = Span::seconds(5);
-/// Messages that may wait to be sent: a client that sends and never reads is refused.
+/// Maximum number of messages waiting to be sent. A client that sends and never reads is refused.
 const MAX_WAITING: usize = 128;
-/// Bytes that may wait to be decoded while an answer is pending.
+/// Maximum number of bytes waiting to be decoded while an answer is pending.
 const MAX_HELD: usize = 2 * crate::jitlat::v3::MAX_FRAME as usize;
 
-/// The server's side of one control connection.
+/// Server of one control connection.
 #[derive(Debug)]
 pub struct ServerMachine {
     config: ServerConfig,
     peer: IpAddr,
-    /// `None` until the first bytes show the dialect; they wait in `early`.
+    /// `None` until the first bytes show the dialect. Until then they are stored in `early`.
     codec: Option<Codec>,
-    /// The key that the client has proved.
+    /// Key that the client has proved.
     key: Option<PresharedKey>,
     early: Vec<u8>,
     outgoing: VecDeque<Message>,
     events: VecDeque<ServerEvent>,
     stage: ServerStage,
-    /// When the current stage has lasted too long.
+    /// Deadline of the current stage.
     deadline: SteadyTime,
-    /// Decoding pauses until everything is sent: proofs cover the conversation in order.
+    /// True while decoding waits until all messages are sent: proofs cover the conversation in order.
     hold: bool,
     held: usize,
     session: SessionId,
@@ -56,11 +56,11 @@ pub struct ServerMachine {
     delivery: Option<ResultDelivery>,
     fetch_later: Option<Fetch>,
     probes: u32,
-    /// Whether the client wants to know while streams run what has arrived.
+    /// True if the client requested progress reports while streams run.
     has_feedback: bool,
     host: HostFacts,
     connected: bool,
-    /// Whether the client has fetched everything.
+    /// True if the client has fetched everything.
     collected: bool,
 }
 
@@ -72,9 +72,9 @@ enum ServerStage {
     Proving,
     /// Awaiting PROBE, REQUEST or FETCH.
     Idle,
-    /// The session table was asked for room.
+    /// Waiting for the session table to admit the test.
     Admitting,
-    /// The session table was asked for kept results, for this fetch.
+    /// Waiting for the session table to find stored results for this fetch.
     Finding(Fetch),
     /// Opening flows.
     Opening,
@@ -98,21 +98,21 @@ struct ServerFlow {
     port: Option<u16>,
     dialled: bool,
     ready: bool,
-    /// Running: by when the next thing must have happened.
+    /// While running: deadline of the next step.
     deadline: SteadyTime,
-    /// Sender: when and after how many packets the stream ended.
+    /// Sender: number of packets sent once the stream has ended; `None` before.
     ended: Option<u32>,
-    /// Sender: whether END was sent.
-    end_said: bool,
-    /// STOP has been commanded.
+    /// Sender: true if END was sent.
+    end_sent: bool,
+    /// True if STOP has been commanded.
     stopped: bool,
-    /// The time before which nothing further of what has arrived is sent to the client.
+    /// Time before which no further progress report is sent to the client.
     feedback_after: SteadyTime,
     outcome: Option<FlowOutcome>,
 }
 
 impl ServerMachine {
-    /// A server's side of a connection accepted at `now`.
+    /// Creates a server for a connection accepted at `now`.
     pub fn new(config: ServerConfig, now: Tick) -> ServerMachine {
         let host = config.host.clone();
         ServerMachine {
@@ -141,17 +141,17 @@ impl ServerMachine {
         }
     }
 
-    /// The identifier of the session that this connection may start.
+    /// Returns the identifier of the session that this connection may start.
     pub fn session(&self) -> SessionId {
         self.session
     }
 
-    /// Whether the test is over, and its results can be fetched.
+    /// True if the test is over and its results can be fetched.
     pub fn is_settled(&self) -> bool {
         self.stage == ServerStage::Settled
     }
 
-    /// Whether the conversation is over.
+    /// True if the conversation is over.
     pub fn is_over(&self) -> bool {
         self.stage == ServerStage::Over
     }
@@ -177,7 +177,7 @@ impl ServerMachine {
         self.events.push_back(ServerEvent::Flow(command));
     }
 
-    /// Ends the conversation: closes flows, sends the client the reason, and informs the session table.
+    /// Ends the conversation: closes flows, sends the reason to the client, and informs the session table.
     fn finish(&mut self, nak: Option<Nak>, why: Option<String>) {
         if self.is_over() {
             return;
@@ -189,7 +189,7 @@ impl ServerMachine {
             self.outgoing.retain(|m| matches!(m, Message::Welcome(_) | Message::Proof(_)));
             self.outgoing.push_back(Message::Nak(nak));
         }
-        // Results that a version-3 client may still fetch stay in the table; everything else is removed.
+        // Results that a version-3 client may still fetch stay in the table. All other sessions are removed.
         let claimed = !self.flows.is_empty();
         let keepable = self.results.is_some() && !self.is_classic();
         if self.collected || (claimed && !keepable) {
@@ -221,7 +221,7 @@ impl ServerMachine {
             if self.hold {
                 self.held += bytes.len();
                 if self.held > MAX_HELD {
-                    self.refuse(NakCode::Malformed, "too much said before the answer was awaited");
+                    self.refuse(NakCode::Malformed, "too much data sent before the answer");
                 }
                 return;
             }
@@ -243,7 +243,7 @@ impl ServerMachine {
         self.codec = Some(codec);
     }
 
-    /// Decodes and handles everything received.
+    /// Decodes and handles all received messages.
     fn pump(&mut self, now: Tick) {
         while !self.is_over() && !self.hold {
             match self.codec.as_mut().map(Codec::decode) {
@@ -289,7 +289,7 @@ impl ServerMachine {
                 None => self.refuse(NakCode::NotFound, "no test has been run on this connection"),
             },
             (Message::Fetch(fetch), ServerStage::Settled) => self.fetch(fetch),
-            // Requested just before the last flow has finished.
+            // The client requested results just before the last flow has finished.
             (Message::Fetch(fetch), ServerStage::Running) => self.fetch_later = Some(fetch),
             (Message::Bye, ServerStage::Settled) => {
                 self.collected = true;
@@ -300,21 +300,21 @@ impl ServerMachine {
             (Message::Request(_) | Message::Fetch(_) | Message::Probe(_), ServerStage::Proving) => {
                 self.refuse(NakCode::Authentication, "this server requires a key");
             }
-            (message, _) => self.refuse(NakCode::Malformed, format!("{} out of turn", message.name())),
+            (message, _) => self.refuse(NakCode::Malformed, format!("unexpected message {}", message.name())),
         }
     }
 
     fn peer_gave_up(&mut self, now: Tick, nak: &Nak) {
         let why = if nak.text.is_empty() { "refused by the client".into() } else { nak.text.clone() };
         if self.stage == ServerStage::Running && !self.is_classic() {
-            // The client may reconnect for the available results.
+            // The client may reconnect and fetch the available results.
             self.connected = false;
             return self.lost(now);
         }
         self.finish(None, Some(format!("client: {why}")));
     }
 
-    // ---- who is there ---------------------------------------------------------------------------
+    // ---- greeting and authentication ------------------------------------------------------------
 
     fn hello(&mut self, hello: &Hello) {
         let classic = self.is_classic();
@@ -360,9 +360,9 @@ impl ServerMachine {
         self.events.push_back(ServerEvent::Proof(proved.as_ref().map(|(name, _)| name.clone())));
         self.key = proved.map(|(_, key)| key);
         if self.key.is_none() {
-            return self.refuse(NakCode::Authentication, "the client's key is not this server's");
+            return self.refuse(NakCode::Authentication, "the client's key differs from this server's key");
         }
-        // Our own proof is computed when it is sent, because it covers everything before it.
+        // The proof is computed when it is sent, because it covers everything before it.
         self.outgoing.push_back(Message::Proof([0; 32]));
         self.hold = true;
         self.stage = ServerStage::Idle;
@@ -381,13 +381,13 @@ impl ServerMachine {
         self.flows.get_mut(usize::from(id.0))
     }
 
-    /// The control connection is gone.
+    /// Handles the loss of the control connection.
     fn lost(&mut self, now: Tick) {
         self.connected = false;
         match self.stage {
             ServerStage::Running if !self.is_classic() => {
-                // What is being received is received as long as it comes, for a client that reconnects; but nothing is
-                // sent to a host that no longer controls it.
+                // Reception continues as long as packets arrive, for a client that reconnects. But nothing
+                // more is sent to a host that no longer controls the stream.
                 for i in 0..self.flows.len() {
                     let (flow, id) = (&mut self.flows[i], FlowId(i as u8));
                     match flow.role {
@@ -420,7 +420,7 @@ impl ServerMachine {
     fn found(&mut self, now: Tick, lookup: Lookup) {
         let ServerStage::Finding(fetch) = self.stage.clone() else { return };
         match lookup {
-            Lookup::Kept(results) => {
+            Lookup::Finished(results) => {
                 self.session = fetch.session.unwrap_or(self.session);
                 self.results = Some(results);
                 self.stage = ServerStage::Settled;
@@ -429,7 +429,7 @@ impl ServerMachine {
             }
             Lookup::Running => self.refuse(NakCode::Busy, "that test is not over yet"),
             Lookup::Unknown => {
-                let text = "no results are kept under that name, or no longer";
+                let text = "there are no results with this identifier, or they have expired";
                 self.refuse(NakCode::NotFound, text);
             }
         }
@@ -437,7 +437,10 @@ impl ServerMachine {
 
     fn fetch(&mut self, fetch: Fetch) {
         if fetch.session.is_some_and(|id| id != self.session) {
-            return self.refuse(NakCode::NotFound, "another session's results: ask on a new connection");
+            return self.refuse(
+                NakCode::NotFound,
+                "these results belong to another session: request them on a new connection",
+            );
         }
         let Some(results) = self.results.clone() else { return };
         self.delivery = ResultDelivery::new(results, fetch.flow, fetch.chunk);
@@ -461,7 +464,7 @@ impl Machine for ServerMachine {
             ServerInput::Admitted(verdict) => self.admitted(now, verdict),
             ServerInput::Found(lookup) => self.found(now, lookup),
             ServerInput::Evicted => {
-                self.refuse(NakCode::Busy, "nothing came for long, and others need the place");
+                self.refuse(NakCode::Busy, "the connection was idle, and another client needs its slot");
             }
             ServerInput::Shutdown => self.refuse(NakCode::Aborted, "the server is shutting down"),
         }
@@ -469,7 +472,7 @@ impl Machine for ServerMachine {
 
     fn handle_timeout(&mut self, now: Tick) {
         match self.stage {
-            // The client does not read the reason, and need not know.
+            // The client no longer reads, so the remaining messages are dropped.
             ServerStage::Over if now.steady >= self.deadline => self.outgoing.clear(),
             ServerStage::Over => {}
             ServerStage::Running => self.flows_overdue(now),
@@ -497,7 +500,7 @@ impl Machine for ServerMachine {
 
     fn poll_timeout(&self) -> Option<SteadyTime> {
         match self.stage {
-            ServerStage::Over => self.parting().then_some(self.deadline),
+            ServerStage::Over => self.is_closing().then_some(self.deadline),
             ServerStage::Running => {
                 self.flows.iter().filter(|f| f.outcome.is_none()).map(|f| f.deadline).min()
             }
@@ -506,7 +509,7 @@ impl Machine for ServerMachine {
     }
 
     fn poll_event(&mut self) -> Option<ServerEvent> {
-        if matches!(self.events.front(), Some(ServerEvent::Done(_))) && self.parting() {
+        if matches!(self.events.front(), Some(ServerEvent::Done(_))) && self.is_closing() {
             return None;
         }
         self.events.pop_front()
@@ -514,8 +517,8 @@ impl Machine for ServerMachine {
 }
 
 impl ServerMachine {
-    /// Whether final messages are still to be sent.
-    fn parting(&self) -> bool {
+    /// True while final messages are still to be sent.
+    fn is_closing(&self) -> bool {
         self.connected && !self.outgoing.is_empty()
     }
 
@@ -532,7 +535,7 @@ impl ServerMachine {
                 if last {
                     self.delivery = None;
                 }
-                // The client reads: it is not idle.
+                // The client reads, so it is not idle.
                 self.idle_from(now);
                 message
             }
@@ -558,7 +561,7 @@ impl ServerMachine {
     }
 }
 
-/// How long a stream of `spec` may take at most, in total. Over TCP a slow path extends it.
+/// Returns the maximum total time that a stream of `spec` may take. Over TCP a slow path extends it.
 pub(in crate::jitlat) fn longest(spec: &TestSpec) -> Span {
     let stretch = match spec.transport() {
         Transport::Udp => 2,
@@ -567,8 +570,8 @@ pub(in crate::jitlat) fn longest(spec: &TestSpec) -> Span {
     spec.duration().times(stretch) + ReceiverTimeouts::of(spec).silence + Span::seconds(300)
 }
 
-/// How long a receiver waits for late packets after the sender's END. Over TCP a lost segment delays everything after
-/// it.
+/// Returns the time that a receiver waits for late packets after the sender's END. Over TCP a lost segment
+/// delays everything after it.
 pub(in crate::jitlat) fn linger(spec: &TestSpec) -> Span {
     match spec.transport() {
         Transport::Udp => Span::seconds(2),
@@ -576,8 +579,8 @@ pub(in crate::jitlat) fn linger(spec: &TestSpec) -> Span {
     }
 }
 
-/// How long a sender's sentinels may be unanswered before it sends END. Over TCP they wait behind everything that the
-/// system has accepted and not delivered yet.
+/// Returns the time for which a sender's sentinels may be unanswered before it sends END. Over TCP they queue
+/// behind all data that the system has accepted but not delivered.
 pub(in crate::jitlat) fn answer_timeout(spec: &TestSpec) -> Span {
     let backlog = match spec.transport() {
         Transport::Udp => Span::ZERO,

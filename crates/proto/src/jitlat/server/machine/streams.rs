@@ -1,4 +1,4 @@
-//! The streams: requested, opened, started, finished.
+//! Requests, opens, starts and finishes the streams.
 
 use super::{ENGINE_TIMEOUT, ServerFlow, ServerMachine, ServerStage, answer_timeout, linger, longest};
 use crate::Tick;
@@ -16,11 +16,11 @@ use jitlat_core::so_far::ReceivedSoFar;
 use jitlat_core::{Direction, PacketRecord, Span, StampSource, SteadyTime, TestSpec, Transport};
 use std::sync::Arc;
 
-/// How long a client that received END may take to answer.
+/// Time that a client may take to answer END.
 const END_TIMEOUT: Span = Span::seconds(10);
-/// The shortest time between two messages about what has arrived of a flow.
+/// Minimum time between two progress reports of a flow.
 const MIN_FEEDBACK_INTERVAL: Span = Span::millis(990);
-/// Bytes of memory that it takes to know what has arrived of a flow while it runs.
+/// Memory for the progress reports of a running flow, in bytes.
 const BYTES_PER_WATCHED_FLOW: u64 = (WATCHED_RECORDS * size_of::<PacketRecord>()) as u64 + (1 << 16);
 
 impl ServerMachine {
@@ -46,7 +46,7 @@ impl ServerMachine {
         self.enter(ServerStage::Admitting, now.steady + ENGINE_TIMEOUT);
     }
 
-    /// Whether each flow is allowed by itself; the load of each.
+    /// Checks each flow against the limits, and returns its load.
     pub(super) fn grant(&self, request: &Request) -> Result<Vec<TransferLoad>, LimitRefusal> {
         let limits = self.limits();
         if request.flows.len() > limits.flows {
@@ -59,7 +59,8 @@ impl ServerMachine {
         request.flows.iter().map(|flow| grant(&flow.spec)).collect()
     }
 
-    /// Whether the client may name the ports it does. In version 3 its own port is the one it greets from.
+    /// Checks whether the client may name these ports. In version 3 its own port is the source port of its
+    /// greeting.
     fn check_ports(&self, spec: &TestSpec) -> Result<(), LimitRefusal> {
         let (here, there) = match spec.direction() {
             Direction::Up => (spec.dst_port, spec.src_port),
@@ -100,7 +101,7 @@ impl ServerMachine {
                 greeting: None,
             });
         } else if classic {
-            // Listening, or connected when the client sends START: in both cases ready to be accepted.
+            // The receiver is ready: it listens already, or is connected when the client sends START.
             flow.ready = flow.role == FlowRole::Receive;
         }
         self.accept_when_open(now);
@@ -144,7 +145,7 @@ impl ServerMachine {
         self.flow_command(FlowCommand::Connect { flow: id, peer: from, greeting: None });
     }
 
-    /// Classic TCP towards the client: its port is listening, and it has sent START.
+    /// Connects to the client for classic TCP streams to it. The client listens before it sends START.
     pub(super) fn dial_at_start(&mut self) {
         let peer = self.peer;
         for i in 0..self.flows.len() {
@@ -190,7 +191,7 @@ impl ServerMachine {
             FlowReport::Received(id, report) if report.finish == Finish::Exceeded => {
                 let why = self.flow(id).map_or_else(String::new, |flow| {
                     format!(
-                        "max-rate: far more arrived than the {} packets within {} ms that were agreed; the stream was ended",
+                        "max-rate: far more packets arrived than the agreed {} within {} ms; the stream was ended",
                         flow.load.packets,
                         WINDOW.0 / 1_000_000
                     )
@@ -208,7 +209,7 @@ impl ServerMachine {
         }
     }
 
-    /// Sends the client what has arrived so far, if it asked for it and reads what it is sent.
+    /// Sends a progress report if the client requested them and reads them.
     fn send_so_far(&mut self, now: Tick, id: FlowId, so_far: ReceivedSoFar) {
         let idle = self.stage == ServerStage::Running && self.connected && self.outgoing.is_empty();
         if !self.has_feedback || !idle {
@@ -226,7 +227,7 @@ impl ServerMachine {
             flow.ended = Some(sent);
             flow.deadline = now.steady + answer_timeout(&flow.spec);
         }
-        if flow.end_said {
+        if flow.end_sent {
             self.outgoing.push_back(Message::End(id, sent));
         }
     }
@@ -256,10 +257,10 @@ impl ServerMachine {
         let Some(flow) = self.flow(id).filter(|f| f.role == FlowRole::Send) else {
             return self.refuse(NakCode::Malformed, "STOP of a flow that is not sent here");
         };
-        if flow.outcome.is_some() || flow.end_said {
+        if flow.outcome.is_some() || flow.end_sent {
             return;
         }
-        flow.end_said = true;
+        flow.end_sent = true;
         match flow.ended {
             Some(sent) => self.outgoing.push_back(Message::End(id, sent)),
             None => self.flow_command(FlowCommand::Cut(id, Span::ZERO)),
@@ -276,11 +277,11 @@ impl ServerMachine {
                 Some(Message::Finished(id, r.recording.len() as u64))
             }
             (FlowRole::Receive, _) => Some(Message::Finished(id, 0)),
-            // The client has not answered yet: it must be informed that no more will come.
-            (FlowRole::Send, FlowOutcome::Sent(s)) if !flow.stopped && !flow.end_said => {
+            // The client has not answered yet. It must be informed that no more packets will come.
+            (FlowRole::Send, FlowOutcome::Sent(s)) if !flow.stopped && !flow.end_sent => {
                 Some(Message::End(id, s.sent))
             }
-            (FlowRole::Send, FlowOutcome::Failed(_)) if !flow.end_said => Some(Message::End(id, 0)),
+            (FlowRole::Send, FlowOutcome::Failed(_)) if !flow.end_sent => Some(Message::End(id, 0)),
             (FlowRole::Send, _) => None,
         };
         flow.outcome = Some(outcome);
@@ -303,11 +304,11 @@ impl ServerMachine {
             self.events.push_back(ServerEvent::Keep(self.session, results));
         }
         if self.is_classic() && self.flows.iter().all(|f| f.role == FlowRole::Send) {
-            // A classic client collects nothing of a stream that was sent to it.
+            // A classic client does not fetch results of a stream that was sent to it.
             return self.finish(None, None);
         }
         if !self.connected {
-            let why = format!("the control connection was lost; results are kept as {}", self.session);
+            let why = format!("the control connection was lost; results are stored as {}", self.session);
             return self.finish(None, Some(why));
         }
         if let Some(fetch) = self.fetch_later.take() {
@@ -315,7 +316,7 @@ impl ServerMachine {
         }
     }
 
-    /// Handles what did not happen in time in a running flow.
+    /// Handles running flows whose deadline has passed.
     pub(super) fn flows_overdue(&mut self, now: Tick) {
         for i in 0..self.flows.len() {
             let id = FlowId(i as u8);
@@ -327,9 +328,10 @@ impl ServerMachine {
                 self.settle_flow(now, id, FlowOutcome::Failed("the server's flow did not stop".into()));
                 continue;
             }
-            if let (Some(sent), false) = (flow.ended, flow.end_said) {
-                // Sentinels go unanswered: perhaps none arrives. The control connection may still work.
-                flow.end_said = true;
+            if let (Some(sent), false) = (flow.ended, flow.end_sent) {
+                // The sentinels are not answered; perhaps none arrived. The control connection may still
+                // work.
+                flow.end_sent = true;
                 flow.deadline = now.steady + END_TIMEOUT;
                 self.outgoing.push_back(Message::End(id, sent));
                 continue;
@@ -363,26 +365,26 @@ impl ServerFlow {
             ready: false,
             deadline: SteadyTime(i64::MAX),
             ended: None,
-            end_said: false,
+            end_sent: false,
             stopped: false,
             feedback_after: SteadyTime(i64::MIN),
             outcome: None,
         }
     }
 
-    /// Bytes of memory that the server may need for it.
+    /// Returns the memory that the server may need for the flow, in bytes.
     pub(super) fn memory(&self, watched: bool) -> u64 {
         match self.role {
             FlowRole::Receive => {
                 let watching = if watched { BYTES_PER_WATCHED_FLOW } else { 0 };
                 Recording::cost(ServerLimits::record_limit(&self.spec)) + watching
             }
-            // When it entered the queue of its interface, and when it left.
+            // Two times per packet: entry into the interface's queue, and departure.
             FlowRole::Send => u64::from(self.spec.packets()) * 16,
         }
     }
 
-    /// The client's port, as it named it.
+    /// Returns the port that the client named.
     pub(super) fn far_port(&self) -> u16 {
         match self.role {
             FlowRole::Receive => self.spec.src_port,
@@ -390,8 +392,8 @@ impl ServerFlow {
         }
     }
 
-    /// What to open. The port that the client leaves open is `test_port` for a stream to this host, and for that of the
-    /// same test in the other direction if the test has `both`.
+    /// Returns the parameters to open the flow with. If the client left the port open, `test_port` is used
+    /// for a stream to this host, and also for one in the other direction if the test has `both`.
     pub(super) fn opening(
         &self,
         flow: FlowId,
