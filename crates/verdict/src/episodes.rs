@@ -1,7 +1,7 @@
 //! [`Episodes`]: times at which delays stand above the path's own, as a queue fills and drains, and times at which
 //! packets were held and released together.
 
-use super::delays::{Blocks, DelayNoise, Delays};
+use super::delays::{Blocks, DelayNoise, Delays, SendPattern};
 
 /// A time during which every packet waited in a queue.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -105,10 +105,10 @@ impl Episodes {
                 && e.height >= MIN_QUEUE_NS
                 && (long || is_hill(delays, e.from..e.to, e.count, base, noise))
         });
-        // Holds at the end of a queue are how it drains.
-        holds.retain(|h| !queues.iter().any(|q| h.from < q.to && h.to > q.from));
         let quiet = quiet(blocks, threshold);
         queues.retain(|q| q.height >= 3 * quiet);
+        // Holds at the end of a queue are how it drains.
+        holds.retain(|h| !queues.iter().any(|q| h.from < q.to && h.to > q.from));
         // Reported is what they waited beyond the fastest packet of all, as a capture shows it.
         queues.iter_mut().for_each(|q| q.height = q.height.saturating_add(base.saturating_sub(lowest)));
         let tail = tail(delays, blocks, &queues, &holds).saturating_sub(base);
@@ -131,6 +131,10 @@ fn is_hill(
     base: i64,
     noise: DelayNoise,
 ) -> bool {
+    // Packets that are sent at once rise and fall together.
+    if matches!(delays.pace(), SendPattern::Bursts(_)) {
+        return false;
+    }
     let packets = range.len();
     let (first, last) = (range.start, range.end - 1);
     if packets < MIN_HILL.1 || delays.time(last).saturating_sub(delays.time(first)) < MIN_HILL.0 {

@@ -318,7 +318,7 @@ fn a_range_of_lateness_below_the_limit_leaves_no_stall() {
     let packets: Vec<AcceptedPacket> = stalled(PERIOD, 40 * MS, |_| 0).series.iter().collect();
     // Where packets do not follow the schedule, the gap shows the stall.
     let other = Test::of(200, PERIOD, &packets, Schedule::Poisson { seed: 1 });
-    assert_eq!(stalls_of(&other), [Stall { from: 100, to: 105, length: 50 * MS }]);
+    assert_eq!(stalls_of(&other), [Stall { from: 100, to: 105, length: 40 * MS }]);
 }
 
 #[test]
