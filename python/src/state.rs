@@ -254,7 +254,7 @@ impl Tests {
             Some(metadata) => headers(&Schema::empty().with_metadata(metadata))?,
             None => headers(&reader.schema())?,
         };
-        headers.sort_by_key(TestHeader::place);
+        headers.sort_by_key(TestHeader::position);
         Ok(Tests { reader, headers: headers.into_iter(), batch: None, options: wanted.options() })
     }
 

@@ -1,4 +1,4 @@
-//! A log put into an archive, once, and read back: `cargo run -p jitlat-archive --example archive`.
+//! Adds a log to an archive twice and reads it back: `cargo run -p jitlat-archive --example archive`.
 
 use jitlat_archive::{AddOutcome, Archive};
 use jitlat_core::{PacketRecord, Session, TestSpec, WallTime};

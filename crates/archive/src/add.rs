@@ -1,4 +1,4 @@
-//! [`Archive::add`]: a log into the archive.
+//! [`Archive::add`]: adds a log to the archive.
 
 use crate::batch::PreparedTest;
 use crate::checksum::{number, sum};
@@ -16,26 +16,27 @@ use std::path::Path;
 use std::sync::LazyLock;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// What became of a log.
+/// Result of adding a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AddOutcome {
-    /// It is in the archive now.
+    /// The log was added.
     New(TestId),
-    /// The same log was there already.
+    /// The archive already had this log.
     Known(TestId),
 }
 
 impl Archive {
-    /// Puts the log at `path` into the archive, with `tags` beside its own. The same log is not put in twice.
+    /// Adds the log at `path` to the archive, with `tags` in addition to its own. A log that is already there is not added
+    /// again.
     ///
     /// # Errors
-    /// [`ArchiveError`]; then the archive is as it was.
+    /// [`ArchiveError`]; the archive is then unchanged.
     pub fn add(&self, path: &Path, tags: &[(String, String)]) -> Result<AddOutcome, ArchiveError> {
         let source = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         self.add_from(path, &source, tags, None)
     }
 
-    /// The same of a log that was named `source`; `host`: the one that sent it to this collector.
+    /// Like [`Archive::add`], for a log named `source`; `host` is the host that sent it to this collector.
     pub(crate) fn add_from(
         &self,
         path: &Path,
@@ -65,7 +66,7 @@ impl Archive {
             .unwrap_or_else(|| Err(ArchiveError::Impossible("nothing was added".to_owned())))
     }
 
-    /// The test whose log has this checksum.
+    /// Returns the test whose log has this checksum.
     pub(crate) fn known(&self, sum: u128) -> Result<Option<TestId>, ArchiveError> {
         let query = "SELECT hash FROM tests WHERE id = ?1 UNION SELECT hash FROM gone WHERE id = ?1";
         let hash: Option<String> = self
@@ -96,7 +97,7 @@ impl Archive {
     }
 }
 
-/// Enters a file; returns its number.
+/// Adds a file to the catalogue; returns its number.
 pub(crate) fn file(all: &Transaction<'_>, published: &PublishedFile) -> rusqlite::Result<i64> {
     let PublishedFile { name, bytes, row_groups, footer } = published;
     all.execute(
@@ -125,7 +126,7 @@ pub(crate) fn file(all: &Transaction<'_>, published: &PublishedFile) -> rusqlite
     Ok(file)
 }
 
-/// Of what is known of a stored file, what is entered.
+/// Returns the facts about a stored file that the catalogue records.
 pub(crate) fn published(name: &str, bytes: u64, stored: &StoredFile) -> PublishedFile {
     PublishedFile {
         name: name.to_owned(),
@@ -141,7 +142,7 @@ fn host(all: &Transaction<'_>, address: &str, name: Option<&str>) -> rusqlite::R
     all.prepare_cached(insert)?.query_row(params![address, name], |row| row.get(0))
 }
 
-/// The stream that a test is of, which is entered if it is new.
+/// Returns the number of the stream that a test belongs to; a new stream is added.
 fn stream(all: &Transaction<'_>, session: &Session) -> rusqlite::Result<i64> {
     let PooledStream { src, dst, protocol, direction, payload_bytes, period_ns, dscp } =
         PooledStream::of(session);
@@ -158,14 +159,14 @@ fn stream(all: &Transaction<'_>, session: &Session) -> rusqlite::Result<i64> {
     all.prepare_cached(query)?.query_row(kind, |row| row.get(0))
 }
 
-/// Enters tests, each with the number of the file that its packets are in.
+/// Adds tests to the catalogue, each with the number of the file that holds its packets.
 pub(crate) fn enter_all(all: &Transaction<'_>, entries: &[(&CatalogueEntry, i64)]) -> rusqlite::Result<()> {
     let mut hours: BTreeMap<(i64, i64), Vec<&(&CatalogueEntry, i64)>> = BTreeMap::new();
     for test in entries {
         let hour = (stream(all, &test.0.session)?, rollup::hour(test.0.started_ns));
         hours.entry(hour).or_default().push(test);
     }
-    // An hour at a time: what is entered is in its roll-ups before those of others are made of it.
+    // One hour at a time: an hour's tests reach its roll-ups before longer periods are pooled from them.
     for ((stream, hour), tests) in hours {
         tests.iter().try_for_each(|(entry, file)| enter(all, stream, entry, *file))?;
         let mut pool = Cow::Borrowed(&tests[0].0.pool);
@@ -175,7 +176,7 @@ pub(crate) fn enter_all(all: &Transaction<'_>, entries: &[(&CatalogueEntry, i64)
     Ok(())
 }
 
-/// Enters a test without its part in roll-ups.
+/// Adds a test to the catalogue, without updating roll-ups.
 fn enter(all: &Transaction<'_>, stream: i64, entry: &CatalogueEntry, file: i64) -> rusqlite::Result<()> {
     let answer = entry.summary.answer.as_ref();
     let severity = answer.and_then(|a| serde_json::to_value(a.severity).ok());
@@ -218,13 +219,13 @@ fn enter(all: &Transaction<'_>, stream: i64, entry: &CatalogueEntry, file: i64) 
     Ok(())
 }
 
-/// Enters all figures of a test.
+/// Statement that inserts all figures of a test.
 static INSERT_FIGURES: LazyLock<String> = LazyLock::new(|| {
     let names: Vec<String> = selectors().map(|s| format!(", \"{s}\"")).collect();
     format!("INSERT INTO figures(test{}) VALUES (?{})", names.concat(), ", ?".repeat(names.len()))
 });
 
-/// This moment, ns since 1970.
+/// Current time, ns since 1970.
 pub(crate) fn now() -> i64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_nanos() as i64)
 }

@@ -1,10 +1,10 @@
-//! Alerts of a monitor: [`Archive::entered_after`] gives the tests to be judged, [`Archive::note`] keeps what follows in one transaction, and
-//! [`Archive::alerts`] lists the alerts there are and were.
+//! Alerts of a monitor: [`Archive::entered_after`] returns the tests to be judged, [`Archive::note`] stores the results in
+//! one transaction, and [`Archive::alerts`] lists current and past alerts.
 //!
-//! Every test gets the next number as it enters the archive. What judges tests keeps the number of the last one that it has judged
-//! together with all that follows: the states of its rules, alerts that fire or are resolved, and messages that are still to be sent. So each test is
-//! judged once, whatever is killed when. A message is removed after it was delivered: one that was delivered at the moment of a crash
-//! is sent again, with the same number.
+//! Every test gets the next number when it enters the archive. The alert evaluation stores the number of the last test that
+//! it judged in the same transaction as all consequences: the states of its rules, alerts that fire or are resolved, and
+//! messages still to be sent. Each test is therefore judged exactly once, even if the process is killed. A message is
+//! removed after its delivery: one that was delivered just before a crash is sent again with the same number.
 
 use crate::catalogue::{figure_columns, unsigned};
 use crate::error::ArchiveError;
@@ -13,155 +13,155 @@ use rusqlite::{Connection, OptionalExtension, Row, Transaction, params};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// Alerts that are kept after they were resolved.
+/// Maximum number of resolved alerts that are retained.
 const MAX_RESOLVED_ALERTS: i64 = 10_000;
 
 /// A test that entered the archive.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Entered {
-    /// Its number in the order in which tests entered, from 1.
+    /// Number in the order in which tests entered the archive, from 1.
     pub number: i64,
     /// The test.
     pub test: TestId,
-    /// The number of its stream.
+    /// Number of its stream.
     pub stream_id: i64,
-    /// The sender: its name, or its address.
+    /// Sender: its name, or its address.
     pub src: String,
-    /// The receiver: its name, or its address.
+    /// Receiver: its name, or its address.
     pub dst: String,
-    /// `up`, `down`, `both` of round trips, `-` if unknown.
+    /// `up`, `down`, `both` for round trips, `-` if unknown.
     pub direction: String,
-    /// When it began, ns since 1970.
+    /// Start time, ns since 1970.
     pub started_ns: i64,
     /// `good`, `fair`, `poor`, `bad` or `unknown`.
     pub severity: String,
-    /// The answer in a line.
+    /// Headline of its verdict, one line.
     pub headline: String,
-    /// Its tags; a monitor sets `test`, `client` and `server`.
+    /// Tags; a monitor sets `test`, `client` and `server`.
     pub tags: BTreeMap<String, String>,
-    /// Its figures by selector, in the figure's unit; what is undefined is not there.
+    /// Figures by selector, in the figure's unit; undefined figures are absent.
     pub figures: BTreeMap<String, f64>,
 }
 
-/// An alert: what a rule found on a path, from when it fired until it was resolved.
+/// An alert: a condition that a rule found on a path, from when it fired until it was resolved.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Alert {
-    /// Its number in this archive.
+    /// Number of the alert in this archive.
     pub id: i64,
-    /// The name of the rule.
+    /// Name of the rule.
     pub alert: String,
     /// `critical`, `warning` or `info`.
     pub severity: String,
-    /// The name of the test.
+    /// Name of the test.
     pub test: String,
-    /// Who sends: the name in the monitor's file.
+    /// Sender, by its name in the monitor's file.
     pub src: String,
-    /// Who receives: the name in the monitor's file.
+    /// Receiver, by its name in the monitor's file.
     pub dst: String,
-    /// When the first test that led to it began, ns since 1970; of silence, when the last result began.
+    /// Start of the first test that led to the alert, ns since 1970; for silence, start of the last result.
     pub since_ns: i64,
-    /// When it fired, ns since 1970.
+    /// Time at which it fired, ns since 1970.
     pub fired_ns: i64,
-    /// When it was resolved, ns since 1970; null while it fires.
+    /// Time at which it was resolved, ns since 1970; null while it fires.
     pub resolved_ns: Option<i64>,
-    /// What was found when it fired, in words.
+    /// Condition found when it fired, as text.
     pub reason: String,
-    /// Why it was resolved, in words; null while it fires.
+    /// Reason why it was resolved, as text; null while it fires.
     pub resolution: Option<String>,
 }
 
 /// An alert that begins to fire.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fired {
-    /// The name of the rule.
+    /// Name of the rule.
     pub alert: String,
     /// `critical`, `warning` or `info`.
     pub severity: String,
-    /// The name of the test.
+    /// Name of the test.
     pub test: String,
-    /// Who sends.
+    /// Sender.
     pub src: String,
-    /// Who receives.
+    /// Receiver.
     pub dst: String,
-    /// As in [`Alert`].
+    /// Same as in [`Alert`].
     pub since_ns: i64,
-    /// As in [`Alert`].
+    /// Same as in [`Alert`].
     pub fired_ns: i64,
-    /// As in [`Alert`].
+    /// Same as in [`Alert`].
     pub reason: String,
 }
 
-/// What becomes of alerts.
+/// A change of an alert.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AlertUpdate {
-    /// One fires.
+    /// An alert fires.
     Fired(Fired),
-    /// The one of this rule, test and path is resolved.
+    /// The alert of this rule, test and path is resolved.
     Resolved {
-        /// The name of the rule.
+        /// Name of the rule.
         alert: String,
-        /// The name of the test.
+        /// Name of the test.
         test: String,
-        /// Who sends.
+        /// Sender.
         src: String,
-        /// Who receives.
+        /// Receiver.
         dst: String,
-        /// When, ns since 1970.
+        /// Time, ns since 1970.
         at_ns: i64,
-        /// Why, in words.
+        /// Reason, as text.
         reason: String,
     },
 }
 
-/// What is kept in one transaction.
+/// Changes that are stored in one transaction.
 #[derive(Clone, Debug, Default)]
 pub struct Note {
-    /// The number of the last test that was judged; `None`: as it was.
+    /// Number of the last test that was judged; `None` leaves it unchanged.
     pub judged: Option<i64>,
-    /// States of rules by key, as text; `None`: it is forgotten.
+    /// States of rules by key, as text; `None` removes the state.
     pub states: Vec<(String, Option<String>)>,
     /// Alerts that fire or are resolved, in order.
     pub changes: Vec<AlertUpdate>,
-    /// Where each change is to be sent.
+    /// Channels that each change is sent to.
     pub channels: Vec<String>,
-    /// Most messages that may wait in a channel; older ones are dropped, and counted.
+    /// Maximum number of messages waiting per channel; older ones are dropped and counted.
     pub most_waiting: u64,
 }
 
-/// What was kept.
+/// Result of [`Archive::note`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StoredChanges {
-    /// The alerts that fired or were resolved, as they are now.
+    /// Alerts that fired or were resolved, in their current state.
     pub alerts: Vec<Alert>,
-    /// Messages that were dropped, because too many waited.
+    /// Messages that were dropped because too many were waiting.
     pub dropped: u64,
 }
 
-/// That an alert fired, or was resolved, to be sent.
+/// A notification that an alert fired or was resolved.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AlertMessage {
-    /// Its number: the same if it is sent again.
+    /// Number of the message; the same when it is sent again.
     pub id: i64,
-    /// The alert as it was then.
+    /// The alert as it was when the message was created.
     pub alert: Alert,
-    /// How often it could not be sent.
+    /// Number of failed attempts to send it.
     pub tries: u32,
 }
 
-/// The name of the counter of tests that entered.
+/// Name of the counter of tests that entered.
 const ENTERED: &str = "entered";
-/// And of those that were judged.
+/// Name of the counter of tests that were judged.
 const JUDGED: &str = "judged";
-/// Of messages that were dropped.
+/// Name of the counter of messages that were dropped.
 const DROPPED: &str = "alerts-dropped";
 
-/// The next number of a test.
+/// Returns the number of the next test.
 pub(crate) fn next_number(all: &Transaction<'_>) -> rusqlite::Result<i64> {
     count(all, ENTERED, 1)
 }
 
-/// Adds to a counter; its value.
+/// Adds to a counter; returns its new value.
 pub(crate) fn count(db: &Connection, name: &str, by: i64) -> rusqlite::Result<i64> {
     let add = "INSERT INTO counters(name, value) VALUES (?1, ?2) ON CONFLICT(name) DO UPDATE SET value = value + ?2 RETURNING value";
     db.prepare_cached(add)?.query_row(params![name, by], |row| row.get(0))
@@ -193,7 +193,7 @@ fn alert(row: &Row<'_>) -> rusqlite::Result<Alert> {
 }
 
 impl Archive {
-    /// The alerts that fire, then those that were resolved, each from the newest on; `most` at most.
+    /// Returns the alerts that fire, then those that were resolved, each newest first; `most` at most.
     ///
     /// # Errors
     /// [`ArchiveError`].
@@ -209,7 +209,7 @@ impl Archive {
         run().map_err(self.sql("reading"))
     }
 
-    /// How many tests entered the archive since it counts them.
+    /// Number of tests that have entered the archive since the counter exists.
     ///
     /// # Errors
     /// [`ArchiveError`].
@@ -217,7 +217,7 @@ impl Archive {
         Ok(counter(&self.db, ENTERED).map_err(self.sql("reading"))?.unwrap_or(0))
     }
 
-    /// The number of the last test that was judged; `None` if none ever was.
+    /// Number of the last test that was judged; `None` if none was.
     ///
     /// # Errors
     /// [`ArchiveError`].
@@ -225,7 +225,7 @@ impl Archive {
         counter(&self.db, JUDGED).map_err(self.sql("reading"))
     }
 
-    /// Messages that were dropped because too many waited, or were given up, ever.
+    /// Number of messages ever dropped because too many were waiting, or given up.
     ///
     /// # Errors
     /// [`ArchiveError`].
@@ -234,7 +234,7 @@ impl Archive {
         Ok(dropped.unwrap_or(0).unsigned_abs())
     }
 
-    /// The tests that entered after the one of this number, in order; `most` at most.
+    /// Returns the tests that entered after the one with this number, in order; `most` at most.
     ///
     /// # Errors
     /// [`ArchiveError`].
@@ -290,7 +290,7 @@ impl Archive {
         Ok(list)
     }
 
-    /// The states of rules whose keys begin with `prefix`.
+    /// Returns the states of rules whose keys begin with `prefix`.
     ///
     /// # Errors
     /// [`ArchiveError`].
@@ -304,10 +304,10 @@ impl Archive {
         states.map_err(self.sql("reading"))
     }
 
-    /// Keeps what follows from tests that were judged: all of it, or nothing. A change that is there already changes nothing.
+    /// Stores the results of judged tests: all or nothing. A change that was already applied has no effect.
     ///
     /// # Errors
-    /// [`ArchiveError`]; then everything is as it was.
+    /// [`ArchiveError`]; nothing is then changed.
     pub fn note(&self, note: &Note) -> Result<StoredChanges, ArchiveError> {
         self.transaction(|all| {
             if let Some(judged) = note.judged {
@@ -338,7 +338,7 @@ impl Archive {
         })
     }
 
-    /// The messages that wait in a channel and are due at `now_ns`, in order; `most` at most.
+    /// Returns the messages that wait in a channel and are due at `now_ns`, in order; `most` at most.
     ///
     /// # Errors
     /// [`ArchiveError`].
@@ -364,7 +364,8 @@ impl Archive {
         run().map_err(self.sql("reading"))
     }
 
-    /// When the first message that waits in a channel is due, ns since 1970; `None` if none waits. Later ones wait for it.
+    /// Time at which the first waiting message of a channel is due, ns since 1970; `None` if none waits. Later messages wait
+    /// for the first one.
     ///
     /// # Errors
     /// [`ArchiveError`].
@@ -373,7 +374,7 @@ impl Archive {
         self.db.query_row(query, [channel], |row| row.get(0)).optional().map_err(self.sql("reading"))
     }
 
-    /// Removes messages that are given up, and counts them as dropped.
+    /// Removes messages that are given up and counts them as dropped.
     ///
     /// # Errors
     /// [`ArchiveError`].
@@ -394,7 +395,7 @@ impl Archive {
         })
     }
 
-    /// Sends messages again at `due_ns`, ns since 1970.
+    /// Schedules messages to be sent again at `due_ns`, ns since 1970.
     ///
     /// # Errors
     /// [`ArchiveError`].
@@ -406,7 +407,7 @@ impl Archive {
     }
 }
 
-/// Applies a change; the alert as it is now, `None` if it is so already.
+/// Applies a change; returns the resulting alert, or `None` if the change was already applied.
 fn apply(all: &Transaction<'_>, change: &AlertUpdate) -> rusqlite::Result<Option<Alert>> {
     let firing = |rule: &str, test: &str, src: &str, dst: &str| {
         let query =
@@ -435,7 +436,7 @@ fn apply(all: &Transaction<'_>, change: &AlertUpdate) -> rusqlite::Result<Option
     all.query_row(&format!("SELECT {ALERT} FROM alerts WHERE id = ?"), [id], alert).map(Some)
 }
 
-/// Drops messages that wait beyond what may, the oldest first, and alerts that were resolved long ago; how many messages.
+/// Drops the oldest messages beyond the limit and alerts resolved long ago; returns the number of dropped messages.
 fn make_room(all: &Transaction<'_>, note: &Note) -> rusqlite::Result<u64> {
     let mut dropped = 0;
     let most = i64::try_from(note.most_waiting).unwrap_or(i64::MAX);

@@ -1,7 +1,8 @@
-//! [`PreparedTest`]: a test ready to be added; [`Archive::add_all`]: many at once, in one file of packets per day and one transaction.
+//! [`PreparedTest`]: a test ready to be added; [`Archive::add_all`] adds many at once, with one file of packets per day and
+//! one transaction.
 //!
-//! A prepared test was read and analysed before anybody has to wait for the archive. What it costs there does not grow with what else is
-//! added: a roll-up is touched once for all of its tests, and the disk is waited for once.
+//! A test is read and analysed before the lock of the archive is taken, so that other writers wait only for the insertion
+//! itself. Adding many at once is cheaper per test: each roll-up is updated once and the disk is synced once.
 
 use crate::add::{AddOutcome, enter_all, file};
 use crate::checksum::number;
@@ -22,26 +23,26 @@ use std::io::{Cursor, Read, Seek, SeekFrom};
 use std::path::Path;
 use twox_hash::{XxHash3_64, XxHash3_128};
 
-/// Longest log that is prepared: one takes some five times its length of memory.
+/// Maximum size of a log that is prepared in memory, which takes about five times its size.
 pub const MAX_PREPARED_BYTES: u64 = 2 << 20;
 
-/// Name of the log that a measured test would have had.
+/// Name given to the log of a measured test.
 const MEASURED: &str = "test.log";
 
-/// A test that was read and analysed, to be added.
+/// A test that was read and analysed, ready to be added.
 pub struct PreparedTest {
     sum: u128,
     entry: CatalogueEntry,
     packets: IntakePackets,
-    /// The host that sent it to this collector; `None`: it is this host's own.
+    /// Host that sent it to this collector; `None` for this host's own tests.
     host: Option<String>,
 }
 
 impl PreparedTest {
-    /// Reads the log `text`, of the name `source`, with `tags` beside its own.
+    /// Reads the log `text` named `source`, with `tags` in addition to its own.
     ///
     /// # Errors
-    /// [`ArchiveError`], as for what is not a log, or longer than [`MAX_PREPARED_BYTES`].
+    /// [`ArchiveError`] if `text` is not a log, or is longer than [`MAX_PREPARED_BYTES`].
     pub fn new(text: &[u8], source: &str, tags: &[(String, String)]) -> Result<PreparedTest, ArchiveError> {
         let path = Path::new(source);
         if text.len() as u64 > MAX_PREPARED_BYTES {
@@ -56,8 +57,8 @@ impl PreparedTest {
         PreparedTest::taken(intake, &origin)
     }
 
-    /// A test that was measured: what is known of it, its packets in the order of their arrival, and with each the kernel's TCP_INFO, if
-    /// there is any. Its number is the checksum of its [`CanonicalLog`].
+    /// Prepares a measured test from its session, its packets in order of arrival, and the kernel's TCP_INFO of each packet,
+    /// if available. The test's number is the checksum of its [`CanonicalLog`].
     ///
     /// # Errors
     /// [`ArchiveError`] if it is not a test.
@@ -77,7 +78,7 @@ impl PreparedTest {
             let closing = closing.as_bytes();
             Ok(closing[closing.len().saturating_sub(TAIL_BYTES)..].to_vec())
         };
-        // Its number is known at its end.
+        // The number is only known at the end.
         let mut intake = TestIntake::new(0, MEASURED, RowOverflow::Memory, end);
         count(header.as_bytes());
         intake.line(header.as_bytes());
@@ -85,7 +86,7 @@ impl PreparedTest {
         for (k, record) in records.iter().enumerate() {
             let row = LogRow { index: k as u64, record: *record, tcp: tcp.get(k).copied() };
             line.clear();
-            // As a reader of the log finds it: what its columns do not have is not stored.
+            // Store what a reader of the log would find: fields without a column are not stored.
             let stored = text.write(&mut line, &row).then(|| text.read(&line)).flatten();
             let stored = stored
                 .ok_or_else(|| ArchiveError::Impossible(format!("packet {k} is not a row of a log")))?;
@@ -98,8 +99,8 @@ impl PreparedTest {
         PreparedTest::taken(intake, &LogOrigin { sum, bytes, source: MEASURED, tags: &[] })
     }
 
-    /// The log in the file at `path`, of which its origin is known already. Where it is long, its packets are in `tmp/` of the archive
-    /// then.
+    /// Prepares the log in the file at `path`, whose origin is already known. Packets of a long log go to `tmp/` of the
+    /// archive.
     pub(crate) fn of_file(
         archive: &Archive,
         path: &Path,
@@ -127,7 +128,7 @@ impl PreparedTest {
         Ok(PreparedTest { sum: origin.sum, entry, packets, host: None })
     }
 
-    /// The same log, as sent to this collector by `host`, which is among its tags then.
+    /// Marks the log as sent to this collector by `host`, and adds `host` to its tags.
     #[must_use]
     pub fn from_host(mut self, host: &str) -> PreparedTest {
         self.entry.tags.retain(|(key, _)| key != collected::TAG);
@@ -136,27 +137,27 @@ impl PreparedTest {
         self
     }
 
-    /// Its own tags, and those given.
+    /// Its own tags and the given ones.
     pub fn tags(&self) -> &[(String, String)] {
         &self.entry.tags
     }
 
-    /// What its log says of the test, without its packets.
+    /// Session of the test: everything in the log except its packets.
     pub fn session(&self) -> &Session {
         &self.entry.session
     }
 
-    /// The number of its test.
+    /// Number of its test.
     pub fn id(&self) -> TestId {
         TestId(self.entry.id)
     }
 }
 
 impl Archive {
-    /// Puts logs into the archive, all or none. The same log is not put in twice.
+    /// Adds logs to the archive, all or none. A log that is already there is not added again.
     ///
     /// # Errors
-    /// [`ArchiveError`]; then the archive is as it was. Of each log: another one has its number.
+    /// [`ArchiveError`]; the archive is then unchanged. For a single log: another log has its number.
     pub fn add_all(
         &self,
         tests: &mut [PreparedTest],
@@ -181,7 +182,7 @@ impl Archive {
         if new.is_empty() {
             return Ok(added);
         }
-        // Tests of a path follow each other, as they do when they are read.
+        // Sorted so that tests of a path are adjacent in the file: they are usually read together.
         new.sort_by_cached_key(|test| (rollup::day_name(test.entry.started_ns), test.entry.started_ns));
         let mut published: Vec<(PublishedFile, usize)> = Vec::new();
         let result = self.publish_all(&mut new, &mut published).and_then(|()| {
@@ -201,7 +202,7 @@ impl Archive {
             })
         });
         if let Err(e) = result {
-            // Nobody knows of the files; what cannot be removed now, fsck finds.
+            // The catalogue does not list these files; what cannot be removed now is found by fsck.
             for (published, _) in published {
                 let _ = fs::remove_file(self.root.join(&published.name));
             }
@@ -210,7 +211,8 @@ impl Archive {
         Ok(added)
     }
 
-    /// Writes the packets of `tests`, which are ordered by day, into a file a day; each file, and how many tests are in it.
+    /// Writes the packets of `tests`, which are ordered by day, to one file per day; returns each file and its number of
+    /// tests.
     fn publish_all(
         &self,
         tests: &mut [&mut PreparedTest],
@@ -240,7 +242,7 @@ impl Archive {
     }
 }
 
-/// Writes the packets of short tests into one file.
+/// Writes the packets of several short tests to one file.
 fn write_shared(tests: &mut [&mut PreparedTest], path: &Path) -> Result<PacketFileWriter, ArchiveError> {
     let mut writer = PacketFileWriter::create(path)?;
     let (mut first, mut rows, mut group) = (0, 0, 0);
@@ -258,7 +260,7 @@ fn write_shared(tests: &mut [&mut PreparedTest], path: &Path) -> Result<PacketFi
     Ok(writer)
 }
 
-/// The last bytes of a file that are looked at before its rows.
+/// Returns the end of a file, which a log reader examines before the rows.
 fn end_of_file(path: &Path, header: u64) -> std::io::Result<Vec<u8>> {
     let mut file = File::open(path)?;
     let from = file.metadata()?.len().saturating_sub(TAIL_BYTES as u64).max(header);

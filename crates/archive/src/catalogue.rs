@@ -1,7 +1,7 @@
-//! The catalogue: everything of an archive but its packets, in SQLite.
+//! The catalogue: everything in an archive except packets, in SQLite.
 //!
-//! [`STEPS`] are the versions of its schema, each made from the one before; a step that was released is never changed. Columns of figures
-//! are no part of them: they follow the list of figures, and are added when the archive is opened for writing.
+//! [`STEPS`] holds the migrations of its schema, each from one version to the next; a released step never changes. Columns
+//! of figures are not part of them: they follow the list of figures and are added when the archive is opened for writing.
 
 use crate::error::ArchiveError;
 use jitlat_core::scalars::selectors;
@@ -11,14 +11,14 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Duration;
 
-/// The file.
+/// Name of the catalogue's file.
 pub const CATALOGUE: &str = "catalogue.sqlite";
-/// How long one writer waits for another.
+/// Timeout for the lock of the archive.
 pub(crate) const LOCK_TIMEOUT: Duration = Duration::from_secs(30);
-/// Most bytes of a value: an archive may come from somebody else.
+/// Maximum size of a value: an archive may come from an untrusted source.
 const MAX_VALUE_BYTES: i32 = 1 << 28;
 
-/// What makes version k + 1 of version k. Released steps stay as they are.
+/// Statements that migrate version k to version k + 1. Released steps never change.
 const STEPS: [&str; 4] = [
     "
 CREATE TABLE files(
@@ -178,17 +178,17 @@ CREATE TABLE collected(
 ",
 ];
 
-/// The newest version.
+/// Newest version of the schema.
 pub const VERSION: i64 = STEPS.len() as i64;
 
-/// What the catalogue is opened for.
+/// Purpose for which the catalogue is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum For {
     Reading,
     Writing,
-    /// To be made if it is not there.
+    /// Write; create it if it does not exist.
     Making,
-    /// Writing, whatever its version.
+    /// Write, whatever its version.
     Migrating,
 }
 
@@ -206,7 +206,7 @@ pub(crate) fn open(archive: &Path, purpose: For) -> Result<Connection, ArchiveEr
         _ => OpenFlags::SQLITE_OPEN_READ_WRITE,
     };
     let mut db = match Connection::open_with_flags(&path, flags) {
-        // Where nobody can write, nobody does, and no lock is needed.
+        // A read-only file has no writers, so no lock is needed.
         Ok(db)
             if flags.contains(OpenFlags::SQLITE_OPEN_READ_ONLY)
                 && db.execute_batch("SELECT 1 FROM sqlite_schema").is_err() =>
@@ -240,7 +240,7 @@ pub(crate) fn open(archive: &Path, purpose: For) -> Result<Connection, ArchiveEr
     Ok(db)
 }
 
-/// Of a URI's path, the characters that mean something else there.
+/// Percent-encodes the characters that have a special meaning in the path of a URI.
 fn escaped(c: char) -> Vec<char> {
     match c {
         '%' | '?' | '#' => format!("%{:02X}", c as u32).chars().collect(),
@@ -252,7 +252,7 @@ fn is_read_only(archive: &Path) -> bool {
     tempfile::tempfile_in(archive).is_err()
 }
 
-/// Applies the steps that are missing, all or none.
+/// Applies the missing migrations, all or none.
 fn migrate(db: &mut Connection) -> rusqlite::Result<()> {
     let all = db.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
     let found: i64 = all.query_row("PRAGMA user_version", [], |row| row.get(0))?;
@@ -263,7 +263,7 @@ fn migrate(db: &mut Connection) -> rusqlite::Result<()> {
     all.commit()
 }
 
-/// Adds the columns of figures that are new.
+/// Adds columns for new figures.
 fn add_figures(db: &mut Connection) -> rusqlite::Result<()> {
     let there = figure_columns(db)?;
     if selectors().all(|s| there.contains(&s.to_string())) {
@@ -277,13 +277,13 @@ fn add_figures(db: &mut Connection) -> rusqlite::Result<()> {
     all.commit()
 }
 
-/// The figures that have a column.
+/// Returns the figures that have a column.
 pub(crate) fn figure_columns(db: &Connection) -> rusqlite::Result<BTreeSet<String>> {
     let mut columns = db.prepare("SELECT name FROM pragma_table_info('figures') WHERE name <> 'test'")?;
     columns.query_map([], |row| row.get(0))?.collect()
 }
 
-/// A column that holds no negative number.
+/// Reads a column that holds no negative numbers.
 pub(crate) fn unsigned(row: &SqlRow<'_>, column: usize) -> rusqlite::Result<u64> {
     let value: i64 = row.get(column)?;
     u64::try_from(value).map_err(|_| rusqlite::Error::IntegralValueOutOfRange(column, value))

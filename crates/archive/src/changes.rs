@@ -1,4 +1,4 @@
-//! [`CatalogueWatch`]: notices that an archive was written, by this process or another.
+//! [`CatalogueWatch`]: detects writes to an archive, by this process or another.
 
 use crate::catalogue::CATALOGUE;
 use crate::error::ArchiveError;
@@ -6,7 +6,8 @@ use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify, InotifyEvent};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::path::Path;
 
-/// Notices writes to the catalogue of an archive. Its descriptor can be read after a write, so that a thread can wait for it.
+/// Detects writes to the catalogue of an archive. Its descriptor becomes readable after a write, so that a thread can wait
+/// for it.
 #[derive(Debug)]
 pub struct CatalogueWatch {
     inotify: Inotify,
@@ -16,19 +17,19 @@ impl CatalogueWatch {
     /// Watches the archive in the folder `root` from now on.
     ///
     /// # Errors
-    /// [`ArchiveError::Io`] if there is no such folder, or the system watches too many already: look now and then instead.
+    /// [`ArchiveError::Io`] if there is no such folder, or the system's limit of watches is reached; then poll instead.
     pub fn watch(root: &Path) -> Result<CatalogueWatch, ArchiveError> {
         let watch = || {
             let inotify = Inotify::init(InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK)?;
-            // The folder, because SQLite makes the write-ahead log anew now and then.
+            // The folder, because SQLite sometimes creates the write-ahead log again.
             inotify.add_watch(root, AddWatchFlags::IN_MODIFY | AddWatchFlags::IN_ONLYDIR)?;
             Ok::<_, std::io::Error>(inotify)
         };
         Ok(CatalogueWatch { inotify: watch().map_err(ArchiveError::io("watching", root))? })
     }
 
-    /// Whether the catalogue was written since the last call, and resets the descriptor. A wait that ended without such a write
-    /// was for another file of the folder.
+    /// Returns true if the catalogue was written since the last call, and resets the descriptor. Returns false if another
+    /// file of the folder was written.
     pub fn take(&self) -> bool {
         let mut changed = false;
         while let Ok(events) = self.inotify.read_events() {
@@ -38,7 +39,7 @@ impl CatalogueWatch {
     }
 }
 
-/// Whether the catalogue or its write-ahead log was written, or events were lost.
+/// True if the event says that the catalogue or its write-ahead log was written, or that events were lost.
 fn concerns_catalogue(event: &InotifyEvent) -> bool {
     let rest = |name: &std::ffi::OsString| {
         name.to_str().and_then(|name| name.strip_prefix(CATALOGUE).map(str::to_owned))

@@ -1,4 +1,4 @@
-//! [`Archive::check`]: is everything as it was written? What a crash left behind is put in order on the way.
+//! [`Archive::check`]: verifies that everything is as it was written, and repairs what a crash left behind.
 
 use crate::add::{self, enter_all};
 use crate::checksum::number;
@@ -14,13 +14,13 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use twox_hash::XxHash3_128;
 
-/// Something that is not as it should be.
+/// A problem found by a check.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CheckFinding {
-    /// The file, below the archive; of a log its test.
+    /// The file, relative to the archive; for a log, its test.
     pub what: String,
-    /// What is wrong with it.
+    /// Description of the problem.
     pub problem: String,
 }
 
@@ -28,28 +28,29 @@ pub struct CheckFinding {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Checked {
-    /// Tests in the catalogue.
+    /// Number of tests in the catalogue.
     pub tests: u64,
-    /// Files of packets.
+    /// Number of packet files.
     pub files: u64,
-    /// Their bytes.
+    /// Total size of these files.
     pub bytes: u64,
-    /// Files that were not finished when their writer ended, removed.
+    /// Unfinished files of writers that ended early, now removed.
     pub unfinished: u64,
-    /// Files whose tests were all known elsewhere, removed.
+    /// Files whose tests are all stored elsewhere, now removed.
     pub superfluous: u64,
-    /// Tests of finished files that had not been entered, entered.
+    /// Tests of finished files that were missing from the catalogue, now added.
     pub entered: u64,
-    /// What cannot be put in order.
+    /// Problems that cannot be repaired.
     pub damaged: Vec<CheckFinding>,
 }
 
 impl Archive {
-    /// Compares every byte of the packets with its checksum; with `logs`, puts each log together again and compares it with that
-    /// which was added. Removes what a crash left unfinished, and enters files that were finished but not entered.
+    /// Compares every byte of the packets with its checksum; with `logs`, also reassembles each log and compares it with the
+    /// one that was added. Removes files that a crash left unfinished, and adds finished files that are missing from the
+    /// catalogue.
     ///
     /// # Errors
-    /// [`ArchiveError`] if the archive cannot be checked; damage is no error, but in [`Checked::damaged`].
+    /// [`ArchiveError`] if the archive cannot be checked. Damage is not an error; it is listed in [`Checked::damaged`].
     pub fn check(&self, logs: bool) -> Result<Checked, ArchiveError> {
         let _writing = self.lock()?;
         let mut found = Checked::default();
@@ -90,10 +91,10 @@ impl Archive {
         Ok(found)
     }
 
-    /// Puts in order what a crash left behind, as [`Archive::check`] does, without looking at anything else.
+    /// Repairs what a crash left behind, as [`Archive::check`] does, without any other checks.
     ///
     /// # Errors
-    /// [`ArchiveError`]; a file that cannot be entered is in [`Checked::damaged`].
+    /// [`ArchiveError`]; a file that cannot be added to the catalogue is listed in [`Checked::damaged`].
     pub fn recover(&self) -> Result<Checked, ArchiveError> {
         let _writing = self.lock()?;
         let mut found = Checked::default();
@@ -109,7 +110,7 @@ impl Archive {
         Ok(found)
     }
 
-    /// Removes files that were not finished when their writer ended.
+    /// Removes unfinished files of writers that ended early.
     fn remove_unfinished(&self, found: &mut Checked) -> Result<(), ArchiveError> {
         for file in files_in(&self.root.join("tmp"))? {
             fs::remove_file(&file).map_err(ArchiveError::io("removing", &file))?;
@@ -118,7 +119,7 @@ impl Archive {
         Ok(())
     }
 
-    /// Enters the tests of files that are not among those of these names.
+    /// Adds the tests of files that are not in `names` to the catalogue.
     fn adopt_all(&self, names: &BTreeSet<PathBuf>, found: &mut Checked) -> Result<(), ArchiveError> {
         for path in files_in(&self.root.join("packets"))? {
             if names.contains(&path) {
@@ -152,7 +153,7 @@ impl Archive {
             let lines = check.query_map([], |row| row.get(0))?.collect::<rusqlite::Result<Vec<String>>>()?;
             let mut check = self.db.prepare("PRAGMA foreign_key_check")?;
             let table = |row: &rusqlite::Row<'_>| {
-                Ok(format!("a row of {} belongs to nothing", row.get::<_, String>(0)?))
+                Ok(format!("a row of {} refers to a missing row", row.get::<_, String>(0)?))
             };
             let loose = check.query_map([], table)?.collect::<rusqlite::Result<Vec<String>>>()?;
             Ok(lines.into_iter().filter(|line| line != "ok").chain(loose).collect::<Vec<_>>())
@@ -173,13 +174,14 @@ impl Archive {
         let (sum, len) = sum_of(self.log(id)?)?;
         if format!("{sum:032x}") != hash || len != bytes as u64 {
             return Err(ArchiveError::Impossible(
-                "its packets do not give the log that was added".to_owned(),
+                "its packets do not reproduce the log that was added".to_owned(),
             ));
         }
         Ok(())
     }
 
-    /// Enters the tests of a finished file that are not known, or removes the file if all are. Returns how many were entered.
+    /// Adds the unknown tests of a finished file to the catalogue, or removes the file if all its tests are known. Returns
+    /// the number of tests added.
     fn adopt(&self, path: &Path) -> Result<u64, ArchiveError> {
         let (stored, tests, len) = StoredFile::inspect(path)?;
         let known = |test: &StoredTest| {
@@ -210,14 +212,14 @@ impl Archive {
     }
 }
 
-/// A test of a file, analysed again; an error if its log is not the one that was added.
+/// Analyses a test of a file again; returns an error if its log is not the one that was added.
 fn entry_of(stored: &StoredFile, test: StoredTest) -> Result<CatalogueEntry, ArchiveError> {
     let rows = || stored.rows(test.id, test.row_group, test.first_row, test.rows);
     let (sum, len) = sum_of(text::text(rows()?, test.rest.clone())?)?;
     if format!("{sum:032x}") != test.hash || number(sum) != test.id {
         return Err(ArchiveError::Damaged {
             file: stored.path.clone(),
-            problem: format!("the packets of test {} do not give its log", TestId(test.id)),
+            problem: format!("the packets of test {} do not reproduce its log", TestId(test.id)),
         });
     }
     let reader: LogReader = text::reader(&test.source, rows()?, test.rest.clone())?;

@@ -1,4 +1,4 @@
-//! The checksum of a log, which names its test.
+//! Checksum of a log, from which the number of its test is derived.
 
 use crate::error::ArchiveError;
 use std::fs::File;
@@ -6,7 +6,7 @@ use std::io::Read;
 use std::path::Path;
 use twox_hash::XxHash3_128;
 
-/// The checksum of all bytes of a log, and their number.
+/// Returns the checksum and the size of a log.
 pub(crate) fn sum(path: &Path) -> Result<(u128, u64), ArchiveError> {
     let mut file = File::open(path).map_err(ArchiveError::io("opening the log", path))?;
     let (mut sum, mut block, mut len) = (XxHash3_128::new(), vec![0; 1 << 18], 0);
@@ -21,12 +21,12 @@ pub(crate) fn sum(path: &Path) -> Result<(u128, u64), ArchiveError> {
     }
 }
 
-/// Of a checksum, the test's number: never negative, for programs without unsigned integers.
+/// Derives a test's number from a checksum: never negative, for programs without unsigned integers.
 pub(crate) fn number(sum: u128) -> i64 {
     (sum as u64 >> 1) as i64
 }
 
-/// The checksum of the log at `path`, by which its test is known everywhere: XXH3-128.
+/// Checksum (XXH3-128) of the log at `path`, which identifies its test everywhere.
 ///
 /// # Errors
 /// [`ArchiveError`] if it cannot be read.

@@ -1,4 +1,4 @@
-//! [`CollectedHost`]: what other hosts have pushed to this archive, for each of them.
+//! [`CollectedHost`]: tests that other hosts have pushed to this archive, counted per host.
 
 use crate::Archive;
 use crate::add::now;
@@ -11,30 +11,30 @@ use serde::Serialize;
 /// The tag that names the host which pushed a test.
 pub(crate) const TAG: &str = "collected-from";
 
-/// What a host has pushed to this archive.
+/// Counts of the tests that a host has pushed to this archive.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CollectedHost {
-    /// The host, by the name of the key that it proved.
+    /// The host, by the name of its authenticated key.
     pub host: String,
-    /// Tests of it that were stored here, ever.
+    /// Tests from this host that were ever stored here.
     pub stored: u64,
-    /// Tests of it that were refused, ever.
+    /// Tests from this host that were ever refused.
     pub refused: u64,
-    /// When the last one was stored, ns since 1970; null: none was.
+    /// Time at which the last test was stored, ns since 1970; null if none was.
     pub stored_ns: Option<i64>,
-    /// When it last said what follows, ns since 1970; null: it never did.
+    /// Time of the host's last report of the two numbers below, ns since 1970; null if there was none.
     pub heard_ns: Option<i64>,
-    /// Tests that waited there then.
+    /// Tests that were waiting on the host at that time.
     pub waiting: u64,
-    /// Tests that it had dropped by then because they were too old, ever.
+    /// Tests that the host had ever dropped by that time because they were too old.
     pub dropped: u64,
 }
 
 const ENSURE: &str =
     "INSERT OR IGNORE INTO collected(host, stored, refused, waiting, dropped) VALUES (?, 0, 0, 0, 0)";
 
-/// Counts tests that enter.
+/// Adds to the number of tests stored for `host`.
 pub(crate) fn count_stored(all: &Transaction<'_>, host: &str, tests: i64) -> rusqlite::Result<()> {
     all.prepare_cached(ENSURE)?.execute([host])?;
     all.prepare_cached("UPDATE collected SET stored = stored + ?, stored_ns = ? WHERE host = ?")?
@@ -42,14 +42,14 @@ pub(crate) fn count_stored(all: &Transaction<'_>, host: &str, tests: i64) -> rus
         .map(drop)
 }
 
-/// Counts tests that a crash had left out of the catalogue.
+/// Counts tests that were missing from the catalogue after a crash.
 pub(crate) fn count_adopted(all: &Transaction<'_>, entries: &[CatalogueEntry]) -> rusqlite::Result<()> {
     let hosts = entries.iter().flat_map(|entry| entry.tags.iter().filter(|(key, _)| key == TAG));
     hosts.into_iter().try_for_each(|(_, host)| count_stored(all, host, 1))
 }
 
 impl Archive {
-    /// What each host has pushed to this archive, by name.
+    /// Returns the counts of each host that has pushed to this archive, by name.
     ///
     /// # Errors
     /// [`ArchiveError`].
@@ -71,21 +71,21 @@ impl Archive {
         found.map_err(self.sql("reading"))
     }
 
-    /// Notes what `host` says of itself, if it did: how many tests wait there, and how many it has dropped; and that so many more of its
-    /// tests were refused.
+    /// Records a report of `host` about its waiting and dropped tests, if there is one, and adds to the number of its
+    /// refused tests.
     ///
     /// # Errors
     /// [`ArchiveError`].
     pub fn record_report(
         &self,
         host: &str,
-        said: Option<(u64, u64)>,
+        report: Option<(u64, u64)>,
         refused: u64,
     ) -> Result<(), ArchiveError> {
         let bounded = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
         self.transaction(|all| {
             all.prepare_cached(ENSURE)?.execute([host])?;
-            if let Some((waiting, dropped)) = said {
+            if let Some((waiting, dropped)) = report {
                 let update = "UPDATE collected SET heard_ns = ?, waiting = ?, dropped = ? WHERE host = ?";
                 let values = params![now(), bounded(waiting), bounded(dropped), host];
                 all.prepare_cached(update)?.execute(values)?;

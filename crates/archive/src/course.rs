@@ -1,4 +1,5 @@
-//! [`Archive::course`]: a stream over time, as the pools of periods; [`Archive::verdicts`]: its tests' verdicts, and where they change.
+//! [`Archive::course`]: a stream over time, as one pool per period; [`Archive::verdicts`]: the verdicts of its tests, and
+//! where they change.
 
 use crate::error::ArchiveError;
 use crate::find::Filter;
@@ -9,28 +10,29 @@ use crate::{Archive, PoolPeriod, PooledStream, TestId};
 use jitlat_core::pool::Pool;
 use rusqlite::params;
 
-/// A period of a stream.
+/// A stream within one period.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StreamPeriod {
-    /// When it begins, ns since 1970; of a test, when that began.
+    /// Start of the period, ns since 1970; for a single test, its start.
     pub start_ns: i64,
-    /// When it ends, ns since 1970; of a test the same as its beginning.
+    /// End of the period, ns since 1970; for a single test, the same as its start.
     pub end_ns: i64,
-    /// The test; `None` of longer periods.
+    /// The test; `None` for longer periods.
     pub test: Option<TestId>,
-    /// All packets of it, without the differences of consecutive packets' delays (IPDV).
+    /// All packets of the period, without the delay differences of consecutive packets (IPDV).
     pub pool: Pool,
 }
 
-/// When a stream's tests began, and what was found.
+/// Start times and verdicts of a stream's tests.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Verdicts {
-    /// Beginning (ns since 1970), verdict and number of each test, in the order of time.
+    /// Start (ns since 1970), verdict and number of each test, in order of time.
     pub tests: Vec<(i64, String, TestId)>,
 }
 
 impl Verdicts {
-    /// Where tests begin to be poor or bad, and where they cease: the test with which it changes, and whether that is bad.
+    /// Tests with which the stream becomes bad (poor or bad: true) or recovers (false): start in ns since 1970, new state,
+    /// number of the test.
     pub fn changes(&self) -> impl Iterator<Item = (i64, bool, TestId)> + '_ {
         let known = self.tests.iter().filter(|(_, severity, _)| severity != "unknown");
         let mut before: Option<bool> = None;
@@ -41,7 +43,7 @@ impl Verdicts {
         })
     }
 
-    /// Median time between tests, ns; `None` of fewer than three tests.
+    /// Median time between tests, ns; `None` for fewer than three tests.
     pub fn usual_distance(&self) -> Option<i64> {
         let mut distances: Vec<i64> =
             self.tests.windows(2).map(|w| w[1].0.saturating_sub(w[0].0)).filter(|d| *d > 0).collect();
@@ -49,7 +51,8 @@ impl Verdicts {
         (distances.len() >= 2).then(|| distances[distances.len() / 2])
     }
 
-    /// Stretches without a test that are longer than three of the usual distances: beginning of the test before and after.
+    /// Gaps between tests that are longer than three times the usual interval: start of the test before and of the test
+    /// after.
     pub fn gaps(&self) -> Vec<(i64, i64)> {
         let Some(usual) = self.usual_distance() else { return Vec::new() };
         let long = |w: &&[(i64, String, TestId)]| w[1].0.saturating_sub(w[0].0) > usual.saturating_mul(3);
@@ -58,15 +61,15 @@ impl Verdicts {
 }
 
 impl Archive {
-    /// The streams between the hosts of `filter`, with their numbers.
+    /// Returns the streams between the hosts of `filter`, with their numbers.
     ///
     /// # Errors
-    /// [`ArchiveError::Usage`] where there is no such host.
+    /// [`ArchiveError::Usage`] if there is no such host.
     pub fn streams(&self, filter: &Filter) -> Result<Vec<(i64, PooledStream)>, ArchiveError> {
         self.streams_of(filter)
     }
 
-    /// How many tests of a stream began from `from` up to `to`.
+    /// Number of tests of a stream that started in `from..to`.
     ///
     /// # Errors
     /// [`ArchiveError`].
@@ -76,7 +79,7 @@ impl Archive {
         self.db.query_row(query, params![stream, from, to], count).map_err(self.sql("reading"))
     }
 
-    /// When the first and the last test of a stream began, ns since 1970; `None` without tests.
+    /// Start times of the first and the last test of a stream, ns since 1970; `None` without tests.
     ///
     /// # Errors
     /// [`ArchiveError`].
@@ -86,7 +89,7 @@ impl Archive {
         self.db.query_row(query, [stream], both).map_err(self.sql("reading"))
     }
 
-    /// A stream from `from` up to `to`, by periods that have tests, in the order of time.
+    /// Returns the periods of a stream in `from..to` that have tests, in order of time.
     ///
     /// # Errors
     /// [`ArchiveError`].
@@ -129,7 +132,7 @@ impl Archive {
         Ok(all)
     }
 
-    /// The verdicts of a stream's tests from `from` up to `to`.
+    /// Returns the verdicts of a stream's tests in `from..to`.
     ///
     /// # Errors
     /// [`ArchiveError`].

@@ -1,7 +1,7 @@
-//! [`analyse`]: the packets of many tests analysed again, on several processors.
+//! [`analyse`]: analyses the packets of many tests again, in parallel.
 //!
-//! Tests that share a row group are read in its order, so that it is opened once; what is left to do is handed out by size, the largest first,
-//! so that no thread begins a long one when the others are done.
+//! Tests that share a row group are read in its order, so that it is opened once. Work is distributed by size, largest
+//! first, so that no thread starts a long test when the others are done.
 
 use crate::error::ArchiveError;
 use crate::packets::TestRows;
@@ -17,12 +17,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 
-/// What [`analyse`] found.
+/// Result of [`analyse`].
 #[derive(Debug)]
 pub struct AnalysedGroups<K> {
     /// All packets of the tests of each key.
     pub groups: BTreeMap<K, Pool>,
-    /// Tests that could not be read, which are in no group.
+    /// Tests that could not be read; they are in no group.
     pub failed: Vec<(TestId, ArchiveError)>,
 }
 
@@ -38,21 +38,22 @@ impl<K: Ord> AnalysedGroups<K> {
     }
 }
 
-/// Tests that begin in the same row group, by their rows there.
+/// Tests that begin in the same row group, by their first row.
 struct RowGroupTests<'a, K> {
     tests: Vec<(TestId, PacketLocation, &'a K)>,
 }
 
 impl<K> RowGroupTests<'_, K> {
     fn packets(&self) -> u64 {
-        self.tests.iter().map(|(_, place, _)| place.rows).sum()
+        self.tests.iter().map(|(_, location, _)| location.rows).sum()
     }
 }
 
-/// Analyses the packets of `tests` in the archive in the folder `root` again, on `jobs` threads, and pools those of the same key.
+/// Analyses the packets of `tests` in the archive in the folder `root` again, on `jobs` threads, and pools tests with the
+/// same key.
 ///
 /// # Errors
-/// [`ArchiveError`] if the archive cannot be read; of a test that cannot be read, it is in the result.
+/// [`ArchiveError`] if the archive cannot be read. The error of a single test is part of the result.
 pub fn analyse<K>(
     root: &Path,
     tests: &[(TestId, K)],
@@ -67,7 +68,7 @@ where
     let (next, all) = (AtomicUsize::new(0), Mutex::new(AnalysedGroups { groups: BTreeMap::new(), failed }));
     let work = || -> Result<(), ArchiveError> {
         let archive = Archive::open(root)?;
-        // Its own groups first, so that nobody waits for anybody: a pool takes some hundred kilobytes.
+        // Each thread pools its own groups, so that no thread waits for another: a pool takes several hundred kilobytes.
         let mut mine = AnalysedGroups { groups: BTreeMap::new(), failed: Vec::new() };
         while let Some(unit) = units.get(next.fetch_add(1, Ordering::Relaxed)) {
             archive.analyse_unit(unit, options, &mut mine);
@@ -88,22 +89,22 @@ where
     Ok(all)
 }
 
-/// What there is to do, the largest first, and what cannot be done.
+/// Returns the work to do, largest first, and the tests that cannot be analysed.
 fn units<'a, K>(
     archive: &Archive,
     tests: &'a [(TestId, K)],
 ) -> (Vec<RowGroupTests<'a, K>>, Vec<(TestId, ArchiveError)>) {
-    let (mut places, mut failed) = (Vec::new(), Vec::new());
+    let (mut locations, mut failed) = (Vec::new(), Vec::new());
     for (id, key) in tests {
-        match archive.place(*id) {
-            Ok(place) => places.push((*id, place, key)),
+        match archive.location(*id) {
+            Ok(location) => locations.push((*id, location, key)),
             Err(e) => failed.push((*id, e)),
         }
     }
-    places.sort_by_key(|(_, place, _)| (place.file, place.row_group, place.first_row));
+    locations.sort_by_key(|(_, location, _)| (location.file, location.row_group, location.first_row));
     let mut units: Vec<RowGroupTests<'a, K>> = Vec::new();
-    for test in places {
-        let begins = |place: &PacketLocation| (place.file, place.row_group);
+    for test in locations {
+        let begins = |location: &PacketLocation| (location.file, location.row_group);
         match units.last_mut().filter(|unit| begins(&unit.tests[0].1) == begins(&test.1)) {
             Some(unit) => unit.tests.push(test),
             None => units.push(RowGroupTests { tests: vec![test] }),
@@ -114,10 +115,10 @@ fn units<'a, K>(
 }
 
 impl Archive {
-    /// Analyses the packets of a test again: as its log would be, but for what lines other than packets say.
+    /// Analyses the packets of a test again. Lines of the log other than packets are not considered.
     ///
     /// # Errors
-    /// As [`Archive::packets`].
+    /// Same as [`Archive::packets`].
     pub fn analyse(&self, id: TestId, options: &Options) -> Result<(Summary, Samples), ArchiveError> {
         let mut packets = self.packets(id)?;
         self.analysed(id, &mut packets, options)
@@ -142,11 +143,11 @@ impl Archive {
         found: &mut AnalysedGroups<K>,
     ) {
         let mut rows: Option<TestRows> = None;
-        for (id, place, key) in &unit.tests {
-            let moved = rows
-                .take()
-                .and_then(|rows| rows.go_to(id.0, place.row_group, place.first_row, place.rows).ok());
-            // The first of a file; also after an error, and where its packets were put into another file.
+        for (id, location, key) in &unit.tests {
+            let moved = rows.take().and_then(|rows| {
+                rows.go_to(id.0, location.row_group, location.first_row, location.rows).ok()
+            });
+            // The file is opened for its first test, after an error, and when the packets were moved to another file.
             let packets = match moved {
                 Some(rows) => Ok(StoredPackets { rows }),
                 None => self.packets(*id),

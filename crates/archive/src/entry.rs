@@ -1,4 +1,4 @@
-//! [`CatalogueEntry`]: what the catalogue keeps of a test.
+//! [`CatalogueEntry`]: the catalogue's facts about a test.
 
 use crate::checksum::number;
 use crate::error::ArchiveError;
@@ -9,7 +9,7 @@ use jitlat_core::pool::Pool;
 use jitlat_core::{Analyzer, PacketRecord, Session, Summary};
 use jitlat_store::log::{LogReader, LogReading};
 
-/// What the catalogue knows of a test beside its packets.
+/// Everything the catalogue stores about a test; packets are stored elsewhere.
 pub(crate) struct CatalogueEntry {
     pub id: i64,
     pub hash: String,
@@ -27,7 +27,7 @@ pub(crate) struct CatalogueEntry {
     pub packed: Packed,
 }
 
-/// Parts of it as the catalogue holds them.
+/// Packed parts of an entry, as the catalogue stores them.
 #[derive(Default)]
 pub(crate) struct Packed {
     pub rest: Vec<u8>,
@@ -35,16 +35,16 @@ pub(crate) struct Packed {
     pub pool: Vec<u8>,
 }
 
-/// Where a log came from.
+/// Origin of a log.
 pub(crate) struct LogOrigin<'a> {
-    /// Checksum of its bytes, and their number.
+    /// Checksum and size of the log.
     pub sum: u128,
     pub bytes: u64,
     pub source: &'a str,
     pub tags: &'a [(String, String)],
 }
 
-/// The analysis of a log that is under way.
+/// An analysis in progress.
 pub(crate) struct Analysis {
     analyzer: Analyzer,
     first: Option<jitlat_core::WallTime>,
@@ -60,7 +60,7 @@ impl Analysis {
         self.analyzer.push_all(records);
     }
 
-    /// The entry of the log; [`CatalogueEntry::complete`] adds what is not known yet.
+    /// Returns the entry of the log; [`CatalogueEntry::complete`] adds the remaining facts.
     pub fn finish(self, session: Session, reading: &LogReading, origin: &LogOrigin<'_>) -> CatalogueEntry {
         let (mut summary, samples) = self.analyzer.finish_with_samples(&session);
         reading.add_to(&mut summary);
@@ -88,21 +88,21 @@ impl Analysis {
 }
 
 impl CatalogueEntry {
-    /// From a log and its analysis; packets and other lines follow with [`CatalogueEntry::complete`].
+    /// Creates an entry from a log and its analysis; [`CatalogueEntry::complete`] adds packets and other lines.
     pub fn of(mut reader: LogReader, origin: &LogOrigin<'_>) -> Result<CatalogueEntry, ArchiveError> {
         let mut analysis = Analysis::new(reader.session());
         reader.each_chunk(|records| analysis.push_all(records))?;
         Ok(analysis.finish(reader.session().clone(), reader.reading(), origin))
     }
 
-    /// Adds how many rows it has and its other lines, and packs what the catalogue holds packed.
+    /// Adds the number of rows and the other lines, and packs the parts that the catalogue stores packed.
     pub fn complete(&mut self, rows: u64, rest: OtherLines) {
         self.packed =
             Packed { rest: rest.to_bytes(), session: pack(&self.session), pool: pack_pool(&self.pool) };
         (self.rows, self.rest) = (rows, rest);
     }
 
-    /// What a file of packets says of the test.
+    /// Description of the test in the metadata of a packet file.
     pub fn stored(&self) -> StoredTest {
         StoredTest {
             id: self.id,

@@ -1,107 +1,107 @@
-//! [`ArchiveError`]: why an archive cannot do what was asked of it.
+//! [`ArchiveError`]: errors of an archive.
 
 use jitlat_store::log::LogReadError;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Why an archive cannot do what was asked of it.
+/// Errors of an archive.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ArchiveError {
-    /// There is none.
-    #[error("{} is not an archive: it has no {}; `jitlat archive add` makes one", .0.display(), crate::CATALOGUE)]
+    /// The folder does not hold an archive.
+    #[error("{} is not an archive (it has no {}): check the path, or create one with `jitlat archive add`", .0.display(), crate::CATALOGUE)]
     NotAnArchive(PathBuf),
-    /// It was written by a newer program.
-    #[error("the archive {} has schema version {found}, and this program knows versions up to {known}: take a newer jitlat", .archive.display())]
+    /// The archive was written by a newer program.
+    #[error("the archive {} has schema version {found}, but this program supports versions up to {known}: use a newer jitlat", .archive.display())]
     TooNew {
         /// The archive.
         archive: PathBuf,
-        /// Its version.
+        /// Its schema version.
         found: i64,
-        /// The newest known.
+        /// Newest version that this program knows.
         known: i64,
     },
-    /// It was written by an older program, and is open for reading only.
-    #[error("the archive {} has schema version {found}: `jitlat archive migrate` brings it to {known}", .archive.display())]
+    /// The archive was written by an older program and is open for reading only.
+    #[error("the archive {} has schema version {found}: run `jitlat archive migrate` to convert it to version {known}", .archive.display())]
     TooOld {
         /// The archive.
         archive: PathBuf,
-        /// Its version.
+        /// Its schema version.
         found: i64,
-        /// The version needed.
+        /// Version needed.
         known: i64,
     },
-    /// Another writer is at work.
-    #[error("another program has been writing to the archive {} for {} s: try again, or wait for it", .archive.display(), .waited.as_secs())]
+    /// Another writer holds the lock.
+    #[error("the archive {} was still locked by another program after {} s: try again later", .archive.display(), .waited.as_secs())]
     Busy {
         /// The archive.
         archive: PathBuf,
-        /// How long it was waited for.
+        /// Time waited for the lock.
         waited: Duration,
     },
-    /// The file system failed.
+    /// A file operation failed.
     #[error("{doing} {}: {}", .path.display(), describe(.source))]
     Io {
-        /// What was being done.
+        /// Operation that failed.
         doing: &'static str,
         /// The file.
         path: PathBuf,
-        /// The system's error.
+        /// Error of the system.
         source: io::Error,
     },
-    /// The catalogue failed.
+    /// An operation on the catalogue failed.
     #[error("{doing} the catalogue of {}: {source}", .archive.display())]
     Catalogue {
-        /// What was being done.
+        /// Operation that failed.
         doing: &'static str,
         /// The archive.
         archive: PathBuf,
-        /// The database's error.
+        /// Error of the database.
         source: rusqlite::Error,
     },
-    /// A file of packets is not as it was written, or cannot be one.
-    #[error("the file of packets {} is damaged: {problem}", .file.display())]
+    /// A packet file was changed since it was written, or was not written by jitlat.
+    #[error("the packet file {} is damaged: {problem}", .file.display())]
     Damaged {
         /// The file.
         file: PathBuf,
-        /// What is wrong.
+        /// Description of the problem.
         problem: String,
     },
-    /// A row of the catalogue cannot be one.
+    /// A row of the catalogue holds impossible values.
     #[error("the catalogue is damaged: {0}")]
     Impossible(String),
     /// A log cannot be read.
     #[error(transparent)]
     Log(#[from] LogReadError),
-    /// A log is no file, or has more in it than an archive takes.
-    #[error("cannot take {}: {problem}", .path.display())]
+    /// The log is not a regular file, or is larger than an archive accepts.
+    #[error("cannot add {}: {problem}", .path.display())]
     Unsuitable {
         /// The log.
         path: PathBuf,
-        /// Why.
+        /// Reason.
         problem: &'static str,
     },
-    /// There is no such test.
+    /// The archive has no such test.
     #[error("the archive {} has no test {id}", .archive.display())]
     NoSuchTest {
         /// The archive.
         archive: PathBuf,
-        /// What was asked for.
+        /// Text that was asked for.
         id: String,
     },
     /// Several tests begin with these digits.
-    #[error("{id} is the beginning of {count} tests: give more digits")]
+    #[error("{count} tests begin with {id}: give more digits")]
     Ambiguous {
-        /// What was asked for.
+        /// Text that was asked for.
         id: String,
-        /// How many.
+        /// Number of matching tests.
         count: usize,
     },
     /// The packets of a test were pruned.
-    #[error("the packets of test {0} were pruned: its figures are what is left (`jitlat archive ls`)")]
+    #[error("the packets of test {0} were pruned; its figures remain (`jitlat archive ls`)")]
     Pruned(crate::TestId),
-    /// Something asked for is not understood.
+    /// A request is not understood.
     #[error("{0}")]
     Usage(String),
 }
@@ -109,7 +109,7 @@ pub enum ArchiveError {
 fn describe(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
-            format!("{error}: nothing of this test was kept; make room and add it again")
+            format!("{error}: this test was not added; free some space and add it again")
         }
         _ => error.to_string(),
     }

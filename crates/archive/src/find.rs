@@ -1,4 +1,4 @@
-//! [`Filter`]: which tests; [`Archive::list`]: what the catalogue says of them.
+//! [`Filter`] selects tests; [`Archive::list`] returns what the catalogue knows about them.
 
 use crate::catalogue::unsigned;
 use crate::error::ArchiveError;
@@ -11,7 +11,7 @@ use rusqlite::{Row as SqlRow, params_from_iter};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// Two hosts, from sender to receiver: `A:B`. Either may be empty: any host.
+/// Two hosts, from sender to receiver: `A:B`. Either may be empty, which matches any host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Endpoints(String);
 
@@ -23,17 +23,17 @@ impl FromStr for Endpoints {
             return Ok(Endpoints(text.to_owned()));
         }
         Err(ArchiveError::Usage(format!(
-            "'{text}' is no path: write A:B, two addresses or names of hosts; either may be left out"
+            "'{text}' is not a path: write A:B, the addresses or names of two hosts; either may be empty"
         )))
     }
 }
 
-/// A moment: `2026-11-23`, `2026-11-23T10:00:00Z`, or how long ago: `90m`, `36h`, `7d`, `8w`.
+/// A point in time: `2026-11-23`, `2026-11-23T10:00:00Z`, or a time before now: `90m`, `36h`, `7d`, `8w`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct When(pub WallTime);
 
 impl When {
-    /// Reads `text`, where it says how long ago, from `now`.
+    /// Parses `text`; relative times count back from `now`.
     ///
     /// # Errors
     /// [`ArchiveError::Usage`].
@@ -56,78 +56,78 @@ impl When {
         let at = at.ok().and_then(|at| i64::try_from(at.as_nanosecond()).ok());
         at.map(|ns| When(WallTime(ns))).ok_or_else(|| {
             ArchiveError::Usage(format!(
-                "'{text}' is no time: write 2026-11-23, 2026-11-23T10:00:00Z, or how long ago as in 36h or 7d"
+                "'{text}' is not a time: write 2026-11-23, 2026-11-23T10:00:00Z, or a time before now such as 36h or 7d"
             ))
         })
     }
 }
 
-/// Which tests. Empty: all.
+/// Conditions on tests. An empty filter selects all.
 #[derive(Clone, Debug, Default)]
 pub struct Filter {
-    /// Between these hosts.
+    /// Hosts of the path.
     pub path: Option<Endpoints>,
-    /// Begun at this time or later.
+    /// Earliest start.
     pub since: Option<When>,
-    /// Begun before this time.
+    /// End of the range of starts, exclusive.
     pub before: Option<When>,
-    /// With these tags.
+    /// Tags that a test must have.
     pub tags: Vec<(String, String)>,
 }
 
-/// A test as the catalogue has it.
+/// A test as listed in the catalogue.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ListedTest {
-    /// 16 hexadecimal digits.
+    /// Number of the test, 16 hexadecimal digits.
     pub id: String,
-    /// When it began, ns since 1970.
+    /// Start time, ns since 1970.
     pub started_ns: i64,
     /// The user's name for it.
     pub name: Option<String>,
     /// Name of the log when it was added.
     pub source: String,
-    /// The sender's address; `-` if unknown.
+    /// Address of the sender; `-` if unknown.
     pub src: String,
-    /// The receiver's address; `-` if unknown.
+    /// Address of the receiver; `-` if unknown.
     pub dst: String,
-    /// `udp` or `tcp` of one-way tests, otherwise the protocol of the round trips.
+    /// `udp` or `tcp` for one-way tests, otherwise the protocol of the round trips.
     pub protocol: String,
-    /// `up`, `down`, `both` of round trips, `-` if unknown.
+    /// `up`, `down`, `both` for round trips, `-` if unknown.
     pub direction: String,
-    /// Rows of the log.
+    /// Number of rows of the log.
     pub packets: u64,
-    /// Bytes of the log.
+    /// Size of the log in bytes.
     pub log_bytes: u64,
-    /// Whether the packets are still there.
+    /// True if the packets are still there.
     pub has_packets: bool,
     /// `good`, `fair`, `poor`, `bad` or `unknown`.
     pub severity: String,
-    /// The answer in a line.
+    /// Headline of its verdict, one line.
     pub headline: String,
-    /// Tags of the test and of the archive.
+    /// Tags of the test, and those added by the archive.
     pub tags: BTreeMap<String, String>,
-    /// Figures asked for, in their units.
+    /// Requested figures, in their units.
     pub figures: BTreeMap<String, Option<f64>>,
 }
 
 impl ListedTest {
-    /// Its number.
+    /// Number of the test.
     ///
     /// # Errors
-    /// [`ArchiveError::Impossible`] if `id` is none.
+    /// [`ArchiveError::Impossible`] if `id` is not a test's number.
     pub fn test_id(&self) -> Result<TestId, ArchiveError> {
         let number = i64::from_str_radix(&self.id, 16).map(TestId);
-        number.map_err(|_| ArchiveError::Impossible(format!("{} is the number of no test", self.id)))
+        number.map_err(|_| ArchiveError::Impossible(format!("{} is not the number of a test", self.id)))
     }
 }
 
 impl Filter {
-    /// As a condition on `tests t` with `streams s`, `hosts a` and `hosts b`.
+    /// Converts the filter to a condition on `tests t` with `streams s`, `hosts a` and `hosts b`.
     fn condition(&self, archive: &Archive) -> Result<(String, Vec<Value>), ArchiveError> {
         let (mut all, mut values) = (vec!["1".to_owned()], Vec::new());
         if let Some(Endpoints(text)) = &self.path {
-            // Addresses may have colons: the hosts that there are decide where the two meet.
+            // Addresses may contain colons: the known hosts decide at which colon the text is split.
             let cut = |k: usize| (text[..k].to_owned(), text[k + 1..].to_owned());
             let cuts = text.char_indices().filter(|(_, c)| *c == ':').map(|(k, _)| cut(k));
             let known = |host: &str| {
@@ -144,7 +144,7 @@ impl Filter {
             }
             let (a, b) = found.ok_or_else(|| {
                 ArchiveError::Usage(format!(
-                    "the archive has no tests of the path {text}: `jitlat archive ls` shows those it has"
+                    "the archive has no tests of the path {text}: `jitlat archive ls` lists its tests"
                 ))
             })?;
             for (table, host) in [("a", a), ("b", b)].into_iter().filter(|(_, host)| !host.is_empty()) {
@@ -166,17 +166,17 @@ impl Filter {
     }
 }
 
-/// Tests with what belongs to them.
+/// Tests joined with their streams and hosts.
 pub(crate) const TABLES: &str =
     "tests t JOIN streams s ON s.id = t.stream JOIN hosts a ON a.id = s.src JOIN hosts b ON b.id = s.dst";
 
-/// The columns that [`listed`] reads, of `tests` and what belongs to them.
+/// Columns that [`listed`] reads from [`TABLES`].
 pub(crate) const LISTED: &str = "t.id, t.started_ns, t.name, t.source, a.address, b.address, s.protocol, s.direction, t.packets, \
                                  t.log_bytes, t.file IS NOT NULL, t.severity, t.headline";
-/// How many these are.
+/// Number of columns in [`LISTED`].
 const COLUMNS: usize = 13;
 
-/// A test of the columns [`LISTED`], without figures and tags.
+/// Reads a test from the columns [`LISTED`], without figures and tags.
 pub(crate) fn listed(row: &SqlRow<'_>) -> rusqlite::Result<ListedTest> {
     Ok(ListedTest {
         id: TestId(row.get(0)?).to_string(),
@@ -198,7 +198,7 @@ pub(crate) fn listed(row: &SqlRow<'_>) -> rusqlite::Result<ListedTest> {
 }
 
 impl Archive {
-    /// The tests that `filter` lets through, in the order they began, with `figures`.
+    /// Returns the tests that match `filter`, in order of start time, with `figures`.
     ///
     /// # Errors
     /// [`ArchiveError`].
@@ -231,7 +231,7 @@ impl Archive {
         run().map_err(self.sql("reading"))
     }
 
-    /// The streams that have tests, or had before they were pruned, between the hosts of `filter`.
+    /// Returns the streams between the hosts of `filter` that have tests, or had tests before pruning.
     pub(crate) fn streams_of(
         &self,
         filter: &Filter,

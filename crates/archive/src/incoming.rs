@@ -1,7 +1,7 @@
-//! [`IncomingLog`]: a log that comes in pieces, compressed, from another host; and [`Archive::compressed`], which sends one.
+//! [`IncomingLog`]: a compressed log received in pieces from another host; and [`Archive::compressed`], which sends one.
 //!
-//! The sender states the length of the log; one that unpacks to more is refused at that byte. A log of up to [`MAX_PREPARED_BYTES`] bytes is at hand as a
-//! whole, a longer one goes into a file in `tmp/`.
+//! The sender states the size of the log; one that unpacks to more is refused at that byte. A log of up to
+//! [`MAX_PREPARED_BYTES`] bytes is held in memory, a longer one is written to a file in `tmp/`.
 
 use crate::add::AddOutcome;
 use crate::batch::MAX_PREPARED_BYTES;
@@ -14,26 +14,26 @@ use twox_hash::XxHash3_128;
 use zstd::stream::read::Encoder;
 use zstd::stream::write::Decoder;
 
-/// Longest log that is taken from another host: one of some ten million packets.
+/// Maximum size of a log accepted from another host: about ten million packets.
 pub const MAX_LOG_BYTES: u64 = 1 << 30;
-/// What a log is packed with to be sent.
+/// Compression level of logs that are sent.
 const COMPRESSION_LEVEL: i32 = 3;
-/// Most bytes that a sender may have looked back at, as a power of two: what level 3 does.
+/// Maximum window of the compression, as a power of two: the one of level 3.
 const MAX_WINDOW_LOG: u32 = 21;
 
-/// A log that comes in pieces.
+/// A log being received in pieces.
 pub struct IncomingLog {
     out: Decoder<'static, Bounded>,
     hash: u128,
 }
 
-/// A log, unpacked so far.
+/// The unpacked part of a log, of limited size.
 struct Bounded {
     to: LogBuffer,
     sum: XxHash3_128,
-    /// Bytes that are still to come.
+    /// Bytes that are still to be received.
     left: u64,
-    /// Why it cannot be kept here.
+    /// Error with which storing failed.
     failed: Option<io::Error>,
 }
 
@@ -42,25 +42,25 @@ enum LogBuffer {
     File(NamedTempFile),
 }
 
-/// A log that has come.
+/// A log that was received completely.
 pub enum Arrived {
-    /// It is at hand.
+    /// The log is in memory.
     Text(Vec<u8>),
-    /// It is in a file, which is removed with this.
+    /// The log is in a file, which is removed when this is dropped.
     File(NamedTempFile),
 }
 
-/// Why a log is not taken.
+/// Reason why a log is refused.
 #[derive(Debug, thiserror::Error)]
 pub enum Unfit {
-    /// It is not what its sender said of it.
+    /// The log differs from its announcement.
     #[error("{0}")]
     Other(&'static str),
     /// It cannot be unpacked.
     #[error("it cannot be unpacked: {0}")]
     Packed(io::Error),
-    /// It cannot be kept here: a fault of this host.
-    #[error("keeping it: {0}")]
+    /// The log cannot be stored on this host.
+    #[error("it cannot be stored: {0}")]
     Here(io::Error),
 }
 
@@ -86,13 +86,13 @@ impl Write for Bounded {
 }
 
 impl IncomingLog {
-    /// Begins to take a log of this checksum and so many bytes, for `archive`.
+    /// Begins to receive a log with this checksum and size for `archive`.
     ///
     /// # Errors
     /// [`Unfit`].
     pub fn new(archive: &Archive, hash: u128, bytes: u64) -> Result<IncomingLog, Unfit> {
         if bytes > MAX_LOG_BYTES {
-            return Err(Unfit::Other("it is longer than 1 GiB"));
+            return Err(Unfit::Other("it is larger than 1 GiB"));
         }
         let to = if bytes <= MAX_PREPARED_BYTES {
             LogBuffer::Memory(Vec::with_capacity(bytes as usize))
@@ -105,33 +105,33 @@ impl IncomingLog {
         Ok(IncomingLog { out, hash })
     }
 
-    /// The checksum that was announced.
+    /// Checksum that was announced.
     pub fn hash(&self) -> u128 {
         self.hash
     }
 
-    /// Takes the next piece.
+    /// Accepts the next piece.
     ///
     /// # Errors
-    /// [`Unfit`]; then it is of no use any more.
+    /// [`Unfit`]; the log is then unusable.
     pub fn push(&mut self, packed: &[u8]) -> Result<(), Unfit> {
         let written = self.out.write_all(packed);
         written.map_err(|e| self.unfit(e))
     }
 
-    /// The log, now that all of it has come.
+    /// Returns the complete log after its last piece.
     ///
     /// # Errors
-    /// [`Unfit`], as if it is not the one that was announced.
+    /// [`Unfit`], for example if the log differs from its announcement.
     pub fn finish(mut self) -> Result<Arrived, Unfit> {
         let flushed = self.out.flush();
         flushed.map_err(|e| self.unfit(e))?;
         let log = self.out.into_inner();
         if log.left > 0 {
-            return Err(Unfit::Other("it is shorter than was said"));
+            return Err(Unfit::Other("it is shorter than announced"));
         }
         if log.sum.finish_128() != self.hash {
-            return Err(Unfit::Other("it has another checksum than was said"));
+            return Err(Unfit::Other("its checksum is not the announced one"));
         }
         Ok(match log.to {
             LogBuffer::Memory(text) => Arrived::Text(text),
@@ -142,27 +142,27 @@ impl IncomingLog {
     fn unfit(&mut self, error: io::Error) -> Unfit {
         match (self.out.get_mut().failed.take(), error.kind()) {
             (Some(here), _) => Unfit::Here(here),
-            (None, io::ErrorKind::FileTooLarge) => Unfit::Other("it is longer than was said"),
+            (None, io::ErrorKind::FileTooLarge) => Unfit::Other("it is longer than announced"),
             (None, _) => Unfit::Packed(error),
         }
     }
 }
 
 impl Archive {
-    /// The log of a test, compressed as [`IncomingLog`] takes it.
+    /// Returns the log of a test in the compressed form that [`IncomingLog`] accepts.
     ///
     /// # Errors
-    /// [`ArchiveError`]; damage that is found later is an error of the reader.
+    /// [`ArchiveError`]; damage found later is an error of the reader.
     pub fn compressed(&self, id: TestId) -> Result<Box<dyn Read + Send>, ArchiveError> {
         let packed = Encoder::new(self.log(id)?, COMPRESSION_LEVEL)
             .map_err(|e| ArchiveError::Impossible(e.to_string()))?;
         Ok(Box::new(packed))
     }
 
-    /// Puts the long log in the file at `path`, which `host` sent to this collector, into the archive.
+    /// Adds the long log in the file at `path`, which `host` sent to this collector, to the archive.
     ///
     /// # Errors
-    /// As [`Archive::add`].
+    /// Same as [`Archive::add`].
     pub fn add_from_host(
         &self,
         path: &Path,
@@ -176,7 +176,7 @@ impl Archive {
         self.add_from(path, source, &tags, Some(host))
     }
 
-    /// Whether a log of this checksum is here, or was.
+    /// True if a log with this checksum is, or once was, in this archive.
     ///
     /// # Errors
     /// [`ArchiveError`].

@@ -1,5 +1,5 @@
-//! [`TestIntake`]: the one way into the archive. Whatever a test comes from – a file, a text at hand, the records of a measurement – its rows go
-//! into columns and through the analysis once, and its other lines are stored with them.
+//! [`TestIntake`]: adds every test to the archive, whether it comes from a file, a text in memory or the records of a
+//! measurement. Rows are converted to columns and analysed once; the other lines are stored with them.
 
 use crate::entry::{Analysis, CatalogueEntry, LogOrigin};
 use crate::error::ArchiveError;
@@ -12,14 +12,14 @@ use jitlat_store::log::{LogReader, LogRow};
 use std::io::Cursor;
 use std::path::{Path, PathBuf};
 
-/// Records that are analysed at a time.
+/// Number of records analysed per batch.
 const RECORDS_PER_BATCH: usize = 512;
 
-/// The rows of a test on their way into a file of packets.
+/// Rows of a test that are to be written to a packet file.
 pub(crate) enum IntakePackets {
-    /// At hand, each block at most [`MAX_ROW_GROUP_ROWS`].
+    /// Rows in memory, in blocks of at most [`MAX_ROW_GROUP_ROWS`].
     Held(Vec<ColumnBlock>),
-    /// In a file that has no name yet, while nobody else writes to the archive; the last rows are still at hand.
+    /// Rows in a temporary file, while the lock of the archive is held; the last rows are still in memory.
     Written { writer: Box<PacketFileWriter>, last: Box<ColumnBlock>, writing: Option<Writing> },
 }
 
@@ -29,7 +29,7 @@ impl IntakePackets {
         !matches!(self, IntakePackets::Held(blocks) if blocks.len() <= 1)
     }
 
-    /// The rows at hand.
+    /// Rows in memory.
     pub fn blocks(&self) -> &[ColumnBlock] {
         match self {
             IntakePackets::Held(blocks) => blocks,
@@ -37,7 +37,7 @@ impl IntakePackets {
         }
     }
 
-    /// The right to write that was taken for the file that was begun; `None` if there is no such file.
+    /// Takes the write lock that was acquired for a temporary file; `None` if there is no such file.
     pub fn writing(&mut self) -> Option<Writing> {
         match self {
             IntakePackets::Held(_) => None,
@@ -45,7 +45,7 @@ impl IntakePackets {
         }
     }
 
-    /// A file of these rows alone, written to its end: at `path`, unless it was begun already.
+    /// Writes all rows to a file of their own: at `path`, unless a temporary file was begun.
     ///
     /// # Errors
     /// [`ArchiveError`] if it cannot be written.
@@ -64,24 +64,24 @@ impl IntakePackets {
     }
 }
 
-/// Where rows go beyond the first [`MAX_ROW_GROUP_ROWS`].
+/// Destination of rows beyond the first [`MAX_ROW_GROUP_ROWS`].
 pub(crate) enum RowOverflow<'a> {
-    /// They stay at hand, as they were before they came.
+    /// Memory, where they were before.
     Memory,
-    /// Into a file of this archive at this path, which nobody else writes to from then on.
+    /// A file of this archive at this path; the write lock is held from then on.
     File(&'a Archive, PathBuf),
 }
 
-/// Takes a test row by row.
+/// Receives a test row by row.
 pub(crate) struct TestIntake<'a> {
     /// Name of the log, for errors.
     name: &'a str,
-    /// The last bytes of the log, which its reader looks at before the rows, given the length of the header.
+    /// Returns the end of the log for a header of this length; the log reader examines it before the rows.
     end: &'a mut dyn FnMut(usize) -> Result<Vec<u8>, ArchiveError>,
     overflow: RowOverflow<'a>,
     packets: IntakePackets,
     rest: OtherLines,
-    /// Parts of `rest` that the reader has.
+    /// Number of parts of `rest` that the reader has received.
     read: usize,
     rows: u64,
     log: Option<(LogReader, Analysis)>,
@@ -110,7 +110,7 @@ impl Parts for TestIntake<'_> {
 }
 
 impl<'a> TestIntake<'a> {
-    /// Takes the test with this number.
+    /// Starts the intake of the test with this number.
     pub fn new(
         id: i64,
         name: &'a str,
@@ -162,7 +162,7 @@ impl<'a> TestIntake<'a> {
         Ok(())
     }
 
-    /// Hands the reader the lines that came since the last row.
+    /// Passes the lines that followed the last row to the reader.
     fn read_lines(&mut self) -> Result<(), ArchiveError> {
         let records = &mut self.records;
         let (log, _) = match &mut self.log {
@@ -186,7 +186,7 @@ impl<'a> TestIntake<'a> {
         Ok(())
     }
 
-    /// What the catalogue has of the test, and its rows.
+    /// Returns the catalogue entry of the test and its rows.
     ///
     /// # Errors
     /// [`ArchiveError`] if it is not a log, or none of its rows can be read.

@@ -1,14 +1,16 @@
 //! An archive: years of tests in a folder.
 //!
-//! * `catalogue.sqlite` – tests, hosts, streams, tags, every figure, what roll-ups are made of, and alerts
+//! * `catalogue.sqlite` – tests, hosts, streams, tags, every figure, roll-ups and alerts
 //! * `packets/day=YYYY-MM-DD/*.parquet` – the packets, whole tests in files that are never changed
-//! * `tmp/` – files that are being written; `lock` – held by the one that writes
-//! * other folders are not the archive's: in `captures/` a monitor keeps logs of periods that are not over
+//! * `tmp/` – files that are being written; `lock` – held by the current writer
+//! * other folders are not part of the archive: a monitor writes logs of unfinished periods to `captures/`
 //!
-//! A test is added in two steps: its file of packets gets its name, then one transaction enters it. Whatever happens between them,
-//! [`Archive::check`] finds. A log comes back byte for byte. [`show`] has the answers as text, CSV and JSON.
+//! A test is added in two steps: its packet file is renamed to its final name, then one transaction adds it to the
+//! catalogue. [`Archive::check`] completes or removes a test for which only the first step was done. A log comes back byte
+//! for byte. [`show`] formats results as text, CSV and JSON.
 //!
-//! Neighbours: `jitlat-store` reads and writes logs, `jitlat-output` opens tests of an archive like logs, `jitlat-web` shows an
+//! Related crates: `jitlat-store` reads and writes logs, `jitlat-output` opens tests of an archive like logs, `jitlat-web` shows
+//! an
 //! archive, `jitlat-monitor` fills one.
 //!
 //! ```
@@ -85,7 +87,7 @@ pub use slots::SlotFilter;
 pub use tidy::{Compacted, Pruned, Retention};
 pub use totals::{ArchiveTotals, NO_LOSS, StreamTotal, share_bucket};
 
-/// The example of the README.
+/// Compiles the example of the README.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;
@@ -99,10 +101,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// Steps of SQLite's machine between two looks at whether somebody still waits: some ten microseconds.
+/// SQLite steps between two checks of the stop flag: about ten microseconds.
 const STEPS_PER_STOP_CHECK: i32 = 1000;
 
-/// The number of a test: 63 bits of the checksum of its log, written as 16 hexadecimal digits.
+/// Number of a test: 63 bits of the checksum of its log, written as 16 hexadecimal digits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TestId(pub i64);
 
@@ -117,11 +119,11 @@ impl fmt::Display for TestId {
 pub struct Archive {
     root: PathBuf,
     db: Connection,
-    /// Set by somebody who no longer waits for an answer.
+    /// Set when the result of a query is no longer needed.
     stop: Option<Arc<AtomicBool>>,
 }
 
-/// The right to write, until it is dropped.
+/// Lock for writing, held until it is dropped.
 pub(crate) struct Writing {
     _lock: File,
 }
@@ -130,7 +132,7 @@ impl Archive {
     /// Opens the archive in the folder `root` for reading.
     ///
     /// # Errors
-    /// [`ArchiveError`], as where there is none, or it is of another version.
+    /// [`ArchiveError`], for example if there is no archive, or it has another version.
     pub fn open(root: &Path) -> Result<Archive, ArchiveError> {
         Ok(Archive { root: root.to_owned(), db: opened(root, For::Reading)?, stop: None })
     }
@@ -138,15 +140,15 @@ impl Archive {
     /// Opens the archive in the folder `root` for writing.
     ///
     /// # Errors
-    /// As [`Archive::open`].
+    /// Same as [`Archive::open`].
     pub fn open_to_write(root: &Path) -> Result<Archive, ArchiveError> {
         Ok(Archive { root: root.to_owned(), db: opened(root, For::Writing)?, stop: None })
     }
 
-    /// Opens the archive in the folder `root` for writing, and makes it if there is none.
+    /// Opens the archive in the folder `root` for writing; creates it if it does not exist.
     ///
     /// # Errors
-    /// As [`Archive::open`]; or the folder cannot be made.
+    /// Same as [`Archive::open`]; or the folder cannot be created.
     pub fn make(root: &Path) -> Result<Archive, ArchiveError> {
         for folder in ["packets", "tmp"].map(|name| root.join(name)) {
             fs::create_dir_all(&folder).map_err(ArchiveError::io("creating", &folder))?;
@@ -155,10 +157,10 @@ impl Archive {
         Ok(Archive { root: root.to_owned(), db: catalogue::open(root, For::Making)?, stop: None })
     }
 
-    /// Brings the archive in the folder `root` to the newest version; returns the version it had.
+    /// Migrates the archive in the folder `root` to the newest version; returns its previous version.
     ///
     /// # Errors
-    /// As [`Archive::open`].
+    /// Same as [`Archive::open`].
     pub fn migrate(root: &Path) -> Result<i64, ArchiveError> {
         let before = Connection::open(root.join(CATALOGUE))
             .and_then(|db| db.query_row("PRAGMA user_version", [], |r| r.get(0)));
@@ -173,26 +175,26 @@ impl Archive {
         Ok(before)
     }
 
-    /// From now on, what is read ends with an error soon after `stop` is set; `None`: it goes on to its end.
+    /// Lets queries end with an error soon after `stop` is set; with `None` they run to their end.
     pub fn stop_with(&mut self, stop: Option<Arc<AtomicBool>>) {
         let asked = stop.clone();
         let handler = asked.map(|asked| move || asked.load(Ordering::Relaxed));
-        // Without it an answer takes as long as it takes.
+        // Without a handler, a query cannot be stopped.
         let _ = self.db.progress_handler(STEPS_PER_STOP_CHECK, handler);
         self.stop = stop;
     }
 
-    /// Whether nobody waits any longer for what is being read.
+    /// True if the current query was stopped.
     pub fn is_stopped(&self) -> bool {
         self.stop.as_ref().is_some_and(|stop| stop.load(Ordering::Relaxed))
     }
 
-    /// Its folder.
+    /// Folder of the archive.
     pub fn root(&self) -> &Path {
         &self.root
     }
 
-    /// What a failure of the catalogue becomes.
+    /// Converts an error of the catalogue.
     fn sql(&self, doing: &'static str) -> impl Fn(rusqlite::Error) -> ArchiveError + '_ {
         move |source| match source {
             rusqlite::Error::SqliteFailure(e, _) if e.code == rusqlite::ErrorCode::DatabaseBusy => {
@@ -214,15 +216,15 @@ impl Archive {
     }
 }
 
-/// Whether there is an archive in the folder `root`.
+/// True if there is an archive in the folder `root`.
 pub fn is_archive(root: &Path) -> bool {
     root.join(CATALOGUE).is_file()
 }
 
-/// Opens the catalogue; one that another process is just making, when it is made.
+/// Opens the catalogue; waits if another process is creating it.
 fn opened(root: &Path, purpose: For) -> Result<Connection, ArchiveError> {
     match catalogue::open(root, purpose) {
-        // The file is there and has nothing yet: who makes it holds the lock until it is whole.
+        // The file exists but is empty: its creator holds the lock until it is complete.
         Err(ArchiveError::TooOld { found: 0, .. }) => {
             drop(lock(root)?);
             catalogue::open(root, purpose)
@@ -231,7 +233,7 @@ fn opened(root: &Path, purpose: For) -> Result<Connection, ArchiveError> {
     }
 }
 
-/// Waits until no other writes.
+/// Waits for the write lock.
 fn lock(root: &Path) -> Result<Writing, ArchiveError> {
     const STEP: Duration = Duration::from_millis(20);
     let path = root.join("lock");

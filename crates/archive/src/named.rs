@@ -5,7 +5,7 @@ use jitlat_store::log::LogReader;
 use std::io::Read;
 use std::path::Path;
 
-/// The archive and the test that `path` names; `None` if it names a file, or nothing.
+/// Splits `path` into the archive and the test that it names; `None` if it names a file, or nothing.
 fn archived(path: &Path) -> Option<(&Path, &str)> {
     let (folder, id) = (path.parent()?, path.file_name()?.to_str()?);
     (!path.exists() && is_archive(folder)).then_some((folder, id))

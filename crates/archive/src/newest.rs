@@ -1,4 +1,4 @@
-//! [`Archive::newest`]: of every stream its newest test; [`Archive::extent`]: how much there is.
+//! [`Archive::newest`]: the newest test of every stream; [`Archive::extent`]: the number and range of tests.
 
 use crate::catalogue::unsigned;
 use crate::error::ArchiveError;
@@ -6,19 +6,19 @@ use crate::find::{LISTED, TABLES, listed};
 use crate::{Archive, ListedTest, PooledStream, TestId};
 use rusqlite::{Row, params};
 
-/// Tests before the newest that are looked at, to say since when a stream is bad.
+/// Maximum number of earlier tests examined to find out since when a stream is bad.
 const MAX_TESTS_BACK: i64 = 300;
-/// Tests before the newest of all streams together that are looked at for the same.
+/// The same limit for all streams together.
 const MAX_TESTS_BACK_IN_ALL: u64 = 20_000;
-/// Tests whose distances say how often a stream is tested.
+/// Number of newest tests from which the interval between tests is estimated.
 const RECENT_TESTS: i64 = 9;
 
 /// The newest test of a stream.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Newest {
-    /// The stream's number in this archive.
+    /// Number of the stream in this archive.
     pub stream_id: i64,
-    /// Which packets.
+    /// The stream.
     pub stream: PooledStream,
     /// Name of the sender; `None` if unknown.
     pub src_name: Option<String>,
@@ -26,49 +26,49 @@ pub struct Newest {
     pub dst_name: Option<String>,
     /// The test.
     pub test: TestId,
-    /// When it began, ns since 1970.
+    /// Start time, ns since 1970.
     pub started_ns: i64,
-    /// Rows of its log.
+    /// Number of rows of its log.
     pub packets: u64,
     /// `good`, `fair`, `poor`, `bad` or `unknown`.
     pub severity: String,
     /// The answer in a line.
     pub headline: String,
-    /// Median time between the newest tests, ns; `None` of fewer than three.
+    /// Median time between the newest tests, ns; `None` for fewer than three.
     pub every_ns: Option<i64>,
-    /// Of one that is poor or bad: the tests in a row that are, and when the first of them began.
+    /// Start and length of the current run of poor or bad tests; `None` if the newest test is neither.
     pub bad: Option<BadSince>,
 }
 
-/// Tests in a row that are poor or bad.
+/// Consecutive poor or bad tests, up to the newest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BadSince {
-    /// When the first of them began, ns since 1970.
+    /// Start of the first of them, ns since 1970.
     pub since_ns: i64,
-    /// How many.
+    /// Number of tests.
     pub tests: u64,
-    /// Whether there may be more before them that were not looked at.
+    /// True if earlier tests, which were not examined, may be bad too.
     pub at_least: bool,
 }
 
-/// How much an archive has.
+/// Number and range of the tests in an archive.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ArchiveExtent {
-    /// Tests.
+    /// Number of tests.
     pub tests: u64,
-    /// When the first began, ns since 1970; `None` without tests.
+    /// Start of the first test, ns since 1970; `None` without tests.
     pub first_ns: Option<i64>,
-    /// When the last began, ns since 1970; `None` without tests.
+    /// Start of the last test, ns since 1970; `None` without tests.
     pub last_ns: Option<i64>,
 }
 
-/// Whether a verdict is one that somebody should look at.
+/// True if a verdict is poor or bad.
 pub(crate) fn is_bad(severity: &str) -> bool {
     matches!(severity, "poor" | "bad")
 }
 
 impl Archive {
-    /// Of every stream that has tests the newest, by addresses.
+    /// Returns the newest test of every stream that has tests, ordered by address.
     ///
     /// # Errors
     /// [`ArchiveError`].
@@ -109,8 +109,8 @@ impl Archive {
         Ok(all)
     }
 
-    /// Median time between the newest tests of a stream that nobody asked for, as those do that are started from a page (tag `asked`), ns; `None`
-    /// of fewer than three.
+    /// Median time between the newest scheduled tests of a stream, ns; `None` for fewer than three. Tests started from a
+    /// page (tag `asked`) do not count.
     ///
     /// # Errors
     /// [`ArchiveError`].
@@ -137,7 +137,8 @@ impl Archive {
         Ok((distances.len() >= 2).then(|| distances[distances.len() / 2]))
     }
 
-    /// The tests in a row, up to the newest, that are poor or bad; of all streams together at most `left` are looked at.
+    /// Returns the run of poor or bad tests up to the newest; examines at most `left` tests, counted for all streams
+    /// together.
     fn bad_since(&self, newest: &Newest, left: &mut u64) -> rusqlite::Result<BadSince> {
         let mut bad = BadSince { since_ns: newest.started_ns, tests: 0, at_least: false };
         let query = "SELECT started_ns, severity FROM tests WHERE stream = ? ORDER BY started_ns DESC, id DESC LIMIT ?";
@@ -155,7 +156,7 @@ impl Archive {
         Ok(bad)
     }
 
-    /// A test as the catalogue has it, without figures and tags.
+    /// Returns a test as listed in the catalogue, without figures and tags.
     ///
     /// # Errors
     /// [`ArchiveError`].
@@ -164,7 +165,7 @@ impl Archive {
         self.db.query_row(&query, [id.0], listed).map_err(self.sql("reading"))
     }
 
-    /// How much there is. Cheap enough to be asked every second.
+    /// Returns the number and range of tests. Cheap enough to be called every second.
     ///
     /// # Errors
     /// [`ArchiveError`].

@@ -1,4 +1,4 @@
-//! Values as compressed bytes, as the catalogue and the files of packets hold them.
+//! Compressed values, as the catalogue and the packet files store them.
 
 use crate::error::ArchiveError;
 use jitlat_core::pool::{Pool, PoolScalar};
@@ -9,10 +9,10 @@ use std::cell::RefCell;
 use zstd::bulk::{Compressor, Decompressor};
 use zstd::zstd_safe::CParameter;
 
-/// Most bytes of a value that was packed, before it was.
+/// Maximum size of a value after unpacking.
 pub(crate) const MAX_UNPACKED_BYTES: usize = 1 << 27;
 
-/// A value as bytes: MessagePack, compressed.
+/// Serialises a value as compressed MessagePack.
 pub(crate) fn pack<T: Serialize>(value: &T) -> Vec<u8> {
     zstd::bulk::compress(&rmp_serde::to_vec_named(value).unwrap_or_default(), 3).unwrap_or_default()
 }
@@ -23,7 +23,7 @@ pub(crate) fn unpack<T: DeserializeOwned>(bytes: &[u8], what: &str) -> Result<T,
     jitlat_core::msgpack::from_slice(&bytes).map_err(|_| impossible())
 }
 
-/// What was compressed, if it has at most `most` bytes and no more than its header says, if that says it.
+/// Decompresses `bytes`; `None` if the result exceeds `most` bytes or the size stated in the header, if any.
 pub(crate) fn decompress(bytes: &[u8], most: usize) -> Option<Vec<u8>> {
     let said = zstd::zstd_safe::get_frame_content_size(bytes).ok()?;
     let room = said.map_or(most, |n| usize::try_from(n).unwrap_or(usize::MAX));
@@ -31,7 +31,7 @@ pub(crate) fn decompress(bytes: &[u8], most: usize) -> Option<Vec<u8>> {
         return None;
     }
     thread_local! {
-        // To make one takes as long as to unpack a few kilobytes.
+        // Reused: creating a decompressor takes as long as unpacking a few kilobytes.
         static UNPACKING: RefCell<Option<Decompressor<'static>>> = const { RefCell::new(None) };
     }
     UNPACKING.with_borrow_mut(|unpacking| {
@@ -42,12 +42,12 @@ pub(crate) fn decompress(bytes: &[u8], most: usize) -> Option<Vec<u8>> {
     })
 }
 
-/// Compressed, almost without matches: of the numbers of buckets few repeat for long, and unpacking many short ones takes most of the time of a
-/// query. Measured against zstd's level 3: an hour of 3000 packets is unpacked in 38 µs instead of 72 and 7 % smaller, a day in 45 instead of 198 and
-/// 8 % larger.
+/// Compresses with almost no match search: numbers of buckets rarely repeat for long, and unpacking many short matches
+/// dominates the time of a query. Measured against zstd level 3: an hour of 3000 packets unpacks in 38 µs instead of 72 µs
+/// and is 7 % smaller, a day in 45 µs instead of 198 µs and is 8 % larger.
 fn packed(plain: &[u8]) -> std::io::Result<Vec<u8>> {
     thread_local! {
-        // To make one takes longer than to pack a few kilobytes.
+        // Reused: creating a compressor takes longer than packing a few kilobytes.
         static PACKING: RefCell<Option<Compressor<'static>>> = const { RefCell::new(None) };
     }
     PACKING.with_borrow_mut(|packing| {
@@ -64,30 +64,30 @@ fn packed(plain: &[u8]) -> std::io::Result<Vec<u8>> {
     })
 }
 
-/// A pool as it is stored: its bytes, compressed where that saves a tenth or more.
+/// Serialises a pool for storage, compressed if that saves at least a tenth.
 pub(crate) fn pack_pool(pool: &Pool) -> Vec<u8> {
     let plain = pool.to_bytes();
     let packed = packed(&plain).unwrap_or_default();
     if packed.is_empty() || packed.len() > plain.len() / 10 * 9 { plain } else { packed }
 }
 
-/// One figure of a pool as it is stored since version 2; `None` if it is not one.
+/// Reads one figure of a stored pool (version 2 or later); `None` if the bytes are not such a pool.
 pub(crate) fn read_figure(bytes: &[u8], figure: &Scalar) -> Option<PoolScalar> {
     PoolScalar::from_bytes(unpacked(bytes).as_deref().unwrap_or(bytes), figure)
 }
 
-/// The bytes of a pool that was compressed.
+/// Returns the bytes of a pool that was compressed.
 fn unpacked(bytes: &[u8]) -> Option<Vec<u8>> {
     const ZSTD: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
     bytes.starts_with(&ZSTD).then(|| decompress(bytes, MAX_UNPACKED_BYTES)).flatten()
 }
 
-/// A pool as it is stored, without the differences of consecutive packets' delays; `None` if it is stored by version 1.
+/// Reads a stored pool without the delay differences of consecutive packets; `None` for pools of version 1.
 pub(crate) fn read_delays(bytes: &[u8]) -> Option<Pool> {
     Pool::delays_from_bytes(unpacked(bytes).as_deref().unwrap_or(bytes))
 }
 
-/// A pool as it is stored, also by version 1.
+/// Reads a stored pool of any version.
 pub(crate) fn read_pool(bytes: &[u8]) -> Result<Pool, ArchiveError> {
     let unpacked = unpacked(bytes);
     if let Some(pool) = Pool::from_bytes(unpacked.as_deref().unwrap_or(bytes)) {

@@ -1,5 +1,5 @@
-//! A log as its parts: the rows, which go into columns, and a [`TestHeader`] with everything else, from which an [`Assembly`] puts
-//! what a reader of the log would find together again.
+//! Splits a log into its parts: rows, which go into columns, and a [`TestHeader`] with everything else. An [`Assembly`]
+//! combines them into what a reader of the log would find.
 
 use crate::TestId;
 use crate::checksum::{number, sum};
@@ -15,7 +15,7 @@ use std::path::Path;
 use std::vec::IntoIter;
 use twox_hash::XxHash3_128;
 
-/// Everything of a test that is no packet, as it stands in the metadata of a file or of a table of packets.
+/// Everything of a test except its packets, as stored in the metadata of a packet file or table.
 #[derive(Clone, Debug)]
 pub struct TestHeader {
     test: StoredTest,
@@ -26,10 +26,10 @@ impl TestHeader {
         TestHeader { test }
     }
 
-    /// Reads the log at `path`, whose rows go to `each`.
+    /// Reads the log at `path` and passes its rows to `each`.
     ///
     /// # Errors
-    /// [`ArchiveError`], as for a log that changes while it is read.
+    /// [`ArchiveError`], for example if the log changes while it is read.
     pub fn of_log(path: &Path, mut each: impl FnMut(&LogRow)) -> Result<TestHeader, ArchiveError> {
         let (sum, _) = sum(path)?;
         let (rows, rest) = take_apart(path, sum, |row| {
@@ -50,12 +50,12 @@ impl TestHeader {
         }))
     }
 
-    /// The number of the test.
+    /// Number of the test.
     pub fn id(&self) -> TestId {
         TestId(self.test.id)
     }
 
-    /// How many packets it has.
+    /// Number of its packets.
     pub fn packets(&self) -> u64 {
         self.test.rows
     }
@@ -70,38 +70,38 @@ impl TestHeader {
         &self.test.tags
     }
 
-    /// Where its packets are in its file: the row group, and the rows before them there.
-    pub fn place(&self) -> (u64, u64) {
+    /// Position of its packets in the file: the row group, and the number of rows before them in it.
+    pub fn position(&self) -> (u64, u64) {
         (self.test.row_group, self.test.first_row)
     }
 
-    /// Keys and values of the metadata of a table with the packets of this test alone.
+    /// Metadata (keys and values) of a table that holds the packets of this test alone.
     pub fn metadata(&self) -> [(&'static str, String); 2] {
         let alone = StoredTest { row_group: 0, first_row: 0, ..self.test.clone() };
         [(VERSION_KEY, VERSION.to_string()), (TESTS_KEY, FileTests { tests: vec![alone] }.to_text())]
     }
 
-    /// The tests of a file or table, in the order of their packets; `value` looks a key of its metadata up.
+    /// Reads the tests of a file or table, in the order of their packets; `value` looks up a key of its metadata.
     ///
     /// # Errors
-    /// [`ArchiveError::Impossible`] if there is nothing of the kind, or of another version.
+    /// [`ArchiveError::Impossible`] if the metadata is missing, or has another version.
     pub fn of_metadata(value: impl Fn(&str) -> Option<String>) -> Result<Vec<TestHeader>, ArchiveError> {
         let impossible = |problem: String| Err(ArchiveError::Impossible(problem));
         let Some(version) = value(VERSION_KEY) else {
-            return impossible(format!("it has no metadata {VERSION_KEY}: it is no table of packets"));
+            return impossible(format!("it has no metadata {VERSION_KEY}, so it is not a table of packets"));
         };
         if version != VERSION.to_string() {
             return impossible(format!(
-                "its columns are of version {version}; this program reads version {VERSION}"
+                "its format has version {version}; this program reads version {VERSION}"
             ));
         }
         match value(TESTS_KEY).and_then(|text| FileTests::from_text(&text)) {
             Some(tests) => Ok(tests.tests.into_iter().map(TestHeader::new).collect()),
-            None => impossible("what it says of its tests cannot be read".to_owned()),
+            None => impossible("the description of its tests cannot be read".to_owned()),
         }
     }
 
-    /// What puts the log together again.
+    /// Returns an [`Assembly`], which reassembles the log.
     ///
     /// # Errors
     /// [`ArchiveError`] if the header lines are not those of a log.
@@ -110,13 +110,14 @@ impl TestHeader {
     }
 }
 
-/// A log whose rows come one by one: finds what [`LogReader`] finds in its text, without making the text.
+/// Reassembles a log from rows that are pushed one by one: finds what [`LogReader`] finds in its text, without creating the
+/// text.
 pub struct Assembly {
     reader: LogReader,
     rest: Peekable<IntoIter<(u64, Blob)>>,
-    /// Whether the lines between the header and the first row were read.
+    /// True if the lines between the header and the first row were read.
     begun: bool,
-    /// Rows that came, and that there are.
+    /// Number of rows pushed, and number expected.
     taken: u64,
     rows: u64,
 }
@@ -130,36 +131,33 @@ impl Assembly {
         Ok(Assembly { reader, rest, begun: false, taken: 0, rows })
     }
 
-    /// The session, complete at the end.
+    /// The session; complete after the last row.
     pub fn session(&self) -> &Session {
         self.reader.session()
     }
 
-    /// What was found, complete at the end.
+    /// Findings of the reader; complete after the last row.
     pub fn reading(&self) -> &LogReading {
         self.reader.reading()
     }
 
-    /// Whether no row came yet.
+    /// True if no row was pushed yet.
     pub fn is_untouched(&self) -> bool {
         self.taken == 0
     }
 
-    /// Whether all rows came.
+    /// True if all rows were pushed.
     pub fn is_complete(&self) -> bool {
         self.taken >= self.rows
     }
 
-    /// The next row; its record, and those of lines before it that are rows in another notation, go to `push`.
+    /// Pushes the next row. Its record, and those of preceding lines that are rows in another notation, go to `push`.
     ///
     /// # Errors
     /// [`ArchiveError`] if there are more rows than the test has, or the lines cannot be read.
     pub fn push(&mut self, row: &LogRow, mut push: impl FnMut(&PacketRecord)) -> Result<(), ArchiveError> {
         if self.is_complete() {
-            return Err(ArchiveError::Impossible(format!(
-                "there are more packets than the {} of the test",
-                self.rows
-            )));
+            return Err(ArchiveError::Impossible(format!("more packets than the test has ({})", self.rows)));
         }
         if !self.begun || self.rest.peek().is_some_and(|(before, _)| *before <= self.taken) {
             self.lines(&mut push)?;
@@ -182,14 +180,14 @@ impl Assembly {
         Ok(())
     }
 
-    /// The end of the log.
+    /// Ends the log.
     ///
     /// # Errors
-    /// [`ArchiveError`] if rows are missing, or the log has none that can be read.
+    /// [`ArchiveError`] if rows are missing, or the log has no readable row.
     pub fn finish(&mut self, mut push: impl FnMut(&PacketRecord)) -> Result<(), ArchiveError> {
         if !self.is_complete() {
             return Err(ArchiveError::Impossible(format!(
-                "{} of its {} packets are there",
+                "only {} of the {} packets of the test were passed",
                 self.taken, self.rows
             )));
         }
@@ -198,7 +196,8 @@ impl Assembly {
     }
 }
 
-/// Reads the log at `path`, which has the checksum `expected`: rows go to `each`; their number, and the other lines.
+/// Reads the log at `path`, whose checksum must be `expected`, and passes its rows to `each`; returns their number and the
+/// other lines.
 pub(crate) fn take_apart(
     path: &Path,
     expected: u128,
@@ -217,7 +216,7 @@ pub(crate) fn take_apart(
     Ok((rows, rest))
 }
 
-/// A log that is taken apart.
+/// Splits a log into rows and other lines.
 struct LogSplitter<F> {
     rows: u64,
     rest: OtherLines,
@@ -235,10 +234,10 @@ impl<F: FnMut(&LogRow) -> Result<(), ArchiveError>> Parts for LogSplitter<F> {
     }
 }
 
-/// What is wrong with a log whose checksum changes.
-pub(crate) const CHANGED: &str = "it changed while it was read: it is added when its test has ended";
+/// Reason why a log is refused whose checksum changes during reading.
+pub(crate) const CHANGED: &str = "it changed while it was read: add it after its test has ended";
 
-/// The lines of a file, and the checksum of all that was read.
+/// Reads a file line by line and computes the checksum of all bytes read.
 pub(crate) struct ChecksumReader {
     input: BufReader<File>,
     sum: XxHash3_128,
@@ -257,11 +256,11 @@ impl ChecksumReader {
 
 /// Input by lines.
 pub(crate) trait LineInput {
-    /// Appends the next line, or a piece of one that is longer than a row can be; whether there was one.
+    /// Appends the next line, or a part of a line that is too long for a row; false at the end.
     fn next(&mut self, line: &mut Vec<u8>) -> std::io::Result<bool>;
 }
 
-/// Longest line that can be a row.
+/// Maximum length of a line that can be a row.
 const MAX_ROW_BYTES: u64 = 4096;
 
 impl LineInput for ChecksumReader {
@@ -278,13 +277,13 @@ impl LineInput for &[u8] {
     }
 }
 
-/// Takes the rows of a log, and its other lines.
+/// Receives the rows and the other lines of a log.
 pub(crate) trait Parts {
     fn row(&mut self, row: &LogRow) -> Result<(), ArchiveError>;
     fn line(&mut self, line: &[u8]);
 }
 
-/// Reads the lines of a log whose rows are in the columns of `text`. `path` is used in errors.
+/// Reads a log whose rows are in the columns of `text`. `path` is used in errors.
 pub(crate) fn take_rows(
     log: &mut impl LineInput,
     path: &Path,
@@ -303,7 +302,7 @@ pub(crate) fn take_rows(
             None => {
                 others += line.len();
                 if others > MAX_TEXT_BYTES {
-                    let problem = "more than 64 MiB of it are no rows as jitlat writes them";
+                    let problem = "more than 64 MiB of it are not rows written by jitlat";
                     return Err(ArchiveError::Unsuitable { path: path.to_owned(), problem });
                 }
                 parts.line(&line);

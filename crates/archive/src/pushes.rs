@@ -1,9 +1,11 @@
-//! [`Pushed`]: what this archive has pushed to collectors, for each of them.
+//! [`Pushed`]: tests that this archive has pushed to collectors, counted per collector.
 //!
-//! Every test has the number in which it entered, from 1 without gaps. A collector is sent this host's own tests in that order, and `settled`
-//! is the number up to which each of them is stored there, refused there, or dropped here. A test that goes before it was settled is counted as
-//! dropped in the transaction that removes its packets. Of the first [`MAX_UNSETTLED`] of them the collector may have the test all the same: it was sent, and the
-//! answer did not come. These are *doubts*: the collector is asked for them by their checksums, and what it has is counted as stored and no longer as dropped.
+//! Tests are numbered in the order in which they entered, from 1 without gaps. A collector is sent this host's own tests in
+//! that order, and all tests up to the number `settled` are stored there, refused there, or dropped here. A test that is
+//! removed before it was settled is counted as dropped in the transaction that removes its packets. The collector may
+//! nevertheless have some of the first [`MAX_UNSETTLED`] of these: they were sent, but the confirmation did not arrive.
+//! These are *doubts*: the collector is asked for them by checksum, and those it has are counted as stored and no longer as
+//! dropped.
 
 use crate::add::now;
 use crate::catalogue::unsigned;
@@ -14,56 +16,56 @@ use rusqlite::{Connection, OptionalExtension, Row, Transaction, params};
 use serde::Serialize;
 use std::collections::BTreeSet;
 
-/// Most tests that may be on their way to a collector and not settled.
+/// Maximum number of tests sent to a collector that may be unsettled.
 pub const MAX_UNSETTLED: usize = 256;
 
-/// A test that is this host's own, `t`, and has its packets.
+/// SQL condition: `t` is a test of this host's own that has its packets.
 const WAITS: &str =
     "t.file IS NOT NULL AND NOT EXISTS (SELECT 1 FROM tags WHERE test = t.id AND key = 'collected-from')";
 
-/// What was pushed to a collector.
+/// Counts of the tests pushed to a collector.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Pushed {
-    /// The collector's name in the monitor's file.
+    /// Name of the collector in the monitor's file.
     pub collector: String,
     /// Tests that wait.
     pub waiting: u64,
-    /// When the oldest of them began, ns since 1970; null: none waits.
+    /// Start of the oldest waiting test, ns since 1970; null if none waits.
     pub oldest_ns: Option<i64>,
-    /// Tests that the collector has stored, ever.
+    /// Tests that the collector has ever stored.
     pub stored: u64,
-    /// Tests that were dropped here because they were too old, ever.
+    /// Tests that were ever dropped here because they were too old.
     pub dropped: u64,
-    /// Tests that were refused, or could not be read here, ever.
+    /// Tests that were ever refused, or could not be read here.
     pub refused: u64,
-    /// Why the last one was refused; null: none was.
+    /// Reason why the last test was refused; null if none was.
     pub reason: Option<String>,
-    /// When the collector last stored one, ns since 1970; null: never.
+    /// Time at which the collector last stored a test, ns since 1970; null if it never did.
     pub stored_ns: Option<i64>,
 }
 
 /// A test that is to be pushed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outgoing {
-    /// Its number in the order in which tests entered.
+    /// Number in the order in which tests entered.
     pub number: i64,
     /// The test.
     pub test: TestId,
-    /// The checksum of its log.
+    /// Checksum of its log.
     pub hash: u128,
-    /// Bytes of its log.
+    /// Size of its log in bytes.
     pub bytes: u64,
 }
 
-/// What became of a test that was pushed.
+/// Result of pushing a test.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PushResult {
-    /// The collector has it.
+    /// The collector has stored it.
     Stored,
-    /// The collector refuses it, or it cannot be read here: why.
+    /// The collector refuses it, or it cannot be read here; the reason.
     Refused(String),
-    /// It is here no longer.
+    /// It is no longer in this archive.
     Gone,
 }
 
@@ -74,13 +76,13 @@ fn hash(row: &Row<'_>, column: usize) -> rusqlite::Result<u128> {
     u128::from_str_radix(&text, 16).map_err(invalid)
 }
 
-/// The collectors, with the number up to which each is settled.
+/// Returns the collectors, with the number up to which each is settled.
 fn settled(db: &Connection) -> rusqlite::Result<Vec<(String, i64)>> {
     let mut all = db.prepare_cached("SELECT collector, settled FROM pushes ORDER BY collector")?;
     all.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?.collect()
 }
 
-/// Adds those of `dropped` to the doubts that may have been sent, while their packets are still there.
+/// Records the tests of `dropped` that may have been sent as doubts, while their packets still exist.
 fn doubt(
     all: &Transaction<'_>,
     collector: &str,
@@ -105,7 +107,7 @@ fn doubt(
     Ok(())
 }
 
-/// Counts, before the packets in `files` are removed, the tests in them that wait; how many for all collectors together.
+/// Counts the waiting tests in `files` before their packets are removed; returns the total for all collectors.
 pub(crate) fn count_dropped(all: &Transaction<'_>, files: &[i64]) -> rusqlite::Result<u64> {
     let query = format!("SELECT t.entered FROM tests t WHERE t.file = ? AND t.entered > ? AND {WAITS}");
     let mut sum = 0;
@@ -128,7 +130,8 @@ pub(crate) fn count_dropped(all: &Transaction<'_>, files: &[i64]) -> rusqlite::R
     Ok(sum)
 }
 
-/// The number of the newest test that no longer fits with all after it into `bytes` of packets; `None` if all fit.
+/// Returns the number of the newest test that, with all tests after it, no longer fits into `bytes` of packets; `None` if
+/// all fit.
 fn beyond(db: &Connection, after: i64, bytes: u64) -> rusqlite::Result<Option<i64>> {
     let query = format!(
         "SELECT t.entered, t.packets, f.bytes, (SELECT sum(rows) FROM row_groups WHERE file = f.id) \
@@ -140,7 +143,7 @@ fn beyond(db: &Connection, after: i64, bytes: u64) -> rusqlite::Result<Option<i6
     while let Some(row) = rows.next()? {
         let (packets, file) = (unsigned(row, 1)? as f64, unsigned(row, 2)? as f64);
         let all: Option<f64> = row.get(3)?;
-        // Its part of a file that it shares.
+        // The test's share of a file with several tests.
         sum += file * (packets.max(1.0) / all.unwrap_or(1.0).max(1.0)).min(1.0);
         if sum > bytes as f64 {
             return row.get(0).map(Some);
@@ -150,7 +153,7 @@ fn beyond(db: &Connection, after: i64, bytes: u64) -> rusqlite::Result<Option<i6
 }
 
 impl Archive {
-    /// Begins to push to `collector`, if that is new, with the newest tests of `spool` bytes that the archive has already.
+    /// Registers `collector` if it is new; pushing begins with the newest tests that fit into `spool` bytes.
     ///
     /// # Errors
     /// [`ArchiveError`].
@@ -166,7 +169,7 @@ impl Archive {
         })
     }
 
-    /// Forgets collectors that are not in `names`.
+    /// Removes collectors that are not in `names`.
     ///
     /// # Errors
     /// [`ArchiveError`].
@@ -181,7 +184,8 @@ impl Archive {
         })
     }
 
-    /// Drops the oldest tests that wait for `collector`, if all that wait take more than `spool` bytes; how many. They stay in the archive.
+    /// Drops the oldest tests that wait for `collector` if all together exceed `spool` bytes; returns their number. They
+    /// stay in the archive.
     ///
     /// # Errors
     /// [`ArchiveError`].
@@ -203,7 +207,7 @@ impl Archive {
         })
     }
 
-    /// What was pushed to each collector, by name.
+    /// Returns the counts of each collector, by name.
     ///
     /// # Errors
     /// [`ArchiveError`].
@@ -235,7 +239,8 @@ impl Archive {
         run().map_err(self.sql("reading"))
     }
 
-    /// The tests that wait for `collector` after the one of this number, in order; `most` at most. Nothing before what is settled.
+    /// Returns the tests that wait for `collector`, after the number `after` and after all settled ones, in order; `most` at
+    /// most.
     ///
     /// # Errors
     /// [`ArchiveError`].
@@ -261,7 +266,7 @@ impl Archive {
         found.map_err(self.sql("reading"))
     }
 
-    /// Tests that were dropped and that `collector` may have all the same: their numbers and checksums.
+    /// Returns the numbers and checksums of dropped tests that `collector` may nevertheless have.
     ///
     /// # Errors
     /// [`ArchiveError`].
@@ -275,10 +280,10 @@ impl Archive {
         found.map_err(self.sql("reading"))
     }
 
-    /// Notes what became of tests that were pushed, by number, in one transaction; up to the number `settled`, all are.
+    /// Records the results of pushed tests, by number, in one transaction; all tests up to the number `settled` are settled.
     ///
     /// # Errors
-    /// [`ArchiveError`]; then nothing is noted.
+    /// [`ArchiveError`]; nothing is then recorded.
     pub fn settle_push(
         &self,
         collector: &str,
@@ -295,7 +300,7 @@ impl Archive {
                         stored += 1;
                         dropped -= i64::from(doubted);
                     }
-                    // It was counted when it was dropped.
+                    // It was already counted when it was dropped.
                     PushResult::Gone | PushResult::Refused(_) if doubted => {}
                     PushResult::Refused(reason) => {
                         refused += 1;
@@ -303,7 +308,7 @@ impl Archive {
                     }
                     PushResult::Gone => {
                         refused += 1;
-                        why = Some("it is in this host's archive no longer");
+                        why = Some("it is no longer in this host's archive");
                     }
                 }
             }

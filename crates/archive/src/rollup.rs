@@ -1,12 +1,13 @@
 //! Roll-ups: the pool of all tests of a stream within an hour, a day, a month.
 //!
-//! An hour is pooled from its tests, a day from its hours, a month from its days; a pool depends on neither order nor groups, so each equals
-//! that of the packets themselves.
+//! An hour is pooled from its tests, a day from its hours, a month from its days. Pooling is independent of order and
+//! grouping, so each result equals the pool of the packets themselves.
 //!
-//! Stored pools are kept up to date as tests are added. A test goes into its hour. An hour goes into its day when a test of another hour is
-//! added, and a day into its month with the next day, so that the large pools are seldom written. What has gone into the next longer
-//! period is marked `pooled`. So a stored pool is that of its row with those of the shorter periods in it that are not pooled. A late
-//! test of a pooled period goes into all that its period went into. What is not stored is made, and stored, by the first query for it.
+//! Stored pools are updated as tests are added. A test is added to its hour. An hour is added to its day when a test of
+//! another hour arrives, and a day to its month when the next day begins, so that the large pools are rarely written. A pool
+//! that was added to the next longer period is marked `pooled`. The pool of a period is therefore its stored row plus all
+//! shorter periods in it that are not marked. A late test of a `pooled` period is added to every period that its period was
+//! added to. A pool that is not stored is computed and stored by the first query for it.
 
 use crate::catalogue::figure_columns;
 use crate::error::ArchiveError;
@@ -26,7 +27,7 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-/// The length of what is pooled. All are of UTC.
+/// Length of a pooled period. All periods are in UTC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum PoolPeriod {
     /// Each test.
@@ -39,12 +40,12 @@ pub enum PoolPeriod {
     Month,
     /// A year.
     Year,
-    /// All there is.
+    /// All tests.
     All,
 }
 
 impl PoolPeriod {
-    /// All, with their names.
+    /// All periods, with their names.
     pub const NAMES: [(&str, PoolPeriod); 6] = [
         ("test", PoolPeriod::Test),
         ("hour", PoolPeriod::Hour),
@@ -58,7 +59,7 @@ impl PoolPeriod {
         PoolPeriod::NAMES.iter().find(|(_, p)| *p == self).map_or("", |(name, _)| name)
     }
 
-    /// The beginning of the period that `at` lies in, and of the next.
+    /// Start of the period that contains `at`, and start of the next.
     fn around(self, at: i64) -> (i64, i64) {
         const HOUR: i64 = 3_600_000_000_000;
         let whole = |length: i64| {
@@ -82,7 +83,7 @@ impl PoolPeriod {
         }
     }
 
-    /// What its pools are pooled from.
+    /// Period from which its pools are computed.
     fn part(self) -> PoolPeriod {
         match self {
             PoolPeriod::Test | PoolPeriod::Hour => PoolPeriod::Test,
@@ -92,7 +93,7 @@ impl PoolPeriod {
         }
     }
 
-    /// The stored period that its pool goes into.
+    /// Stored period that its pool is added to.
     fn longer(self) -> Option<PoolPeriod> {
         match self {
             PoolPeriod::Hour => Some(PoolPeriod::Day),
@@ -114,7 +115,7 @@ impl FromStr for PoolPeriod {
         let all = PoolPeriod::NAMES.map(|(name, _)| name).join(", ");
         found
             .map(|(_, p)| *p)
-            .ok_or_else(|| ArchiveError::Usage(format!("'{text}' is no period: choose one of {all}")))
+            .ok_or_else(|| ArchiveError::Usage(format!("'{text}' is not a period: choose one of {all}")))
     }
 }
 
@@ -127,13 +128,13 @@ fn start(date: Date) -> Option<i64> {
     i64::try_from(date.to_zoned(TimeZone::UTC).ok()?.timestamp().as_nanosecond()).ok()
 }
 
-/// A time as `2026-11-23 10:00:00`, UTC.
+/// Formats a time as `2026-11-23 10:00:00`, UTC.
 pub fn utc(at: i64) -> String {
     let at = Timestamp::from_nanosecond(at.into()).unwrap_or_default();
     at.to_zoned(TimeZone::UTC).datetime().to_string().replace('T', " ").chars().take(19).collect()
 }
 
-/// The day of a time, as in names of folders.
+/// Day of a time, as in names of folders.
 pub(crate) fn day_name(at: i64) -> String {
     date(at).to_string()
 }
@@ -142,24 +143,24 @@ pub(crate) fn day_name(at: i64) -> String {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PooledStream {
-    /// The sender's address; `-` if unknown.
+    /// Address of the sender; `-` if unknown.
     pub src: String,
-    /// The receiver's address; `-` if unknown.
+    /// Address of the receiver; `-` if unknown.
     pub dst: String,
-    /// `udp` or `tcp` of one-way tests, otherwise the protocol of the round trips.
+    /// `udp` or `tcp` for one-way tests, otherwise the protocol of the round trips.
     pub protocol: String,
-    /// `up`, `down`, `both` of round trips, `-` if unknown.
+    /// `up`, `down`, `both` for round trips, `-` if unknown.
     pub direction: String,
-    /// Bytes of a packet's payload; null if unknown.
+    /// Size of a packet's payload in bytes; null if unknown.
     pub payload_bytes: Option<i64>,
-    /// Time between packets; null if unknown.
+    /// Time between packets, ns; null if unknown.
     pub period_ns: Option<i64>,
     /// Class of service.
     pub dscp: i64,
 }
 
 impl PooledStream {
-    /// Out of the columns 1 to 7 of a row: addresses, and the columns of `streams` in their order.
+    /// Reads columns 1 to 7 of a row: addresses, and the columns of `streams` in their order.
     pub(crate) fn read(row: &rusqlite::Row<'_>) -> rusqlite::Result<PooledStream> {
         let known = |x: i64| (x >= 0).then_some(x);
         Ok(PooledStream {
@@ -173,11 +174,11 @@ impl PooledStream {
         })
     }
 
-    /// What the packets of a test have in common with those of other tests of the same traffic.
+    /// Key of the stream that a test belongs to.
     pub fn of(session: &Session) -> PooledStream {
         let address = |address: Option<IpAddr>| address.map_or_else(|| "-".to_owned(), |a| a.to_string());
         let protocol = match (&session.two_way, session.spec.transport()) {
-            // Other programs' traffic, whatever it is: that of each capture of a monitor on its own.
+            // Captured traffic of other programs: one stream per capture of a monitor.
             _ if is_captured(session) => format!("captured {}", session.name.as_deref().unwrap_or_default()),
             (Some(two_way), _) => two_way.protocol.clone(),
             (None, Transport::Udp) => "udp".to_owned(),
@@ -201,7 +202,7 @@ impl PooledStream {
     }
 }
 
-/// Whether a test is what a monitor captured.
+/// True if the test was captured by a monitor.
 fn is_captured(session: &Session) -> bool {
     let has = |key: &str, value: Option<&str>| {
         session.tags.iter().any(|(k, v)| k == key && value.is_none_or(|value| v == value))
@@ -209,28 +210,28 @@ fn is_captured(session: &Session) -> bool {
     has("instrument", Some(PASSIVE)) && has("test", None) && session.name.is_some()
 }
 
-/// A figure of a period.
+/// Value of a figure in one period.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PeriodValue {
-    /// Beginning of the period, ns since 1970; of all there is, of the first test.
+    /// Start of the period, ns since 1970; for all tests, start of the first.
     pub start_ns: i64,
     /// The test; null for longer periods.
     pub test: Option<String>,
-    /// Tests pooled.
+    /// Number of tests pooled.
     pub tests: u64,
-    /// Packets sent in them.
+    /// Number of packets sent in them.
     pub sent: u64,
     /// The figure, in its unit; null where it is undefined.
     pub value: Option<f64>,
 }
 
-/// The beginning of the hour that `at` lies in.
+/// Start of the hour that contains `at`.
 pub(crate) fn hour(at: i64) -> i64 {
     PoolPeriod::Hour.around(at).0
 }
 
-/// Adds all tests that have just been entered, of a stream and within the hour of `at`, to the roll-ups that they belong to, each once.
+/// Adds the pool of tests just added, all of one stream and within the hour of `at`, to each of their roll-ups.
 pub(crate) fn add(all: &Transaction<'_>, stream: i64, at: i64, pool: &Pool) -> rusqlite::Result<()> {
     let run = || {
         let (start, end) = PoolPeriod::Hour.around(at);
@@ -242,13 +243,13 @@ pub(crate) fn add(all: &Transaction<'_>, stream: i64, at: i64, pool: &Pool) -> r
     };
     match run() {
         Err(RollupError::Sql(e)) => Err(e),
-        // One of them cannot be read: the next query makes them again.
+        // A roll-up cannot be read: remove it, and let the next query compute it again.
         Err(RollupError::Other(_)) => forget(all, stream, at),
         Ok(()) => Ok(()),
     }
 }
 
-/// Forgets the roll-ups that a test belongs to.
+/// Removes the roll-ups that a test belongs to.
 fn forget(all: &Transaction<'_>, stream: i64, at: i64) -> rusqlite::Result<()> {
     for period in [PoolPeriod::Hour, PoolPeriod::Day, PoolPeriod::Month] {
         let (start, _) = period.around(at);
@@ -258,7 +259,8 @@ fn forget(all: &Transaction<'_>, stream: i64, at: i64) -> rusqlite::Result<()> {
     Ok(())
 }
 
-/// Adds `pool` to the roll-up of the period that begins at `start`, if it is stored, and to those that it went into. Whether it is stored.
+/// Adds `pool` to the stored roll-up of the period that begins at `start`, and to all longer ones that it was added to.
+/// Returns false if it is not stored.
 fn raise(
     db: &Connection,
     stream: i64,
@@ -287,7 +289,7 @@ fn raise(
     Ok(true)
 }
 
-/// Adds the roll-ups of `period` to those of the next longer one, but for the one that begins at `current`.
+/// Adds the roll-ups of `period` to those of the next longer one, except the one that begins at `current`.
 fn close(db: &Connection, stream: i64, period: PoolPeriod, current: i64) -> Result<(), RollupError> {
     let Some(longer) = period.longer() else { return Ok(()) };
     for start in open(db, stream, period, i64::MIN, i64::MAX)?.into_iter().filter(|start| *start != current) {
@@ -300,7 +302,7 @@ fn close(db: &Connection, stream: i64, period: PoolPeriod, current: i64) -> Resu
     Ok(())
 }
 
-/// When the roll-ups of `period` from `start` up to `end` begin that did not go into the next longer one.
+/// Returns the starts, in `start..end`, of the roll-ups of `period` that were not added to the next longer one.
 fn open(
     db: &Connection,
     stream: i64,
@@ -313,7 +315,8 @@ fn open(
     open.query_map(params![stream, period.name(), start, end], |row| row.get(0))?.collect()
 }
 
-/// Adds the roll-up of `period` that begins at `start` to the `longer` one that begins at `from`. Whether that is stored.
+/// Adds the roll-up of `period` that begins at `start` to the `longer` one that begins at `from`. Returns false if that is
+/// not stored.
 fn fold(
     db: &Connection,
     stream: i64,
@@ -325,7 +328,7 @@ fn fold(
     let query = "SELECT pool FROM rollups WHERE (stream, unit, start_ns, pooled) = (?, ?, ?, 0)";
     let mut found = db.prepare_cached(query)?;
     let found = found.query_row(params![stream, period.name(), start], |row| row.get::<_, Vec<u8>>(0));
-    // It may have become part of a longer one that was made on the way.
+    // It may have been added while the longer one was computed.
     let Some(bytes) = found.optional()? else { return Ok(true) };
     let there = raise(db, stream, longer, from, &read_pool(&bytes).map_err(RollupError::Other)?)?;
     if there {
@@ -334,13 +337,14 @@ fn fold(
     Ok(there)
 }
 
-/// Marks the roll-ups of `period` that begin from `start` up to `end` as part of the next longer one.
+/// Marks the roll-ups of `period` that begin in `start..end` as part of the next longer one.
 fn mark(db: &Connection, stream: i64, period: PoolPeriod, start: i64, end: i64) -> rusqlite::Result<()> {
     let update = "UPDATE rollups SET pooled = 1 WHERE (stream, unit, pooled) = (?, ?, 0) AND start_ns >= ? AND start_ns < ?";
     db.prepare_cached(update)?.execute(params![stream, period.name(), start, end]).map(drop)
 }
 
-/// The stored pool of a period; `None` if there is none. In one statement, so that no writer can move a part of it meanwhile.
+/// Returns the stored pool of a period; `None` if there is none. Uses one statement, so that no writer can move a part of it
+/// meanwhile.
 fn stored(
     db: &Connection,
     stream: i64,
@@ -383,7 +387,7 @@ impl From<rusqlite::Error> for RollupError {
     }
 }
 
-/// The pool of a stream from `start` up to `end`, from roll-ups where there are, which are stored if `store`.
+/// Returns the pool of a stream in `start..end`, from roll-ups where possible; stores those it computes if `store` is set.
 fn pool_of(
     db: &Connection,
     stream: i64,
@@ -410,7 +414,7 @@ fn pool_of(
     } else {
         for (from, to) in parts(db, stream, period.part(), start, end)? {
             pool.merge(&pool_of(db, stream, period.part(), from, to, store)?);
-            // What its row lacks goes into it, so that it is not counted again beside this one.
+            // Add the shorter periods that its row lacks and mark them, so that they are not counted twice.
             let (part, shorter) = (period.part(), period.part().part());
             if store && part.is_stored() && shorter.is_stored() {
                 for start in open(db, stream, shorter, from, to)? {
@@ -434,7 +438,7 @@ fn pool_of(
     Ok(pool)
 }
 
-/// The periods from `start` up to `end` in which a stream has tests.
+/// Returns the periods in `start..end` in which a stream has tests.
 pub(crate) fn parts(
     db: &Connection,
     stream: i64,
@@ -442,7 +446,7 @@ pub(crate) fn parts(
     start: i64,
     end: i64,
 ) -> rusqlite::Result<Vec<(i64, i64)>> {
-    // The next test or kept hour from a time on.
+    // Finds the next test or retained hour from a time on.
     let query = "SELECT min(at) FROM (SELECT min(started_ns) AS at FROM tests WHERE stream = ?1 AND started_ns >= ?2 \
                  UNION ALL SELECT min(hour_ns) FROM kept WHERE stream = ?1 AND hour_ns >= ?2)";
     let mut next = db.prepare_cached(query)?;
@@ -462,10 +466,11 @@ pub(crate) fn parts(
 }
 
 impl Archive {
-    /// `figure` of each stream that `filter` lets through, by `period`. Tags cannot be asked for: roll-ups do not know them.
+    /// Returns `figure` by `period` for each stream that matches `filter`. Tags are not supported, because roll-ups do not
+    /// store them.
     ///
     /// # Errors
-    /// [`ArchiveError::Usage`] for a figure that tests cannot be pooled for; or another.
+    /// [`ArchiveError::Usage`] for a figure that cannot be pooled; other errors as usual.
     pub fn query(
         &self,
         filter: &Filter,
@@ -510,8 +515,8 @@ impl Archive {
         Ok(all)
     }
 
-    /// What `read` makes of the stored roll-ups of a stream that begin from `from` up to `to`, by when: in one pass, without making all of their
-    /// pools. Those that lack something of a shorter period, or cannot be read, are left out.
+    /// Applies `read` to the stored roll-ups of a stream that begin in `from..to`, by start time: in one pass, without
+    /// decoding whole pools. Roll-ups that lack a shorter period, or cannot be read, are left out.
     pub(crate) fn stored_in_one_pass<T>(
         &self,
         stream: i64,
@@ -535,7 +540,7 @@ impl Archive {
         if !period.is_stored() {
             return Ok(found);
         }
-        // Everything as it was at one moment.
+        // One transaction, for a consistent view.
         let moment = self.db.unchecked_transaction()?;
         let query = "SELECT start_ns, pool FROM rollups WHERE (stream, unit) = (?, ?) AND start_ns >= ? AND start_ns < ?";
         let mut stored = moment.prepare_cached(query)?;
@@ -556,7 +561,7 @@ impl Archive {
         Ok(found)
     }
 
-    /// The pool of the tests of each stream that `filter` lets through, of all time that it allows.
+    /// Returns the pool of each stream that matches `filter`, within the times of the filter.
     ///
     /// # Errors
     /// [`ArchiveError`].
@@ -574,7 +579,7 @@ impl Archive {
         self.db.query_row(query, params![stream, from], |row| row.get(0)).map_err(self.sql("reading"))
     }
 
-    /// Each test's own figure, as [`Archive::list`] has it; of tests from before the figure was known, that of their pool.
+    /// Returns each test's own figure, as [`Archive::list`] does; for tests older than the figure, that of their pool.
     fn tests_of(
         &self,
         stream: i64,
@@ -622,7 +627,7 @@ impl Archive {
         })
     }
 
-    /// The pool of a stream from `start` up to `end`: what is whole from roll-ups, the rest from smaller ones.
+    /// Returns the pool of a stream in `start..end`: whole periods from roll-ups, the rest from shorter periods.
     pub(crate) fn pool(
         &self,
         stream: i64,
@@ -630,7 +635,7 @@ impl Archive {
         start: i64,
         end: i64,
     ) -> Result<Pool, ArchiveError> {
-        // The largest periods that lie within.
+        // Use the longest periods that lie within.
         let mut pool = Pool::default();
         let mut spans = vec![(period, start, end)];
         while let Some((period, start, end)) = spans.pop() {
@@ -657,7 +662,7 @@ impl Archive {
         Ok(pool)
     }
 
-    /// A pool, stored for the next query where that is possible.
+    /// Returns a pool, and stores it for the next query if possible.
     fn stored_pool(
         &self,
         stream: i64,
@@ -672,7 +677,7 @@ impl Archive {
         let there =
             self.db.prepare_cached(query).and_then(|mut q| q.exists(params![stream, period.name(), start]));
         if !there.map_err(self.sql("reading"))? && !self.db.is_readonly("main").unwrap_or(true) {
-            // In one transaction, so that no test is added between its making and its storing.
+            // One transaction, so that no test is added between computing and storing.
             let mut failed = None;
             let stored = self.transaction(|all| match pool_of(all, stream, period, start, end, true) {
                 Ok(pool) => Ok(Some(pool)),

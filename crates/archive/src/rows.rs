@@ -1,4 +1,4 @@
-//! Tests by their number: the log again, its records, and what the catalogue keeps as bytes.
+//! Access to tests by number: their logs, records, and packed values of the catalogue.
 
 use crate::catalogue::unsigned;
 use crate::error::ArchiveError;
@@ -13,13 +13,13 @@ use rusqlite::{OptionalExtension, Row as SqlRow};
 use std::io::{self, Read};
 use std::path::{Component, Path};
 
-/// Packets handed out at a time.
+/// Number of packets passed on per call.
 const PACKETS_PER_BATCH: usize = 512;
 
-/// How often a test is looked up again whose file was replaced meanwhile.
+/// Maximum number of lookups of a test whose file is replaced meanwhile.
 const MAX_LOOKUPS: usize = 3;
 
-/// A checksum as it is written.
+/// Reads a checksum, stored as text.
 fn sum(row: &SqlRow<'_>, column: usize) -> rusqlite::Result<u128> {
     let text: String = row.get(column)?;
     let invalid =
@@ -27,7 +27,7 @@ fn sum(row: &SqlRow<'_>, column: usize) -> rusqlite::Result<u128> {
     u128::from_str_radix(&text, 16).map_err(invalid)
 }
 
-/// Where the packets of a test are.
+/// Location of the packets of a test.
 pub(crate) struct PacketLocation {
     pub file: Option<i64>,
     pub row_group: u64,
@@ -35,13 +35,13 @@ pub(crate) struct PacketLocation {
     pub rows: u64,
 }
 
-/// The packets of a test, in order of arrival.
+/// Packets of a test, in order of arrival.
 pub struct StoredPackets {
     pub(crate) rows: TestRows,
 }
 
 impl StoredPackets {
-    /// The next rows of the log, some thousand at a time; empty after the last.
+    /// Returns the next rows of the log, several thousand at a time; empty after the last.
     ///
     /// # Errors
     /// [`ArchiveError::Damaged`].
@@ -49,7 +49,7 @@ impl StoredPackets {
         self.rows.next_batch()
     }
 
-    /// The next packets, some thousand of them, handed to `push` in parts; `false` after the last.
+    /// Passes the next packets, several thousand of them, to `push` in parts; returns `false` after the last.
     ///
     /// # Errors
     /// [`ArchiveError::Damaged`].
@@ -66,7 +66,7 @@ impl StoredPackets {
 }
 
 impl Archive {
-    /// The test whose number begins with the hexadecimal digits `text`, or whose name it is.
+    /// Finds the test whose number begins with the hexadecimal digits `text`, or whose name is `text`.
     ///
     /// # Errors
     /// [`ArchiveError::NoSuchTest`], [`ArchiveError::Ambiguous`].
@@ -94,7 +94,7 @@ impl Archive {
         found.map_err(self.sql("reading"))
     }
 
-    pub(crate) fn place(&self, id: TestId) -> Result<PacketLocation, ArchiveError> {
+    pub(crate) fn location(&self, id: TestId) -> Result<PacketLocation, ArchiveError> {
         let query = "SELECT file, row_group, first_row, packets FROM tests WHERE id = ?";
         let take = |row: &SqlRow<'_>| {
             Ok(PacketLocation {
@@ -105,11 +105,11 @@ impl Archive {
             })
         };
         let mut found = self.db.prepare_cached(query).map_err(self.sql("reading"))?;
-        let place = found.query_row([id.0], take).optional().map_err(self.sql("reading"))?;
-        place.ok_or_else(|| ArchiveError::NoSuchTest { archive: self.root.clone(), id: id.to_string() })
+        let location = found.query_row([id.0], take).optional().map_err(self.sql("reading"))?;
+        location.ok_or_else(|| ArchiveError::NoSuchTest { archive: self.root.clone(), id: id.to_string() })
     }
 
-    /// A file as the catalogue knows it.
+    /// Returns a file with the catalogue's facts about it.
     pub(crate) fn stored(&self, file: i64) -> Result<StoredFile, ArchiveError> {
         let run = || {
             let query = "SELECT name, footer_start, footer_bytes, footer_sum FROM files WHERE id = ?";
@@ -134,10 +134,10 @@ impl Archive {
             Ok((name, StoredFile { path: Default::default(), row_groups, footer }))
         };
         let (name, stored) = run().map_err(self.sql("reading"))?;
-        // An archive may come from somebody else, and is not to name files elsewhere.
+        // An archive may come from an untrusted source and must not name files outside it.
         let inside = Path::new(&name).components().all(|part| matches!(part, Component::Normal(_)));
         if !inside || !name.starts_with("packets/") {
-            return Err(ArchiveError::Impossible(format!("it names the file {name}")));
+            return Err(ArchiveError::Impossible(format!("it refers to a file outside the archive: {name}")));
         }
         Ok(StoredFile { path: self.root.join(name), ..stored })
     }
@@ -145,10 +145,10 @@ impl Archive {
     pub(crate) fn rows(&self, id: TestId) -> Result<TestRows, ArchiveError> {
         let mut tries = 0;
         loop {
-            let place = self.place(id)?;
-            let stored = self.stored(place.file.ok_or(ArchiveError::Pruned(id))?)?;
-            match stored.rows(id.0, place.row_group, place.first_row, place.rows) {
-                // Its packets were put into another file since it was looked up.
+            let location = self.location(id)?;
+            let stored = self.stored(location.file.ok_or(ArchiveError::Pruned(id))?)?;
+            match stored.rows(id.0, location.row_group, location.first_row, location.rows) {
+                // The packets were moved to another file since the lookup.
                 Err(ArchiveError::Io { source, .. })
                     if source.kind() == io::ErrorKind::NotFound && tries < MAX_LOOKUPS =>
                 {
@@ -167,36 +167,36 @@ impl Archive {
             .ok_or_else(|| ArchiveError::Impossible(format!("the header of test {id} cannot be read")))
     }
 
-    /// The log of a test, as a reader of its file would be; `name` is used in errors.
+    /// Returns a reader of a test's log, equal to a reader of its file; `name` is used in errors.
     ///
     /// # Errors
-    /// [`ArchiveError`]; damage that is found later is an error of the reader.
+    /// [`ArchiveError`]; damage found later is an error of the reader.
     pub fn reader(&self, id: TestId, name: &str) -> Result<LogReader, ArchiveError> {
         text::reader(name, self.rows(id)?, self.rest(id)?)
     }
 
-    /// The log of a test, byte for byte.
+    /// Returns the log of a test, byte for byte.
     ///
     /// # Errors
-    /// As [`Archive::reader`].
+    /// Same as [`Archive::reader`].
     pub fn log(&self, id: TestId) -> Result<Box<dyn Read + Send>, ArchiveError> {
         text::text(self.rows(id)?, self.rest(id)?)
     }
 
-    /// The packets of a test without the rest of its log: the quickest way to analyse many.
+    /// Returns the packets of a test without the rest of its log: the fastest way to analyse many.
     ///
     /// # Errors
-    /// As [`Archive::reader`].
+    /// Same as [`Archive::reader`].
     pub fn packets(&self, id: TestId) -> Result<StoredPackets, ArchiveError> {
         Ok(StoredPackets { rows: self.rows(id)? })
     }
 
-    /// Everything of a test that is no packet, to be put together with [`Archive::packets`].
+    /// Returns everything of a test except its packets, to be combined with [`Archive::packets`].
     ///
     /// # Errors
-    /// As [`Archive::reader`].
+    /// Same as [`Archive::reader`].
     pub fn header(&self, id: TestId) -> Result<TestHeader, ArchiveError> {
-        let place = self.place(id)?;
+        let location = self.location(id)?;
         let query = "SELECT hash, source FROM tests WHERE id = ?";
         let known = self.db.query_row(query, [id.0], |row| Ok((row.get(0)?, row.get(1)?)));
         let (hash, source) = known.map_err(self.sql("reading"))?;
@@ -207,9 +207,9 @@ impl Archive {
         Ok(TestHeader::new(StoredTest {
             id: id.0,
             hash,
-            row_group: place.row_group,
-            first_row: place.first_row,
-            rows: place.rows,
+            row_group: location.row_group,
+            first_row: location.first_row,
+            rows: location.rows,
             source,
             tags,
             rest: self.rest(id)?,
@@ -226,6 +226,6 @@ impl Archive {
             found.query_row([id.0], |row| row.get::<_, Vec<u8>>(0))
         };
         let bytes = run().map_err(self.sql("reading"))?;
-        unpack(&bytes, "the session of a test")
+        unpack(&bytes, &format!("the session of test {id}"))
     }
 }

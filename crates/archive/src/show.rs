@@ -1,4 +1,4 @@
-//! Answers of an archive as text, CSV and JSON.
+//! Formats results of an archive as text, CSV and JSON.
 
 use crate::{
     ArchiveError, Checked, CollectedHost, Compacted, ListedTest, PeriodValue, PoolPeriod, PooledStream,
@@ -11,39 +11,39 @@ use jitlat_core::units;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// What `archive ls --json` writes.
+/// JSON written by `archive ls --json`.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ListDocument<'a> {
-    /// Tests, in the order they began.
+    /// Tests, in order of start time.
     pub tests: &'a [ListedTest],
 }
 
-/// What `archive query --json` writes.
+/// JSON written by `archive query --json`.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct QueryDocument<'a> {
     /// Key of the figure.
     pub figure: &'static str,
-    /// Its definition.
+    /// Definition of the figure.
     pub about: &'static str,
-    /// Length of what is pooled: test, hour, day, month, year or all.
+    /// Pooled period: test, hour, day, month, year or all.
     pub by: &'static str,
-    /// Streams of packets that can be pooled.
+    /// Streams of packets.
     pub streams: Vec<StreamPoints<'a>>,
 }
 
-/// A stream of packets, and the figure in each period.
+/// A stream of packets, and its figure in each period.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct StreamPoints<'a> {
-    /// Which packets.
+    /// The stream.
     pub stream: &'a PooledStream,
-    /// In the order of time; periods without tests are left out.
+    /// Values in order of time; periods without tests are left out.
     pub points: &'a [PeriodValue],
 }
 
-/// Columns, aligned; the last may be of any length.
+/// Formats rows as aligned columns; the last column is not padded.
 fn table(rows: &[Vec<String>], left: usize) -> String {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
     let width = |k: usize| rows.iter().filter_map(|r| r.get(k)).map(|c| c.chars().count()).max().unwrap_or(0);
@@ -58,15 +58,15 @@ fn table(rows: &[Vec<String>], left: usize) -> String {
     rows.iter().map(line).collect()
 }
 
-/// Form of a list.
+/// Output form of a list.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Form {
-    /// Columns for people.
+    /// Columns, for people.
     #[default]
     Text,
     /// One JSON object.
     Json,
-    /// CSV with a line of names.
+    /// CSV with a header line.
     Csv,
 }
 
@@ -74,7 +74,7 @@ fn json<T: Serialize>(document: &T) -> serde_json::Result<String> {
     Ok(serde_json::to_string_pretty(document)? + "\n")
 }
 
-/// A time as `2026-11-23 10:00:00`, UTC, as long as the period needs.
+/// Formats a time as `2026-11-23 10:00:00`, UTC, shortened to the precision of the period.
 fn time(ns: i64, by: PoolPeriod) -> String {
     let text = utc(ns);
     let length = match by {
@@ -99,7 +99,7 @@ fn cell(value: Option<f64>) -> String {
     value.map_or_else(String::new, |x| x.to_string())
 }
 
-/// A field of CSV.
+/// Formats a field of CSV.
 fn field(text: &str) -> String {
     if text.contains([',', '"', '\n', '\r']) {
         format!("\"{}\"", text.replace('"', "\"\""))
@@ -108,15 +108,15 @@ fn field(text: &str) -> String {
     }
 }
 
-/// Text from a log without what would control a terminal.
+/// Removes control characters from text of a log, which could control a terminal.
 fn plain(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
 }
 
-/// A list of tests.
+/// Formats a list of tests.
 ///
 /// # Errors
-/// None that a list can cause.
+/// None in practice: a list can always be serialised.
 pub fn list(tests: &[ListedTest], figures: &[Selector], form: Form) -> serde_json::Result<String> {
     if form == Form::Json {
         return json(&ListDocument { tests });
@@ -165,10 +165,10 @@ pub fn list(tests: &[ListedTest], figures: &[Selector], form: Form) -> serde_jso
         row.push(name);
         rows.push(row);
     }
-    Ok(if tests.is_empty() { "no such tests\n".to_owned() } else { table(&rows, 5) })
+    Ok(if tests.is_empty() { "no matching tests\n".to_owned() } else { table(&rows, 5) })
 }
 
-/// What the streams have that differs, in words.
+/// Describes a stream by its hosts, protocol, direction, size, rate and class.
 fn describe(stream: &PooledStream) -> String {
     let period = stream.period_ns.map_or_else(String::new, |ns| format!(" every {}", units::eng4(ns)));
     let payload = stream.payload_bytes.map_or_else(String::new, |n| format!(", {n} bytes"));
@@ -177,10 +177,10 @@ fn describe(stream: &PooledStream) -> String {
     format!("{src} > {dst}: {protocol} {direction}{payload}{period}{dscp}")
 }
 
-/// A figure over time.
+/// Formats a figure over time.
 ///
 /// # Errors
-/// None that a list can cause.
+/// None in practice: a list can always be serialised.
 pub fn points(
     figure: &'static Scalar,
     by: PoolPeriod,
@@ -192,7 +192,7 @@ pub fn points(
         let streams = found.iter().map(|(stream, points)| StreamPoints { stream, points }).collect();
         return json(&QueryDocument { figure: figure.key, about: figure.about, by: name, streams });
     }
-    // How many were sent is there in any case.
+    // The number of packets sent always has a column.
     let has_value = figure.key != "sent";
     let mut text = String::new();
     if form == Form::Csv {
@@ -232,10 +232,10 @@ pub fn points(
         }
         text += &table(&rows, 1);
     }
-    Ok(if found.is_empty() { "no such tests\n".to_owned() } else { text })
+    Ok(if found.is_empty() { "no matching tests\n".to_owned() } else { text })
 }
 
-/// Figures of streams before a time and after it.
+/// Formats figures of streams before and after a point in time.
 pub fn comparison(both: &[(PooledStream, Pool, Pool)], figures: &[&'static Scalar]) -> String {
     let mut text = String::new();
     for (k, (stream, before, after)) in both.iter().enumerate() {
@@ -262,11 +262,11 @@ pub fn comparison(both: &[(PooledStream, Pool, Pool)], figures: &[&'static Scala
         }
         text += &table(&rows, 1);
     }
-    text += "\nThe figures are those of all packets before and after. Whether single tests differ: jitlat compare DIR/ID DIR/ID\n";
+    text += "\nFigures pool all packets before and after the given time. To compare two tests: jitlat compare DIR/ID DIR/ID\n";
     text
 }
 
-/// Figures of groups of tests.
+/// Formats figures of groups of tests.
 pub fn groups(groups: &BTreeMap<Vec<String>, Pool>, figures: &[&Scalar]) -> String {
     let keys = groups.keys().map(Vec::len).max().unwrap_or(0);
     let heading = vec![String::new(); keys].into_iter().chain(["tests".to_owned()]);
@@ -275,23 +275,23 @@ pub fn groups(groups: &BTreeMap<Vec<String>, Pool>, figures: &[&Scalar]) -> Stri
         let values = figures.iter().map(|f| shown(f, pool.scalar(f)));
         rows.push(key.iter().cloned().chain([pool.tests.to_string()]).chain(values).collect());
     }
-    if groups.is_empty() { "no such tests\n".to_owned() } else { table(&rows, keys) }
+    if groups.is_empty() { "no matching tests\n".to_owned() } else { table(&rows, keys) }
 }
 
-/// What `archive pushes --json` writes.
+/// JSON written by `archive pushes --json`.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PushesDocument {
-    /// What this host pushes, by collector.
+    /// Tests that this host pushes, by collector.
     pub pushed: Vec<Pushed>,
-    /// What others have pushed to this archive, by host.
+    /// Tests that other hosts have pushed to this archive, by host.
     pub collected: Vec<CollectedHost>,
 }
 
-/// Tests that wait for a collector, and that came from other hosts.
+/// Formats the counts of pushed and collected tests.
 ///
 /// # Errors
-/// None that a document can cause.
+/// None in practice: a document can always be serialised.
 pub fn pushes(document: &PushesDocument, form: Form) -> serde_json::Result<String> {
     if form == Form::Json {
         return json(document);
@@ -332,7 +332,7 @@ pub fn pushes(document: &PushesDocument, form: Form) -> serde_json::Result<Strin
             "last stored (UTC)",
             "waiting",
             "dropped",
-            "said (UTC)",
+            "last report (UTC)",
         ])];
         rows.extend(document.collected.iter().map(|c| {
             vec![
@@ -351,48 +351,73 @@ pub fn pushes(document: &PushesDocument, form: Form) -> serde_json::Result<Strin
         text += &table(&rows, 1);
     }
     if text.is_empty() {
-        text += "nothing is pushed from this archive, nor to it\n";
+        text += "this archive pushes no tests and has received none\n";
     }
     Ok(text)
 }
 
-/// What `compact` did, in words.
+/// `1 test`, `2 tests`.
+fn counted(n: u64, noun: &str) -> String {
+    format!("{n} {noun}{}", if n == 1 { "" } else { "s" })
+}
+
+/// Size with three significant digits: `712 B`, `8.13 kB`, `1.20 GB`.
+fn size(bytes: u64) -> String {
+    let (mut n, mut prefixes) = (bytes as f64, ["", "k", "M", "G", "T", "P"].into_iter());
+    let mut prefix = prefixes.next().unwrap_or_default();
+    for next in prefixes {
+        if n < 999.5 {
+            break;
+        }
+        (n, prefix) = (n / 1000.0, next);
+    }
+    let digits = if prefix.is_empty() || n >= 99.95 { 0 } else { 1 + usize::from(n < 9.995) };
+    format!("{n:.digits$} {prefix}B")
+}
+
+/// Describes the result of `compact`.
 pub fn compacted(done: &Compacted) -> String {
     let Compacted { before, after, bytes_before, bytes_after, damaged } = done;
     let mut text = match before {
-        0 => "nothing to put together\n".to_owned(),
-        _ => format!("{before} files of {bytes_before} bytes are now {after} of {bytes_after}\n"),
+        0 => "nothing to merge\n".to_owned(),
+        _ => {
+            let [from, to] = [(*before, *bytes_before), (*after, *bytes_after)]
+                .map(|(files, bytes)| format!("{} ({})", counted(files, "file"), size(bytes)));
+            format!("{from} merged into {to}\n")
+        }
     };
     if *damaged > 0 {
-        text +=
-            &format!("{damaged} files are damaged and stay as they are: jitlat archive fsck names them\n");
+        let damaged = counted(*damaged, "damaged file");
+        text += &format!("{damaged} not merged: jitlat archive fsck lists the damage\n");
     }
     text
 }
 
-/// What `prune` did, in words.
+/// Describes the result of `prune`.
 pub fn pruned(done: &Pruned) -> String {
     let Pruned { packets_of, tests, waited, files, bytes } = done;
-    let mut text =
-        format!("packets of {packets_of} tests removed ({files} files, {bytes} bytes), and {tests} tests\n");
+    let (packets_of, tests) = (counted(*packets_of, "test"), counted(*tests, "test"));
+    let (files, bytes) = (counted(*files, "file"), size(*bytes));
+    let mut text = format!("removed the packets of {packets_of} ({files}, {bytes}) and {tests}\n");
     if *waited > 0 {
-        text +=
-            &format!("{waited} of them waited to be pushed to a collector: they are counted as dropped\n");
+        let waited = counted(*waited, "test");
+        text += &format!("{waited} still waiting for a collector: counted as dropped\n");
     }
     text
 }
 
-/// What `fsck` found, in words.
+/// Describes the result of `fsck`.
 pub fn checked(found: &Checked) -> String {
     let Checked { tests, files, bytes, unfinished, superfluous, entered, damaged } = found;
-    let mut text = format!("{tests} tests, {files} files of packets, {bytes} bytes\n");
-    for (n, what) in [
-        (unfinished, "unfinished files removed"),
-        (superfluous, "files removed whose tests are elsewhere"),
-        (entered, "tests entered that were written and not entered"),
+    let (tests, files) = (counted(*tests, "test"), counted(*files, "packet file"));
+    let mut text = format!("{tests}, {files}, {}\n", size(*bytes));
+    for (n, noun, what) in [
+        (unfinished, "unfinished file", "removed"),
+        (superfluous, "file", "removed: all tests are stored elsewhere"),
+        (entered, "test", "added to the catalogue after a crash"),
     ] {
         if *n > 0 {
-            text += &format!("{n} {what}\n");
+            text += &format!("{} {what}\n", counted(*n, noun));
         }
     }
     for finding in damaged {
@@ -401,12 +426,12 @@ pub fn checked(found: &Checked) -> String {
     text + if damaged.is_empty() { "clean\n" } else { "" }
 }
 
-/// Property that the tests of a group have in common.
+/// Property by which tests are grouped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GroupKey {
     /// The hosts, the protocol and the direction.
     Path,
-    /// The period in which they began.
+    /// The period in which they started.
     Time(PoolPeriod),
 }
 
@@ -419,7 +444,7 @@ impl FromStr for GroupKey {
 }
 
 impl GroupKey {
-    /// As options name it.
+    /// Name as used in options.
     pub fn name(self) -> &'static str {
         match self {
             GroupKey::Path => "path",
@@ -429,7 +454,7 @@ impl GroupKey {
         }
     }
 
-    /// Its value for a test.
+    /// Value of the property for a test.
     pub fn of(self, test: &ListedTest) -> String {
         match self {
             GroupKey::Path => format!("{} > {} {} {}", test.src, test.dst, test.protocol, test.direction),
@@ -440,7 +465,7 @@ impl GroupKey {
     }
 }
 
-/// The groups that violate `condition`.
+/// Returns the groups that violate `condition`.
 pub fn violations(condition: &ScalarCondition, groups: &BTreeMap<Vec<String>, Pool>) -> Vec<String> {
     let figure = condition.selector().scalar;
     let violated = |(group, pool): (&Vec<String>, &Pool)| {
@@ -450,15 +475,15 @@ pub fn violations(condition: &ScalarCondition, groups: &BTreeMap<Vec<String>, Po
     groups.iter().filter_map(violated).collect()
 }
 
-/// What `analyze --dataset --json` writes.
+/// JSON written by `analyze --dataset --json`.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct DatasetDocument {
-    /// What the tests of a group agree in, as `--by` names it.
+    /// Properties by which tests are grouped, as named in `--by`.
     by: Vec<String>,
-    /// In the order of their names.
+    /// Groups, in order of their names.
     groups: Vec<GroupDocument>,
-    /// Tests that could not be read, which are in no group.
+    /// Number of tests that could not be read; they are in no group.
     failed: usize,
 }
 
@@ -466,16 +491,16 @@ pub struct DatasetDocument {
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 struct GroupDocument {
-    /// What its tests agree in, in the order of `by`.
+    /// Values of the properties, in the order of `by`.
     group: Vec<String>,
     /// Number of its tests.
     tests: u64,
-    /// Figures of all their packets by key, in ns or as a ratio; null where one is undefined.
+    /// Figures of all packets by key, in ns or as a ratio; null if undefined.
     figures: BTreeMap<&'static str, Option<f64>>,
 }
 
 impl DatasetDocument {
-    /// The figures of `groups`, of which `by` are the names; `failed` tests could not be read.
+    /// Creates the document from `groups`, which are grouped by `by`; `failed` tests could not be read.
     pub fn new(by: &[GroupKey], groups: &BTreeMap<Vec<String>, Pool>, failed: usize) -> DatasetDocument {
         let figures =
             |pool: &Pool| SCALARS.iter().filter(|f| pool::has(f)).map(|f| (f.key, pool.scalar(f))).collect();

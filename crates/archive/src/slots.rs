@@ -1,31 +1,31 @@
-//! [`Archive::slots`]: how the slots of a monitor's timetable ended, as counters that only grow.
+//! [`Archive::slots`]: counters of how the slots of a monitor's timetable ended.
 
 use crate::Archive;
 use crate::alerts::count;
 use crate::error::ArchiveError;
 use rusqlite::Row;
 
-/// The beginning of the names of these counters.
+/// Prefix of the names of these counters.
 const PREFIX: &str = "slot\t";
 
-/// Which slots.
+/// Key of a counter of slots.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SlotFilter {
-    /// The name of the test.
+    /// Name of the test.
     pub test: String,
-    /// The host that starts it.
+    /// Host that starts the test.
     pub client: String,
     /// The other end.
     pub server: String,
-    /// How they ended, in words: `measured`, `unreachable`, `this host was late` …
+    /// Result of the slot: `measured`, `unreachable`, `this host was late` …
     pub ending: String,
 }
 
 impl Archive {
-    /// Adds slots that have ended.
+    /// Counts slots that have ended.
     ///
     /// # Errors
-    /// [`ArchiveError`]; then none is counted.
+    /// [`ArchiveError`]; none is then counted.
     pub fn count_slots(&self, ended: &[(SlotFilter, u64)]) -> Result<(), ArchiveError> {
         self.transaction(|all| {
             ended.iter().try_for_each(|(slots, n)| {
@@ -36,7 +36,7 @@ impl Archive {
         })
     }
 
-    /// All slots that ever ended.
+    /// Returns the counters of all slots that ever ended.
     ///
     /// # Errors
     /// [`ArchiveError`].

@@ -1,4 +1,4 @@
-//! [`OtherLines`]: the lines of a log that are no rows; and [`LogText`], a log put together again, byte for byte.
+//! [`OtherLines`]: the lines of a log that are not rows; and [`LogText`], a log reassembled byte for byte.
 
 use crate::error::ArchiveError;
 use crate::packed::decompress;
@@ -10,12 +10,12 @@ use std::fs::File;
 use std::io::{self, Cursor, Read, Seek, SeekFrom};
 use std::path::Path;
 
-/// Most bytes of a log that are no rows. A log of millions of damaged rows is nothing to keep.
+/// Maximum total size of the lines that are not rows. It excludes logs with millions of damaged rows.
 pub(crate) const MAX_TEXT_BYTES: usize = 1 << 26;
-/// Most bytes after the rows that are looked at before them, as [`LogReader::open`] does.
+/// Size of the end of a log that is examined before its rows, as in [`LogReader::open`].
 pub(crate) const TAIL_BYTES: usize = 64 * 1024;
 
-/// Bytes that are written as such, and not as a list of numbers.
+/// Bytes that are serialised as such, not as a list of numbers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Blob(pub Vec<u8>);
 
@@ -44,17 +44,17 @@ impl<'de> Deserialize<'de> for Blob {
     }
 }
 
-/// The lines that are no rows as this program writes them: header, closing lines, and damaged lines between. Each part with the
+/// Lines that are not rows in jitlat's notation: header, closing lines, and damaged lines in between. Each part has the
 /// number of rows before it, ascending.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct OtherLines {
     pub lines: Vec<(u64, Blob)>,
-    /// Whether the last 64 KiB are no text: then a reader of the file does not see its closing lines before its rows.
+    /// True if the last 64 KiB are not text: a reader of the file then does not see its closing lines before its rows.
     pub opaque_end: bool,
 }
 
 impl OtherLines {
-    /// Adds `line` behind `rows` rows.
+    /// Adds `line`, which follows `rows` rows.
     pub fn push(&mut self, rows: u64, line: &[u8]) {
         match self.lines.last_mut() {
             Some((before, part)) if *before == rows => part.0.extend_from_slice(line),
@@ -62,29 +62,29 @@ impl OtherLines {
         }
     }
 
-    /// As bytes for [`OtherLines::from_bytes`].
+    /// Serialises the lines for [`OtherLines::from_bytes`].
     pub fn to_bytes(&self) -> Vec<u8> {
         zstd::bulk::compress(&rmp_serde::to_vec(self).unwrap_or_default(), 9).unwrap_or_default()
     }
 
-    /// Reads the bytes that [`OtherLines::to_bytes`] wrote; `None` if they are something else.
+    /// Reads bytes written by [`OtherLines::to_bytes`]; `None` for anything else.
     pub fn from_bytes(bytes: &[u8]) -> Option<OtherLines> {
         jitlat_core::msgpack::from_slice(&decompress(bytes, 2 * MAX_TEXT_BYTES)?).ok()
     }
 }
 
-/// The text of a log: rows between the other lines.
+/// Text of a log: rows interleaved with the other lines.
 struct LogText {
     rows: TestRows,
     text: RowText,
     rest: std::iter::Peekable<std::vec::IntoIter<(u64, Blob)>>,
-    /// Rows written.
+    /// Number of rows written.
     written: u64,
     out: Vec<u8>,
     at: usize,
 }
 
-/// Bytes made at a time, about.
+/// Approximate size of the chunks of text that are generated.
 const CHUNK_BYTES: usize = 128 * 1024;
 
 impl LogText {
@@ -100,7 +100,7 @@ impl LogText {
                 Some(row) => {
                     if !self.text.write(&mut self.out, row) {
                         return Err(ArchiveError::Impossible(
-                            "a packet without its two times in a log that needs them".to_owned(),
+                            "a packet lacks a time that its log format needs".to_owned(),
                         ));
                     }
                     self.written += 1;
@@ -108,7 +108,7 @@ impl LogText {
                 None if self.rest.peek().is_none() => break,
                 None => {
                     return Err(ArchiveError::Impossible(
-                        "lines after more packets than there are".to_owned(),
+                        "the position of a line is beyond the last packet".to_owned(),
                     ));
                 }
             }
@@ -129,40 +129,40 @@ impl Read for LogText {
     }
 }
 
-/// A reader of the lines before the first row, which knows the `end` beforehand.
+/// Returns a reader of the lines before the first row, which is given the `end` beforehand.
 pub(crate) fn header_reader(name: &str, rest: &OtherLines, end: &[u8]) -> Result<LogReader, LogReadError> {
     let header = rest.lines.first().filter(|(before, _)| *before == 0).map(|(_, part)| part.0.clone());
     LogReader::with_end(name, Box::new(Cursor::new(header.unwrap_or_default())), end)
 }
 
-/// The text of a log, from its rows and its other lines.
+/// Returns the text of a log, from its rows and its other lines.
 pub(crate) fn text(rows: TestRows, rest: OtherLines) -> Result<Box<dyn Read + Send>, ArchiveError> {
     let text = header_reader("the archive", &rest, &[])?.row_text();
     let rest = rest.lines.into_iter().peekable();
     Ok(Box::new(LogText { rows, text, rest, written: 0, out: Vec::new(), at: 0 }))
 }
 
-/// A reader of the log, as [`LogReader::open`] makes one of the file.
+/// Returns a reader of the log that equals [`LogReader::open`] of its file.
 pub(crate) fn reader(name: &str, rows: TestRows, rest: OtherLines) -> Result<LogReader, ArchiveError> {
     let end = end_of(&rest, rows.left());
     let text = text(rows, rest)?;
     Ok(LogReader::with_end(name, text, &end)?)
 }
 
-/// What a reader of the file looks at before its rows, of a log with so many.
+/// Returns the end of a log with `rows` rows, which a reader of the file examines before its rows.
 pub(crate) fn end_of(rest: &OtherLines, rows: u64) -> Vec<u8> {
     let end = match &rest.lines[..] {
         _ if rest.opaque_end => &[],
         [] => &[][..],
         [.., (before, _)] if *before < rows => &[],
-        // The header is no part of the end.
+        // The header is not part of the end.
         [(_, only)] => &only.0[header_of(&only.0)..],
         [.., (_, last)] => &last.0,
     };
     end[end.len().saturating_sub(TAIL_BYTES)..].to_vec()
 }
 
-/// Bytes of the lines that a log begins with and that are no rows.
+/// Size of the lines before the first row.
 pub(crate) fn header_of(text: &[u8]) -> usize {
     let header = text.split_inclusive(|b| *b == b'\n').take_while(|line| {
         let line = line.trim_ascii_start();
@@ -171,7 +171,7 @@ pub(crate) fn header_of(text: &[u8]) -> usize {
     header.map(<[u8]>::len).sum()
 }
 
-/// Whether what a reader of the file looks at before its rows is text.
+/// True if the end of the file, which a reader examines before its rows, is text.
 pub(crate) fn ends_in_text(path: &Path, rest: &OtherLines) -> Result<bool, ArchiveError> {
     let mut file = File::open(path).map_err(ArchiveError::io("opening the log", path))?;
     let len = file.metadata().map_err(ArchiveError::io("opening the log", path))?.len();
@@ -183,7 +183,7 @@ pub(crate) fn ends_in_text(path: &Path, rest: &OtherLines) -> Result<bool, Archi
     Ok(std::str::from_utf8(&end).is_ok())
 }
 
-/// Where begins what a reader of a log of `len` bytes looks at before its rows.
+/// Position at which the end of a log of `len` bytes begins that a reader examines before its rows.
 fn end_from(rest: &OtherLines, len: u64) -> u64 {
     let header =
         rest.lines.first().filter(|(before, _)| *before == 0).map_or(0, |(_, part)| header_of(&part.0));

@@ -1,4 +1,4 @@
-//! [`Archive::compact`]: many small files into few; [`Archive::prune`]: what is old goes.
+//! [`Archive::compact`] merges small files; [`Archive::prune`] removes old data.
 
 use crate::add;
 use crate::error::ArchiveError;
@@ -14,46 +14,46 @@ use serde::Serialize;
 use std::fs;
 use twox_hash::XxHash3_64;
 
-/// Files up to this size are put together.
+/// Maximum size of a file that is merged.
 const MAX_SMALL_FILE_BYTES: u64 = 32 << 20;
-/// Most bytes put into one file, about.
+/// Approximate maximum size of a merged file.
 const MAX_MERGED_FILE_BYTES: u64 = 128 << 20;
-/// Rows after which small tests begin another row group: what is read for one of them.
+/// Number of rows after which small tests begin another row group: reading one of them reads the whole group.
 pub(crate) const MIN_SHARED_ROWS: usize = 1 << 18;
-/// Most tests in a file: their headers are read with it.
+/// Maximum number of tests in a file: reading one test reads the headers of all.
 const MAX_TESTS_PER_FILE: usize = 20_000;
 
-/// What [`Archive::compact`] did.
+/// Result of [`Archive::compact`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Compacted {
-    /// Files that were put together.
+    /// Number of files that were merged.
     pub before: u64,
-    /// Files they are in now.
+    /// Number of files that resulted.
     pub after: u64,
-    /// Bytes of the first.
+    /// Total size before.
     pub bytes_before: u64,
-    /// Bytes of the second.
+    /// Total size after.
     pub bytes_after: u64,
-    /// Files that could not be read, and stay as they are.
+    /// Files that could not be read; they are unchanged.
     pub damaged: u64,
 }
 
-/// What is kept, and how long.
+/// Data that is retained, and for how long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Retention {
-    /// Packets of tests begun within this time; figures stay.
+    /// Packets of tests started within this time; figures are retained.
     Packets {
-        /// Days.
+        /// Number of days.
         days: u32,
     },
-    /// Tests begun within this time; their part in roll-ups stays.
+    /// Tests started within this time; their part in roll-ups is retained.
     Tests {
-        /// Days.
+        /// Number of days.
         days: u32,
     },
-    /// The newest packets whose files take at most so many bytes; figures stay.
+    /// The newest packets, up to this size of their files; figures are retained.
     Size {
-        /// Bytes.
+        /// Maximum size in bytes.
         bytes: u64,
     },
 }
@@ -71,28 +71,28 @@ impl FromStr for Retention {
         };
         keep.ok_or_else(|| {
             ArchiveError::Usage(format!(
-                "'{text}' does not say what to keep: packets=90d, tests=400d, or size=20G"
+                "'{text}' is not a retention rule: write packets=90d, tests=400d, or size=20G"
             ))
         })
     }
 }
 
-/// What [`Archive::prune`] removed.
+/// Data removed by [`Archive::prune`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Pruned {
     /// Tests whose packets were removed.
     pub packets_of: u64,
     /// Tests that were removed.
     pub tests: u64,
-    /// Tests that waited for a collector, and that it is not sent any more; one that waited for several counts for each.
+    /// Waiting tests that are no longer sent to a collector; one that waited for several collectors counts once for each.
     pub waited: u64,
-    /// Files.
+    /// Number of files.
     pub files: u64,
-    /// Their bytes.
+    /// Total size of the files.
     pub bytes: u64,
 }
 
-/// A file, and where it is.
+/// A file and its path.
 struct SmallFile {
     id: i64,
     name: String,
@@ -100,20 +100,20 @@ struct SmallFile {
 }
 
 impl SmallFile {
-    /// Out of the columns id, name and bytes.
+    /// Reads the columns id, name and bytes.
     fn read(row: &rusqlite::Row<'_>) -> rusqlite::Result<SmallFile> {
         Ok(SmallFile { id: row.get(0)?, name: row.get(1)?, bytes: crate::catalogue::unsigned(row, 2)? })
     }
 }
 
-/// The files all of whose tests began before `until`.
+/// Returns the files all of whose tests started before `until`.
 fn before(db: &Connection, until: i64) -> rusqlite::Result<Vec<SmallFile>> {
     let query = "SELECT id, name, bytes FROM files f WHERE NOT EXISTS \
                  (SELECT 1 FROM tests WHERE file = f.id AND started_ns >= ?)";
     db.prepare(query)?.query_map([until], SmallFile::read)?.collect()
 }
 
-/// The files that must go so that those with newer tests take at most `bytes`.
+/// Returns the files to remove so that those with newer tests take at most `bytes`.
 fn beyond(db: &Connection, bytes: u64) -> rusqlite::Result<Vec<SmallFile>> {
     let query = "SELECT id, name, bytes, (SELECT max(started_ns) FROM tests WHERE file = f.id) AS newest FROM files f \
                  ORDER BY newest DESC, id DESC";
@@ -128,10 +128,10 @@ fn beyond(db: &Connection, bytes: u64) -> rusqlite::Result<Vec<SmallFile>> {
 }
 
 impl Archive {
-    /// Puts small files of the same day together. Tests stay whole; a log comes back byte for byte as before.
+    /// Merges small files of the same day. Tests stay whole; a log still comes back byte for byte.
     ///
     /// # Errors
-    /// [`ArchiveError`]; then no packet is lost.
+    /// [`ArchiveError`]; no packet is lost.
     pub fn compact(&self) -> Result<Compacted, ArchiveError> {
         let _writing = self.lock()?;
         let query = "SELECT id, name, bytes FROM files WHERE bytes < ? ORDER BY name";
@@ -160,7 +160,7 @@ impl Archive {
     }
 
     fn put_together(&self, files: &[&SmallFile], done: &mut Compacted) -> Result<(), ArchiveError> {
-        // What cannot be read stays where it is, and everything else goes on.
+        // Unreadable files are skipped.
         let whole = |file: &&&SmallFile| self.stored(file.id).and_then(|stored| stored.verify()).is_ok();
         let (files, damaged): (Vec<&&SmallFile>, Vec<&&SmallFile>) = files.iter().partition(|f| whole(f));
         done.damaged += damaged.len() as u64;
@@ -223,7 +223,7 @@ impl Archive {
         Ok(())
     }
 
-    /// What the new file says of a test.
+    /// Returns the new file's description of a test.
     fn moved(
         &self,
         id: TestId,
@@ -249,8 +249,8 @@ impl Archive {
         Ok(StoredTest { id: id.0, hash, row_group, first_row, rows, source, tags, rest })
     }
 
-    /// Removes what is older than `keep` says, by whole days, seen from `now`; of a size, the files whose newest test is oldest. Figures of
-    /// periods stay as they are. What waited for a collector is counted as dropped.
+    /// Removes data older than `keep` allows, in whole days before `now`; for a size, the files whose newest test is oldest.
+    /// Figures of periods are retained. Tests that were waiting for a collector are counted as dropped.
     ///
     /// # Errors
     /// [`ArchiveError`].
@@ -319,7 +319,7 @@ impl Archive {
             }
             done.files += 1;
             done.bytes += file.bytes;
-            // The folder of a day, if nothing is left in it.
+            // Remove the folder of a day if it is empty.
             let _ = path.parent().map(fs::remove_dir);
         }
         Ok(done)

@@ -1,4 +1,4 @@
-//! [`Archive::totals`]: all that was ever measured of each stream, as counters that only grow; [`share_bucket`]: losses of tests, counted.
+//! [`Archive::totals`]: totals of each stream as counters that only grow; [`share_bucket`]: buckets of the tests' loss.
 
 use crate::error::ArchiveError;
 use crate::packed::read_pool;
@@ -7,45 +7,46 @@ use jitlat_core::pool::Pool;
 use rusqlite::{Row, Transaction, params};
 use std::collections::BTreeMap;
 
-/// The bucket of tests that lost nothing.
+/// Bucket of tests without loss.
 pub const NO_LOSS: i64 = -1_000_000;
 
-/// The bucket of a share above 0: the smallest k with share ≤ 2^(k/8), as in native histograms of schema 3.
+/// Bucket of a share above 0: the smallest k with share ≤ 2^(k/8), as in native histograms of schema 3.
 pub fn share_bucket(share: f64) -> i64 {
     if share > 0.0 { (share.min(1.0).log2() * 8.0).ceil() as i64 } else { NO_LOSS }
 }
 
-/// What is known of a stream beside its packets.
+/// Totals of a stream.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StreamTotal {
-    /// The stream's number in this archive.
+    /// Number of the stream in this archive.
     pub stream_id: i64,
-    /// Which packets.
+    /// The stream.
     pub stream: PooledStream,
     /// Name of the sender; `None` if unknown.
     pub src_name: Option<String>,
     /// Name of the receiver; `None` if unknown.
     pub dst_name: Option<String>,
-    /// All packets of all tests, or of those that entered after a number.
+    /// Packets of all tests, or of those that entered after a given number.
     pub pool: Pool,
-    /// Tests by the bucket of their loss, and the sum of their shares lost: of all tests since these are counted.
+    /// Number of tests per loss bucket with the sum of their loss shares, since the archive counts them.
     pub losses: BTreeMap<i64, (u64, f64)>,
-    /// When the newest test began, ns since 1970; `None` without tests.
+    /// Start of the newest test, ns since 1970; `None` without tests.
     pub last_ns: Option<i64>,
-    /// Of its newest test the estimated clock of the server less that of the client, ns; `None` if unknown, as of round trips.
+    /// Estimated clock of the server minus that of the client in the newest test, ns; `None` if unknown, for example for
+    /// round trips.
     pub clock_error_ns: Option<f64>,
-    /// The largest possible error of that estimate, ns; `None` if unknown.
+    /// Maximum error of that estimate, ns; `None` if unknown.
     pub clock_bound_ns: Option<f64>,
 }
 
-/// All that was ever measured.
+/// Totals of an archive.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ArchiveTotals {
-    /// How many tests entered the archive.
+    /// Number of tests that entered the archive.
     pub entered: i64,
-    /// By the order in which they became known.
+    /// Streams, in the order in which they became known.
     pub streams: Vec<StreamTotal>,
-    /// Streams that are not in the list, because it is full.
+    /// Number of streams beyond the limit, which are not in the list.
     pub left_out: u64,
 }
 
@@ -57,14 +58,14 @@ pub(crate) fn count_loss(all: &Transaction<'_>, stream: i64, share: f64) -> rusq
 }
 
 impl Archive {
-    /// The totals of the `most` streams that became known first, with the packets of the tests that entered after the one of the number `after`;
-    /// of all, also of those that were removed since, without it.
+    /// Returns the totals of the first `most` streams, with the packets of the tests that entered after the number `after`;
+    /// without it, of all tests, including removed ones.
     ///
     /// # Errors
     /// [`ArchiveError`].
     pub fn totals(&self, after: Option<i64>, most: usize) -> Result<ArchiveTotals, ArchiveError> {
         let sql = self.sql("reading");
-        // Everything as it was at one moment.
+        // One transaction, for a consistent view.
         let moment = self.db.unchecked_transaction().map_err(&sql)?;
         let mut totals = ArchiveTotals { entered: self.entered()?, ..ArchiveTotals::default() };
         let (streams, count) = self.stream_list(most).map_err(&sql)?;
@@ -77,15 +78,15 @@ impl Archive {
                 }
             }
             Some(number) => {
-                let places: BTreeMap<i64, usize> =
+                let indices: BTreeMap<i64, usize> =
                     totals.streams.iter().enumerate().map(|(k, s)| (s.stream_id, k)).collect();
                 let query = "SELECT stream, pool FROM tests WHERE entered > ?";
                 let mut tests = self.db.prepare_cached(query).map_err(&sql)?;
                 let mut rows = tests.query([number]).map_err(&sql)?;
                 while let Some(row) = rows.next().map_err(&sql)? {
-                    let Some(place) = places.get(&row.get::<_, i64>(0).map_err(&sql)?) else { continue };
+                    let Some(index) = indices.get(&row.get::<_, i64>(0).map_err(&sql)?) else { continue };
                     let bytes = row.get_ref(1).and_then(|v| v.as_blob().map_err(Into::into)).map_err(&sql)?;
-                    totals.streams[*place].pool.merge(&read_pool(bytes)?);
+                    totals.streams[*index].pool.merge(&read_pool(bytes)?);
                 }
             }
         }

@@ -1,4 +1,4 @@
-//! `--along`: the figures of saved tests against a number that distinguishes them, such as a distance in their tags.
+//! `--along`: figures of saved tests as curves over a number that distinguishes the tests, such as a distance in their tags.
 
 use crate::error::{Context, Result, bail};
 use crate::pages;
@@ -20,7 +20,7 @@ use jitlat_verdict::sweep::answer;
 use serde::Serialize;
 use serde_json::Value;
 
-/// The runs at each number, in one curve or several.
+/// Runs arranged by a number, in one curve or several.
 pub struct CurveReport {
     quantity: &'static str,
     grid: SweepGrid,
@@ -28,12 +28,12 @@ pub struct CurveReport {
     confidence: ConfidenceLevel,
     answer: Answer,
     title: String,
-    /// Where and when the runs were measured.
+    /// Hosts and times of the runs.
     measured: String,
 }
 
 impl CurveReport {
-    /// Arranges `runs` by the number in `key`, and in curves by `group`. Runs that agree in both are repetitions.
+    /// Arranges `runs` by the number in `key`, with one curve per value of `group`. Runs that agree in both are repetitions.
     ///
     /// # Errors
     /// [`Error`](crate::Error) if a run has no such number or another unit than the first, or if quantities are mixed.
@@ -45,7 +45,7 @@ impl CurveReport {
     ) -> Result<CurveReport> {
         let round_trips = runs.iter().filter(|r| r.summary.is_round_trip()).count();
         if round_trips != 0 && round_trips != runs.len() {
-            bail!("round trips and one-way delays are different quantities: give the logs of one kind");
+            bail!("round trips and one-way delays cannot be compared: give logs of one kind");
         }
         let mut numbers: Vec<NumberText> = Vec::new();
         for run in runs {
@@ -105,12 +105,12 @@ impl CurveReport {
         Ok(CurveReport { quantity, grid, points, confidence, answer, title, measured })
     }
 
-    /// What changes with the number.
+    /// Returns what changes with the number.
     pub fn answer(&self) -> &Answer {
         &self.answer
     }
 
-    /// The same on one screen, with a line for each point; of many some.
+    /// Returns the curves as one screen, with a line per point; long lists are shortened.
     pub fn screen(&self) -> Screen {
         Screen::of_sweep(Swept {
             title: &self.title,
@@ -131,14 +131,13 @@ impl CurveReport {
         figures
     }
 
-    /// The table for the console.
+    /// Returns the table for the console.
     pub fn page(&self) -> String {
         let options = TextOptions { style: terminal::style(), ..TextOptions::default() };
         let mut page = table(&self.grid, self.confidence, &self.points, &options);
         if self.points.iter().any(|p| p.runs == 1) {
             page.item(
-                "The interval of a single run is over its packets, as if they were independent: it is too short. Repeat \
-                 the test.",
+                "The interval of a single run assumes independent packets, so it is too short. Repeat the test.",
             );
         }
         page.finish()
@@ -175,7 +174,7 @@ impl Report for CurveReport {
     }
 }
 
-/// Tests against a number, as a program reads them: `docs/formats/compare.md`.
+/// Document of tests over a number: `docs/formats/compare.md`.
 #[derive(Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CurveDocument<'a> {
@@ -183,13 +182,13 @@ pub struct CurveDocument<'a> {
     format: &'static str,
     /// `round trip` or `one-way delay`.
     quantity: &'static str,
-    /// Of the intervals.
+    /// Confidence level of the intervals.
     confidence: ConfidenceLevel,
-    /// In the order of the number: the runs that agree in it, and in the group.
+    /// Points in order of the number. Each holds the runs that agree in number and group.
     points: Vec<PointDocument<'a>>,
 }
 
-/// The tag's own name.
+/// Name of the tag, without its prefix.
 fn name_of(key: &RunKey) -> String {
     match key {
         RunKey::Tag(tag) => tag.clone(),
@@ -197,7 +196,7 @@ fn name_of(key: &RunKey) -> String {
     }
 }
 
-/// A number with what follows it.
+/// A number with its unit.
 struct NumberText {
     value: f64,
     unit: String,

@@ -10,16 +10,16 @@ use jitlat_report::text::{Page, TextOptions};
 use serde::Serialize;
 use serde_json::Value;
 
-/// A checkup and what follows from it.
+/// Report of a checkup and its findings.
 pub struct CheckupReport<'a> {
-    /// What was measured and asked.
+    /// Result of the checkup.
     pub checkup: &'a Checkup,
-    /// What follows.
+    /// Findings of the checkup.
     pub findings: &'a [Finding],
 }
 
 impl CheckupReport<'_> {
-    /// The whole examination; the verdict comes last, where a scrolled terminal shows it.
+    /// Returns the whole report; the verdict comes last, where it is visible after scrolling.
     pub fn page(&self, options: &TextOptions) -> String {
         page(self.checkup, self.findings, options)
     }
@@ -45,7 +45,7 @@ fn page(c: &Checkup, findings: &[Finding], options: &TextOptions) -> String {
     waking(&mut page, c);
     page.heading("Over its own loopback");
     baseline(&mut page, "one way", &c.one_way);
-    baseline(&mut page, "there and back", &c.two_way);
+    baseline(&mut page, "round trip", &c.two_way);
     processors(&mut page, c);
     interfaces(&mut page, c);
     privileges(&mut page, c);
@@ -63,8 +63,10 @@ fn page(c: &Checkup, findings: &[Finding], options: &TextOptions) -> String {
 
 fn verdict(findings: &[Finding]) -> &'static str {
     match findings.iter().map(|f| f.level).max() {
-        Some(Level::Bad) => "Do not trust this host before the bad findings are mended.",
-        Some(Level::Poor) => "This host disturbs what it measures: use --doctor, and mind the poor findings.",
+        Some(Level::Bad) => "Do not trust this host until the bad findings are fixed.",
+        Some(Level::Poor) => {
+            "This host affects its measurements: use --doctor, and consider the poor findings."
+        }
         Some(Level::Note) => "This host can be trusted, down to its noise floor.",
         _ => "This host can be trusted.",
     }
@@ -191,7 +193,7 @@ fn interfaces(page: &mut Page, c: &Checkup) {
         if !i.queues.is_empty() {
             facts.push(format!("queue {}", i.queues.join(", ")));
         }
-        facts.extend(i.coalesce_us.map(|us| format!("received packets held back {us} us")));
+        facts.extend(i.coalesce_us.map(|us| format!("received packets delayed by {us} us")));
         facts.extend(i.dropped.filter(|d| *d > 0).map(|d| format!("{d} dropped")));
         page.item(&format!("{}: {}", i.name, facts.join("; ")));
     }
@@ -204,11 +206,11 @@ fn privileges(page: &mut Page, c: &Checkup) {
         page.item(&format!("{mark} {}: {}", grant.name, grant.purpose));
     }
     if let Some(grant) = &c.grant {
-        page.line(&format!("    to grant what is missing: {grant}"));
+        page.line(&format!("    to grant missing permissions: {grant}"));
     }
 }
 
-/// The result as JSON: `docs/formats/doctor.md`.
+/// Result as JSON: `docs/formats/doctor.md`.
 #[derive(Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct DoctorDocument<'a> {
@@ -216,18 +218,18 @@ pub struct DoctorDocument<'a> {
     format: &'static str,
     /// Name and version of the program.
     program: &'static str,
-    /// What was measured and asked.
+    /// Result of the checkup.
     #[serde(flatten)]
     checkup: &'a Checkup,
-    /// One way over loopback; null where it failed.
+    /// One-way test over loopback; null if it failed.
     one_way: Option<&'a Baseline>,
-    /// Both ways over loopback; null where it failed.
+    /// Round trips over loopback; null if they failed.
     two_way: Option<&'a Baseline>,
-    /// Why a baseline failed, in words.
+    /// Reasons why baselines failed, as text.
     failures: Vec<&'a str>,
-    /// What this host adds by itself; null where nothing came through.
+    /// Delay that this host adds by itself; null if no packet arrived.
     noise_floor: Option<NoiseFloor>,
-    /// What follows, the worst first.
+    /// Findings, worst first.
     findings: &'a [Finding],
     /// The worst level among the findings.
     verdict: Level,

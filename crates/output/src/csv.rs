@@ -1,4 +1,4 @@
-//! `--csv`: rows. For streams their packets, one file per stream; for other reports the lines of their table.
+//! `--csv`: rows. For streams, their packets in one file per stream; for other reports, the lines of their table.
 
 use crate::error::{Context, Result};
 use crate::format::{Destination, Output, OwnOption, ReportParts, write_each, write_file};
@@ -34,7 +34,7 @@ fn write_packets(run: &AnalysedStream, out: &mut dyn Write) -> io::Result<()> {
 }
 
 fn copy_from_log(run: &AnalysedStream, out: &mut dyn Write) -> Result<()> {
-    let log = run.log.as_ref().context("the packets are read from the log, and there is none")?;
+    let log = run.log.as_ref().context("there is no log to read the packets from")?;
     let mut reader = input::open(log)?;
     let session = reader.session().clone();
     if !reader.has_tcp() {

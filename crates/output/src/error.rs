@@ -1,20 +1,21 @@
-//! [`Error`]: why a report could not be made, read or written.
+//! [`Error`]: reason why a report could not be made, read or written.
 
 pub use jitlat_instruments::error::explain;
 
 use std::error::Error as StdError;
 use std::io;
 
-/// Why a report could not be made, read or written.
+/// Reason why a report could not be made, read or written.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The report does not have what the format needs, or two requests exclude each other. The text says which, and what to do.
+    /// The report lacks something that the format needs, or two requests exclude each other. The text says which, and what
+    /// to do.
     #[error("{0}")]
     Unfit(String),
-    /// The build leaves out the feature that this needs.
+    /// This build lacks the feature that the request needs.
     #[error(
-        "{what} is not in this build, which leaves out the feature '{feature}': take a released package, or build with \
+        "{what} is not in this build, which lacks the feature '{feature}': use a released package, or build with \
          `cargo build --release --features {feature}`"
     )]
     NotInBuild {
@@ -23,10 +24,10 @@ pub enum Error {
         /// The missing feature.
         feature: &'static str,
     },
-    /// Something failed while this was being done.
+    /// An operation failed.
     #[error("{doing}")]
     During {
-        /// The activity, or the option that asked for it.
+        /// The operation, or the option that requested it.
         doing: String,
         /// The reason.
         source: Box<dyn StdError + Send + Sync>,
@@ -46,7 +47,7 @@ pub enum Error {
     /// A value could not be written as JSON.
     #[error(transparent)]
     Json(#[from] serde_json::Error),
-    /// The file of a ping could not be read.
+    /// The file of `--ping` could not be read.
     #[error(transparent)]
     Pings(#[from] jitlat_store::passive::PingsError),
     /// The specification of a stream is not possible.
@@ -55,10 +56,10 @@ pub enum Error {
     /// The settings of a test are not possible.
     #[error(transparent)]
     Test(#[from] jitlat_instruments::Error),
-    /// The system refused something.
+    /// A system call failed.
     #[error(transparent)]
     System(#[from] io::Error),
-    /// The archive cannot give what was asked for.
+    /// The archive could not be read.
     #[cfg(feature = "archive")]
     #[error(transparent)]
     Archive(#[from] jitlat_archive::ArchiveError),

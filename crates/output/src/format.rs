@@ -1,4 +1,4 @@
-//! [`Output`]: an entry of [`OUTPUTS`](super::OUTPUTS). Each file of this folder exports one.
+//! [`Output`]: an entry of [`OUTPUTS`](super::OUTPUTS). Each format's file exports one.
 
 use crate::error::{Result, bail};
 use crate::report::{AnalysedStream, Report};
@@ -9,7 +9,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use tracing::warn;
 
-/// A format: everything that the rest of the command needs to know about it.
+/// An output format: everything that the rest of the command needs to know about it.
 pub struct Output {
     /// Name in `--as NAME`: `summary-csv`.
     pub name: &'static str,
@@ -17,21 +17,21 @@ pub struct Output {
     pub help: &'static str,
     /// Command-line options of its own, in addition to `--as NAME`.
     pub option: OwnOption,
-    /// Kind of destination.
+    /// Kind of its destination.
     pub place: Destination,
     /// Parts that a report must have for this format.
     pub needs: ReportParts,
-    /// Whether it needs the length of a window (`--interval`).
+    /// True if it needs the length of a window (`--interval`).
     pub needs_interval: bool,
-    /// Whether it needs every packet, and so excludes an analysis in constant memory (`--streaming`).
+    /// True if it needs every packet, which excludes an analysis in constant memory (`--streaming`).
     pub needs_packets: bool,
-    /// Feature of the build that it needs and this build has not; `None`: nothing is missing.
+    /// Feature that it needs and this build lacks; `None` if nothing is missing.
     pub lacks: Option<&'static str>,
-    /// Whether it needs the samples of single packets after the analysis.
+    /// True if it needs the samples of single packets after the analysis.
     pub keeps_packets: bool,
-    /// Whether it is defined for round trips only.
+    /// True if it is defined for round trips only.
     pub two_way: bool,
-    /// The one-way protocol (`--proto`) that it is defined for; `None`: any test.
+    /// One-way protocol (`--proto`) that it is defined for; `None` for any test.
     pub one_way_protocol: Option<&'static str>,
     /// Sets the options of the analysis that it needs.
     pub asks: fn(&mut Options),
@@ -40,7 +40,7 @@ pub struct Output {
 }
 
 impl Output {
-    /// A format that is reached by `--as NAME` and has no requirements.
+    /// Creates a format that is requested by `--as NAME` and has no requirements.
     pub const fn new(
         name: &'static str,
         help: &'static str,
@@ -64,7 +64,7 @@ impl Output {
         }
     }
 
-    /// The option that asks for it, as messages name it: `--csv`, or `--as hdr`.
+    /// Option that requests it, as shown in messages: `--csv`, or `--as hdr`.
     pub fn spelling(&self) -> String {
         match self.option {
             OwnOption::Shown => format!("--{}", self.name),
@@ -73,14 +73,14 @@ impl Output {
     }
 }
 
-/// Command-line options that ask for one format.
+/// Command-line option that requests one format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OwnOption {
-    /// None: `--as NAME` asks for it.
+    /// No option: it is requested by `--as NAME`.
     None,
     /// `--NAME`.
     Shown,
-    /// None any more: this was its option before version 0.2, which still accepts it without showing it.
+    /// No option any more. This one was its option before version 0.2, and is still accepted but not shown.
     Former(&'static str),
 }
 
@@ -89,7 +89,7 @@ pub enum OwnOption {
 pub enum Destination {
     /// A file, or standard output.
     File,
-    /// One file per stream, with the stream's name if there are two; or standard output for one stream.
+    /// One file per stream, with the stream's name appended if there are two; or standard output for one stream.
     FileEach,
     /// A folder.
     Folder,
@@ -100,7 +100,7 @@ pub enum Destination {
 pub struct ReportParts(pub u8);
 
 impl ReportParts {
-    /// None.
+    /// No parts.
     pub const NOTHING: ReportParts = ReportParts(0);
     /// Streams with a summary each.
     pub const STREAMS: ReportParts = ReportParts(1);
@@ -110,15 +110,15 @@ impl ReportParts {
     pub const FIGURES: ReportParts = ReportParts(4);
     /// A page.
     pub const PAGE: ReportParts = ReportParts(8);
-    /// All.
+    /// All parts.
     pub const ALL: ReportParts = ReportParts(15);
 
-    /// The union of both.
+    /// Returns the union of both.
     pub const fn and(self, other: ReportParts) -> ReportParts {
         ReportParts(self.0 | other.0)
     }
 
-    /// Whether it contains all of `needed`.
+    /// True if it contains all of `needed`.
     pub const fn has(self, needed: ReportParts) -> bool {
         self.0 & needed.0 == needed.0
     }
@@ -161,11 +161,11 @@ pub fn write_each<'a>(
     Ok(())
 }
 
-/// Says that a file of packets is not written, because no packet is known: it would hold column names alone.
+/// Warns that a file of packets is not written because no packets are known.
 pub fn not_written(path: &Path) {
     warn!(
-        "{} is not written: no single packet is known here (of a one-way LaMP test the server has them: jitlat serve \
-         --late-packets DIR)",
+        "{} is not written: no single packets are known here (for a one-way LaMP test the server has them: jitlat \
+         serve --late-packets DIR)",
         path.display()
     );
 }

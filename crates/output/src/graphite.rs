@@ -19,7 +19,7 @@ pub static OUTPUT: Output = Output {
         "Write lines for Graphite, per --interval or second",
         Destination::File,
         |report, path| {
-            // Carbon stores one value a second.
+            // Carbon stores one value per second.
             let length = report.interval().map_or(SECOND, |length| length.0.max(SECOND));
             let several = report.streams().len() > 1;
             let mut lines = String::new();
@@ -36,7 +36,8 @@ pub static OUTPUT: Output = Output {
     )
 };
 
-/// Windows of `length` ns begin with whole seconds; each is named by the second of its end.
+/// Returns the lines of windows of `length` ns, which begin with whole seconds and are labelled with the second of their
+/// end.
 fn lines_of(run: &AnalysedStream, name: &str, length: i64) -> Result<String> {
     let (mut history, mut interval) = (SampleHistory::default(), GraphiteInterval::default());
     let mut lines = String::new();
@@ -59,7 +60,7 @@ fn lines_of(run: &AnalysedStream, name: &str, length: i64) -> Result<String> {
     Ok(lines)
 }
 
-/// When the packet, or its answer, reached the measuring host, in ns since 1970.
+/// Time at which the packet, or its answer, reached the measuring host, in ns since 1970.
 fn arrival(record: &PacketRecord) -> Option<i64> {
     record.time(Moment::Returned).or_else(|| record.time(Moment::Arrived)).map(|time| time.0)
 }

@@ -1,4 +1,4 @@
-//! Opening of logs: files, standard input, and tests of an archive (`DIR/ID`). Every command that takes a log opens it here.
+//! Opens logs: files, standard input, and tests of an archive (`DIR/ID`). Every command that takes a log opens it here.
 
 #[cfg(not(feature = "archive"))]
 use crate::without_archive as archive;
@@ -10,7 +10,7 @@ use jitlat_store::log::LogReader;
 use std::io::Read;
 use std::path::Path;
 
-/// Opens the log at `path`, or that of a test of an archive; `-` is standard input.
+/// Opens the log at `path`, or the log of a test of an archive; `-` is standard input.
 ///
 /// # Errors
 /// [`Error`](crate::Error) if there is no such log, or it cannot be read.
@@ -21,7 +21,7 @@ pub fn open(path: &Path) -> Result<LogReader> {
     }
 }
 
-/// Text of a test of an archive; `None` if `path` does not name one.
+/// Returns the text of a test of an archive; `None` if `path` does not name one.
 ///
 /// # Errors
 /// [`Error`](crate::Error) if the archive does not have the test.

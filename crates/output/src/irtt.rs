@@ -21,7 +21,7 @@ pub static OUTPUT: Output = Output {
 fn write(runs: &[crate::AnalysedStream], path: &Path) -> Result<()> {
     let [run] = runs else { bail!("it holds one test: analyse the logs one at a time") };
     if run.session.two_way.is_none() {
-        bail!("it is of round trips (jitlat ping), and this is a one-way test");
+        bail!("it needs round trips (jitlat ping), but this is a one-way test");
     }
     if run.summary.two_way.as_ref().is_some_and(|t| t.far_report.is_some()) {
         not_written(path);

@@ -2,8 +2,8 @@
 
 use jitlat_core::Direction;
 
-/// Unique labels: a run's name if it has one, otherwise its file name; if two are equal, with the direction; if that is
-/// not enough, the whole path, and finally a number.
+/// Returns unique labels: a run's name if it has one, otherwise its file name; if two are equal, with the direction; if that
+/// is not enough, the whole path, and finally a number.
 pub fn unique_labels(runs: &[(Option<&str>, &str, Option<Direction>)]) -> Vec<String> {
     let mut labels: Vec<String> =
         runs.iter().map(|(name, source, _)| name.map_or_else(|| stem(source), str::to_owned)).collect();
@@ -28,7 +28,7 @@ pub fn rename(labels: &mut [String], other: impl Fn(usize, &str) -> String) {
     }
 }
 
-/// The file's name, without its folder and the usual extensions.
+/// Name of the file, without its folder and the usual extensions.
 pub fn stem(path: &str) -> String {
     let name = path.rsplit('/').next().filter(|n| !n.is_empty()).unwrap_or(path);
     match name.strip_suffix(".log").or_else(|| name.strip_suffix(".json")) {

@@ -66,12 +66,12 @@ pub fn append(path: &Path, line: &str) -> Result<()> {
     let mut file = OpenOptions::new().append(true).create(true).open(path).with_context(appending)?;
     let is_new = file.metadata().with_context(appending)?.len() == 0;
     let text = if is_new { format!("{HEADER}\n{line}\n") } else { format!("{line}\n") };
-    // One write, so that lines of tests that end at the same time do not mix.
+    // A single write, so that lines of tests that end at the same time do not mix.
     file.write_all(text.as_bytes()).with_context(appending)
 }
 
 impl AnalysedStream {
-    /// What LaTe's formats say of the test in addition to its figures.
+    /// Returns the settings of the test that LaTe's formats contain in addition to its figures.
     fn late_setting(&self) -> Result<Setting> {
         let mut setting = match &self.late {
             Some(setting) => setting.clone(),
@@ -83,7 +83,8 @@ impl AnalysedStream {
     }
 }
 
-/// As far as a log knows it: the priority and the kind of socket are not in it, and how the number of packets was limited.
+/// Returns the settings that a log contains: it lacks the priority, the kind of socket, and how the number of packets was
+/// limited.
 fn of_session(session: &Session, first: Option<&PacketRecord>) -> Setting {
     let (spec, facts) = (&session.spec, session.two_way.as_deref());
     let random = LateGaps::of(spec.schedule(), spec.period());

@@ -1,5 +1,5 @@
-//! [`TestFolder`]: the packets of unidirectional LaMP tests, which only the server has (`jitlat serve --late-packets DIR`). Of each test a file in
-//! LaTe's format, and a log that `jitlat analyze` reads.
+//! [`TestFolder`]: stores the packets of unidirectional LaMP tests, which only the server has (`jitlat serve --late-packets
+//! DIR`): for each test, a file in LaTe's format and a log for `jitlat analyze`.
 
 use crate::error::{Context, Result, explain};
 use jitlat_core::session::{Ending, Session};
@@ -19,22 +19,22 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use tracing::{info, warn};
 
-/// How long after its last packet a test is written, and how long after a silence, if its STOP was lost.
+/// Time from the last packet to writing a test after its STOP, and from silence to writing if the STOP was lost.
 const STOP_LINGER: Span = Span::seconds(1);
 const SILENCE_TIMEOUT: Span = Span::seconds(120);
-/// What strangers may make this host store: packets in memory (112 MB), tests at a time, tests in the folder.
+/// Limits on what strangers can make this host store: packets in memory (112 MB), concurrent tests, tests in the folder.
 const MAX_PACKETS: usize = 2_000_000;
 const MAX_OPEN_TESTS: usize = 1024;
 const MAX_STORED_TESTS: usize = 10_000;
 
-/// Packets that may wait to be taken.
+/// Maximum number of packets queued for the thread.
 const WAITING: usize = 1 << 16;
 
 /// One test.
 struct OneWayTest {
     id: u16,
     from: SocketAddr,
-    /// The last sequence number, past its wraps.
+    /// Last sequence number, reconstructed past its wraps.
     highest: Option<i64>,
     records: Vec<PacketRecord>,
     stopped: bool,
@@ -51,29 +51,29 @@ pub struct TestFolder {
 }
 
 impl TestFolder {
-    /// A folder that exists or can be made.
+    /// Creates a test folder; creates the folder if it does not exist.
     ///
     /// # Errors
-    /// [`Error`](crate::Error) if it cannot be made.
+    /// [`Error`](crate::Error) if it cannot be created.
     pub fn new(folder: &Path) -> Result<TestFolder> {
         std::fs::create_dir_all(folder)
-            .with_context(|| format!("--late-packets: making the folder {}", folder.display()))?;
+            .with_context(|| format!("--late-packets: creating the folder {}", folder.display()))?;
         let folder = folder.to_owned();
         Ok(TestFolder { folder, tests: HashMap::new(), packets: 0, written: 0, refused: false })
     }
 
-    /// Starts a thread that writes tests as they end. When what is returned first is dropped, it writes those that have not ended,
-    /// and ends.
+    /// Starts a thread that writes tests as they end. When the returned sender is dropped, the thread writes the remaining
+    /// tests and ends.
     ///
     /// # Errors
-    /// [`Error`](crate::Error) if this host has no threads left.
+    /// [`Error`](crate::Error) if the thread cannot be started.
     pub fn start(self) -> Result<(SyncSender<OneWayPacket>, JoinHandle<()>)> {
         let (packets, received) = sync_channel(WAITING);
         let thread = std::thread::Builder::new().name("late-packets".to_owned());
         Ok((packets, thread.spawn(move || self.run(&received))?))
     }
 
-    /// Writes tests as they end, until the sender of `packets` is gone; then those that have not ended, too.
+    /// Writes tests as they end, until the sender of `packets` is dropped; then writes the remaining ones.
     fn run(mut self, packets: &Receiver<OneWayPacket>) {
         let mut ends: Option<SteadyTime> = None;
         loop {
@@ -103,7 +103,7 @@ impl TestFolder {
         if full {
             if !std::mem::replace(&mut self.refused, true) {
                 warn!(
-                    "--late-packets: too many packets or tests at once, or {MAX_STORED_TESTS} tests kept: some are not kept"
+                    "--late-packets: too many packets or tests at once, or {MAX_STORED_TESTS} tests stored: some are not stored"
                 );
             }
             return;
@@ -120,7 +120,7 @@ impl TestFolder {
         test.add(packet);
     }
 
-    /// Writes tests that have ended; returns when the next one will have, if no packet of it comes.
+    /// Writes tests that have ended; returns when the next one ends if it receives no further packet.
     fn write_ended(&mut self, now: SteadyTime) -> Option<SteadyTime> {
         let ended: Vec<OneWayTest> =
             self.tests.extract_if(|_, test| test.ends() <= now).map(|(_, test)| test).collect();
@@ -141,14 +141,14 @@ impl TestFolder {
 }
 
 impl OneWayTest {
-    /// When it has ended, if no further packet comes.
+    /// Time at which the test ends if it receives no further packet.
     fn ends(&self) -> SteadyTime {
         self.seen + if self.stopped { STOP_LINGER } else { SILENCE_TIMEOUT }
     }
 
     fn add(&mut self, packet: &OneWayPacket) {
         let OneWayPacket { record, last, .. } = packet;
-        // Numbers of sixteen bits: the nearest to the highest so far.
+        // Numbers have sixteen bits: take the value nearest to the highest so far.
         let seq = self.highest.map_or(record.seq, |highest| {
             let step = (record.seq - highest).rem_euclid(1 << 16);
             highest + if step < 1 << 15 { step } else { step - (1 << 16) }
@@ -184,7 +184,7 @@ impl OneWayTest {
         Ok(log)
     }
 
-    /// What is known of the test: its period is not announced, so that of the send times is taken.
+    /// Returns the session of the test: its period is not announced, so it is estimated from the send times.
     fn session(&self) -> Result<Session> {
         let sent = |r: &PacketRecord| Some((r.seq, r.time(Moment::Sent)?));
         let ends = self.records.iter().find_map(sent).zip(self.records.iter().rev().find_map(sent));

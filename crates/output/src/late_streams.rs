@@ -1,4 +1,4 @@
-//! [`LateTest`]: what is sent in LaTe's formats while a test runs: samples to a listening program, figures to Carbon.
+//! [`LateTest`]: output in LaTe's formats during a test: samples to a listening program, figures to Carbon.
 
 use crate::error::{Context, Error, Result, explain};
 use crate::late;
@@ -16,7 +16,7 @@ use std::net::{SocketAddr, TcpStream, ToSocketAddrs, UdpSocket};
 use std::time::Duration;
 use tracing::warn;
 
-/// Carbon's port for the plain-text protocol.
+/// Default port of Carbon's plain-text protocol.
 const CARBON: u16 = 2003;
 const CONNECT: Duration = Duration::from_secs(5);
 
@@ -29,21 +29,22 @@ pub struct CarbonSettings {
     pub path: String,
     /// Time between two messages, at least a second.
     pub every: Span,
-    /// Whether datagrams are sent, one line each, instead of a TCP stream.
+    /// True if datagrams are sent, one line each, instead of a TCP stream.
     pub udp: bool,
 }
 
-/// What LaTe's formats need to know of one test, and the programs that receive its samples.
+/// Settings of one test for LaTe's formats, and the programs that receive its samples.
 pub struct LateTest {
-    /// What the options say of the test.
+    /// Settings from the options of the test.
     pub setting: Setting,
-    /// Why a program that was to receive samples does not.
+    /// Error of a program that could not be reached.
     absent: Option<Error>,
 }
 
 impl LateTest {
-    /// Also connects to the programs that receive samples while the test runs: a `listener`, by name or address, and `carbon`.
-    /// One that is not there does not stop the test: it is warned of now, and the test ends as one that could not deliver.
+    /// Creates the test, and connects to the programs that receive samples while it runs: a `listener`, by name or address,
+    /// and `carbon`. If one cannot be reached, the test continues: a warning is logged now, and the error is reported at the
+    /// end.
     pub fn new(
         setting: Setting,
         listener: Option<&str>,
@@ -53,7 +54,7 @@ impl LateTest {
         let carbon = carbon.map(Carbon::connect);
         let mut absent = None;
         let mut there = |option: &str, e: Error| {
-            let doing = format!("--{option}: the test goes on without");
+            let doing = format!("--{option}: the test continues without it");
             let e = Error::During { doing, source: e.into() };
             warn!("{}", explain(&e));
             absent.get_or_insert(e);
@@ -70,7 +71,7 @@ impl LateTest {
         (LateTest { setting, absent }, streams)
     }
 
-    /// Adds the line of a test that failed before its first packet to LaTe's summary, where one is asked for.
+    /// Adds the line of a test that failed before its first packet to LaTe's summary, if that is requested.
     ///
     /// # Errors
     /// [`Error`] if the line cannot be written.
@@ -95,7 +96,7 @@ impl LateTest {
     }
 }
 
-/// An address with its port, by default `port`.
+/// Resolves an address with its port, by default `port`.
 fn address(text: &str, port: u16) -> Result<SocketAddr> {
     let found = match text.to_socket_addrs() {
         Ok(mut found) => found.next(),
@@ -135,7 +136,7 @@ impl Listener {
     fn connect(to: &str, setting: &Setting) -> Result<Listener> {
         let Setting { follow_up, extra, .. } = *setting;
         let to = address(to, stream::PORT)?;
-        // Any number: it distinguishes this test from others at the same program.
+        // Arbitrary, to distinguish this test from others at the same program.
         let id = (clock::wall().0 / 1000) as u16;
         Ok(Listener { id, follow_up, extra, tcp: tcp(to)?, udp: udp(to)?, started: false })
     }
@@ -174,7 +175,8 @@ impl Carbon {
         })
     }
 
-    /// Carbon keeps the last value of a second: the remaining figures get a second of their own, as LaTe's do.
+    /// Sends the remaining figures. Carbon stores only the last value of a second, so they get a second of their own, as in
+    /// LaTe.
     fn flush(&mut self, at: WallTime) -> std::io::Result<()> {
         let second = at.0.div_euclid(SECOND).max(self.last_second.saturating_add(1));
         let Some(lines) = self.interval.flush(&self.path, second) else { return Ok(()) };
@@ -223,11 +225,11 @@ impl SampleStreams {
             self.trouble.get_or_insert(e);
         }
         let text = stream::sample(listener.id, &sample, listener.follow_up, listener.extra);
-        // A datagram lost on the way is not resent; a broken connection is reported at the end.
+        // A lost datagram is not sent again; a broken connection is reported at the end.
         let _ = listener.udp.send(text.as_bytes());
     }
 
-    /// Sends Carbon the interval, if it has ended or is the last.
+    /// Sends the interval to Carbon if it has ended or is the last.
     fn flush(&mut self, now: WallTime, last: bool) {
         let Some(carbon) = &mut self.carbon else { return };
         if !last && carbon.due.is_none_or(|due| now < due) {

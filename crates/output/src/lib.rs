@@ -1,19 +1,22 @@
-//! Reports of tests in every format, and what a terminal shows while a test runs.
+//! Reports of tests in every format, and terminal output while a test runs.
 //!
-//! * [`OUTPUTS`] – every format, a file each: an [`Output`] says what a report must have for it, and writes it
-//! * [`Report`] – the result of a test, a sweep, a comparison, as formats read it; [`AnalysedStream`] and [`ReportStreams`] – that of a test
+//! * [`OUTPUTS`] – every format, one file each: an [`Output`] declares the parts of a report that it needs, and writes it
+//! * [`Report`] – result of a test, a sweep or a comparison, as formats read it; [`AnalysedStream`] and [`ReportStreams`] –
+//!   result of a test
 //! * [`WantedOutputs`] – the requested formats: checked before the measurement, written afterwards
-//! * [`screen`] – the console report on one screen; [`text`] – the full one; [`terminal`] – the terminal, and the progress line
+//! * [`screen`] – the console report on one screen; [`text`] – the full one; [`terminal`] – the terminal, and the progress
+//!   line
 //! * [`running`] – the windows of a test while it runs
 //! * [`input`] – opening logs; [`runs`] – reading saved tests, to compare them
-//! * [`sweep`], [`along`], [`comparison`], [`phases`], [`checkup`], [`captures`] – reports of other than one test
+//! * [`sweep`], [`along`], [`comparison`], [`phases`], [`checkup`], [`captures`] – reports other than those of a single test
 //! * [`late`], [`late_folder`] – LaTe's formats, after a test and while it runs
 //!
 //! A format is a file of this crate that exports its entry, and a line in the list. `--as NAME` of every command, and
 //! `jitlat export`, offer the formats whose [needs](Output::needs) the report meets.
 //!
-//! Neighbours: [`jitlat_instruments`] measures, [`jitlat_store`] has the file formats, [`jitlat_report`] the text, the figures and
-//! the pages. Options that ask for a format are the caller's part.
+//! Related crates: [`jitlat_instruments`] measures, [`jitlat_store`] has the file formats, [`jitlat_report`] the text, the
+//! figures and
+//! the pages. The caller provides the options that request a format.
 #![forbid(unsafe_code)]
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
@@ -66,15 +69,15 @@ pub use report::{
 };
 pub use wanted::{WantedOutputs, log_failures};
 
-/// The example of the README.
+/// Compiles the example of the README.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;
 
-/// The path that stands for standard output.
+/// Path that stands for standard output.
 pub const STDOUT: &str = "-";
 
-/// The formats, by the names that `--as` takes.
+/// All formats, by the names that `--as` takes.
 pub const OUTPUTS: &[&Output] = &[
     &json::OUTPUT,
     &csv::OUTPUT,

@@ -1,4 +1,4 @@
-//! `owstats` and `owping`: a test with an OWAMP server as perfSONAR's tools print it.
+//! `owstats` and `owping`: a test with an OWAMP server, in the formats of perfSONAR's tools.
 
 use crate::error::{Result, bail};
 use crate::format::{Destination, Output, OwnOption, ReportParts, write_file};
@@ -31,7 +31,7 @@ pub static RAW: Output = Output {
 
 fn write(report: &dyn Report, path: &Path, format: &str) -> Result<()> {
     let Some(printed) = report.texts().iter().find(|text| text.format == format) else {
-        bail!("only a test with --proto owamp that was run to its end knows what OWAMP's receivers recorded");
+        bail!("only a test with --proto owamp that ran to its end has the records of OWAMP's receivers");
     };
     write_file(path, |out| out.write_all(printed.text.as_bytes()))
 }

@@ -1,4 +1,4 @@
-//! What is drawn of reports: pages, pictures, and histograms for tools that draw.
+//! Drawn reports: pages, pictures, and histograms for plotting tools.
 
 use crate::report::{AnalysedStream, PROGRAM, command_line};
 use jitlat_report::figure::Trace;
@@ -9,30 +9,30 @@ use jitlat_verdict::compare::ComparisonGrid;
 pub use jitlat_report::draw::{DrawError, card_files, files};
 pub use jitlat_store::hdr::write as histograms;
 
-/// Feature that this build lacks for all of this.
+/// Feature that this build lacks for these functions; `None` because it has it.
 pub const LACKS: Option<&str> = None;
 
-/// Page of streams; an instrument's section comes first.
+/// Returns the page of streams; the section of an instrument comes first.
 pub fn page(runs: &[AnalysedStream], section: Option<&Section>) -> String {
     reported(runs, section, html::page)
 }
 
-/// Beginning of that page; `None` without an answer.
+/// Returns the beginning of that page; `None` without a verdict.
 pub fn first_screen(runs: &[AnalysedStream], section: Option<&Section>) -> Option<FirstScreen> {
     reported(runs, section, html::first_screen)
 }
 
-/// Page of a comparison.
+/// Returns the page of a comparison.
 pub fn comparison(grid: &ComparisonGrid) -> String {
     html::comparison(grid, PROGRAM, Some(jitlat_net::clock::wall()))
 }
 
-/// Beginning of that page.
+/// Returns the beginning of the page of a comparison.
 pub fn first_screen_of(grid: &ComparisonGrid) -> Option<FirstScreen> {
     Some(html::first_screen_of(grid, PROGRAM, Some(jitlat_net::clock::wall())))
 }
 
-/// Calls `make` with the report of streams and of what an instrument adds to them.
+/// Calls `make` with the report of streams and the section of an instrument.
 fn reported<T>(
     runs: &[AnalysedStream],
     section: Option<&Section>,

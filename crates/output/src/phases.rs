@@ -1,4 +1,4 @@
-//! [`PhasesReport`]: the same test idle and under load, compared.
+//! [`PhasesReport`]: compares the same test idle and under load.
 
 use crate::error::Result;
 use crate::report::{AnalysedStream, Report, shell_word};
@@ -20,7 +20,7 @@ use serde::Serialize;
 use serde_json::Value;
 use std::path::PathBuf;
 
-/// A test idle and under load: two streams and their comparison.
+/// Report of a test idle and under load: two streams and their comparison.
 pub struct PhasesReport {
     phases: Phases,
     runs: [AnalysedStream; 2],
@@ -30,8 +30,9 @@ pub struct PhasesReport {
 }
 
 impl PhasesReport {
-    /// The report of `phases`, in which `quantity` was measured, with the log of each where there is one. `interval` is the length
-    /// of the windows that were analysed separately; with `corrected`, plots show delays corrected by the clock estimate.
+    /// Creates the report of `phases`, which measured `quantity`, with the log of each phase if there is one. `interval` is
+    /// the length of the windows that were analysed separately; with `corrected`, plots show delays corrected by the clock
+    /// estimate.
     pub fn new(
         mut phases: Phases,
         quantity: &'static str,
@@ -63,18 +64,18 @@ impl PhasesReport {
         PhasesReport { phases, runs, quantity, interval, section }
     }
 
-    /// The streams: idle, and under load.
+    /// Returns the streams: idle, and under load.
     pub fn runs(&self) -> &[AnalysedStream; 2] {
         &self.runs
     }
 
-    /// The full report.
+    /// Returns the full report.
     pub fn full_text(&self) -> String {
         let options = TextOptions { style: terminal::style(), ..TextOptions::default() };
         page(&self.phases, &self.runs, self.quantity, &options)
     }
 
-    /// The report on one screen.
+    /// Returns the report on one screen.
     pub fn one_screen(&self) -> String {
         let logs: Vec<String> = self.runs.iter().filter_map(|r| r.log.as_deref()).map(shell_word).collect();
         screen_of(&self.phases, &self.runs)
@@ -102,7 +103,7 @@ impl Report for PhasesReport {
     }
 }
 
-/// A test idle and under load, as a program reads it: `docs/formats/sweep.md`.
+/// Document of a test idle and under load: `docs/formats/sweep.md`.
 #[derive(Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PhasesDocument<'a> {
@@ -110,21 +111,21 @@ pub struct PhasesDocument<'a> {
     format: &'static str,
     /// `round trip` or `one-way delay`.
     quantity: &'a str,
-    /// The test without load.
+    /// Test without load.
     idle: &'a Summary,
-    /// The test under load.
+    /// Test under load.
     loaded: &'a Summary,
-    /// The streams of load.
+    /// Streams of the load.
     load: &'a [LoadStream],
-    /// Loaded against idle.
+    /// Comparison of loaded with idle.
     comparison: &'a Comparison,
-    /// Round trips a minute; `null` for one-way tests.
+    /// Round trips per minute; `null` for one-way tests.
     rpm_equivalent: Option<RoundTripsPerMinute>,
 }
 
-/// How many round trips follow each other in a minute, by the mean of the lower 95 % of them (docs/metrics,
-/// responsiveness). The responsiveness draft's RPM is that of HTTP beside and within its own load; with `--proto tcp` and a
-/// load by TCP this comes nearest to it.
+/// Number of consecutive round trips per minute, from the mean of the lower 95 % of them (docs/metrics, responsiveness). The
+/// RPM of the responsiveness draft is measured with HTTP inside and next to its own load; `--proto tcp` with a TCP load
+/// comes closest to it.
 #[derive(Clone, Copy, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 struct RoundTripsPerMinute {
@@ -135,7 +136,7 @@ struct RoundTripsPerMinute {
 }
 
 impl RoundTripsPerMinute {
-    /// Of an idle and a loaded test; `None` where no round trips were measured.
+    /// Computes it from an idle and a loaded test; `None` if no round trips were measured.
     fn of(runs: &[AnalysedStream; 2]) -> Option<RoundTripsPerMinute> {
         let of = |run: &AnalysedStream| {
             let round_trips = run.samples.delay.iter().map(|ns| *ns as f64 / 1e6);
@@ -159,7 +160,7 @@ impl<'a> PhasesDocument<'a> {
     }
 }
 
-/// Both phases, and what the load does.
+/// Returns the screen of both phases and the effect of the load.
 fn screen_of(phases: &Phases, runs: &[AnalysedStream; 2]) -> Screen {
     let (level, text) = effect(&phases.comparison, runs);
     let mut screen = Screen::new(&screen::streams(runs), Relation::Load).led_by(level, &text);
@@ -169,7 +170,8 @@ fn screen_of(phases: &Phases, runs: &[AnalysedStream; 2]) -> Screen {
     screen
 }
 
-/// What the load does, in one sentence; it is as bad as the loaded path where that is worse than the idle one.
+/// Describes the effect of the load in one sentence. Its level is that of the loaded path if that is worse than the idle
+/// one.
 fn effect(c: &Comparison, runs: &[AnalysedStream; 2]) -> (Level, String) {
     let change = |ns: f64| format!("{}{}", if ns > 0.0 { "+" } else { "" }, eng3(ns));
     let (mut level, mut text) = verdict::comparison::of_load(c);
@@ -183,7 +185,7 @@ fn effect(c: &Comparison, runs: &[AnalysedStream; 2]) -> (Level, String) {
             false => "delay above the smallest",
         };
         let rate = RoundTripsPerMinute::of(runs).map(|rpm| format!(" ({:.0}/min)", rpm.loaded));
-        // It fits one line.
+        // Keep it on one line.
         text =
             format!("Under load: {what} {median} at the median, {p99} at p99{}.", rate.unwrap_or_default());
     }
@@ -194,8 +196,8 @@ fn effect(c: &Comparison, runs: &[AnalysedStream; 2]) -> (Level, String) {
     (level, text)
 }
 
-/// How much longer packets wait in the sending host's own queue under load, at the median and the 99th percentile, in ns;
-/// None where that is below a millisecond or less than the load adds on the path.
+/// Increase, under load, of the time that packets wait in the sending host's own queue, at the median and the 99th
+/// percentile, in ns. `None` if it is below a millisecond or less than the load adds on the path.
 fn own_queue(c: &Comparison, [idle, loaded]: &[AnalysedStream; 2]) -> Option<[f64; 2]> {
     let (idle, loaded) = (idle.summary.local_queue.as_ref()?, loaded.summary.local_queue.as_ref()?);
     let p99 = (loaded.p99 - idle.p99) as f64;
@@ -223,7 +225,7 @@ fn page(phases: &Phases, runs: &[AnalysedStream; 2], quantity: &str, options: &T
             page.line(&format!("{:<24} {a:>14} {b:>14}", figure.label));
         }
     }
-    page.heading("What the load does");
+    page.heading("Effect of the load");
     let c = &phases.comparison;
     for (what, difference) in [("the median", c.median), ("the 99th percentile", c.p99)] {
         let Some(d) = difference else { continue };
@@ -233,7 +235,7 @@ fn page(phases: &Phases, runs: &[AnalysedStream; 2], quantity: &str, options: &T
         page.item(&format!("{what} changes by {}{range}", eng4_f64(d.change)));
     }
     if let Some(RoundTripsPerMinute { idle, loaded }) = RoundTripsPerMinute::of(runs) {
-        page.item(&format!("{loaded:.0} round trips follow each other in a minute, {idle:.0} when idle"));
+        page.item(&format!("{loaded:.0} consecutive round trips per minute, {idle:.0} when idle"));
     }
     let (level, text) = verdict::comparison::of_load(c);
     page.finding(level, &text);

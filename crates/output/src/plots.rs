@@ -19,7 +19,7 @@ pub static OUTPUT: Output = Output {
             let mut write = |prefix: &str, file: Result<(String, Vec<u8>), DrawError>| {
                 if !std::mem::replace(&mut drawn, true) {
                     fs::create_dir_all(folder)
-                        .with_context(|| format!("making the folder {}", folder.display()))?;
+                        .with_context(|| format!("creating the folder {}", folder.display()))?;
                 }
                 let (name, content) = file.context("drawing a figure")?;
                 write_file(&folder.join(format!("{prefix}{name}")), |out| out.write_all(&content))

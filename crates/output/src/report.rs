@@ -1,4 +1,4 @@
-//! [`Report`]: the result of a command, as formats read it; and the reports of streams.
+//! [`Report`]: the result of a command, as formats read it; and reports of streams.
 
 use crate::error::Result;
 use crate::input;
@@ -20,47 +20,47 @@ use jitlat_store::late::summary::Setting;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 
-/// The result of a command. It has what the command's outputs need; everything else is empty.
+/// Result of a command. It provides what the command's outputs need; the defaults are empty.
 pub trait Report {
-    /// Its JSON object.
+    /// Returns its JSON object.
     fn json(&self) -> Result<Value>;
 
-    /// The analysed streams.
+    /// Returns the analysed streams.
     fn streams(&self) -> &[AnalysedStream] {
         &[]
     }
 
-    /// Their summaries.
+    /// Returns the summaries of the streams.
     fn summaries(&self) -> Vec<Summary> {
         self.streams().iter().map(|run| run.summary.clone()).collect()
     }
 
-    /// The length of the windows that were analysed separately; `None`: there are none.
+    /// Length of the windows that were analysed separately; `None` without windows.
     fn interval(&self) -> Option<Span> {
         None
     }
 
-    /// Results as tools of the test's protocol print them; empty of most tests.
+    /// Results in the format of tools for the test's protocol; empty for most tests.
     fn texts(&self) -> &[ProtocolText] {
         &[]
     }
 
-    /// The lines of its table; `None` if its rows are packets.
+    /// Returns the lines of its table; `None` if its rows are packets.
     fn table(&self) -> Option<ReportTable> {
         None
     }
 
-    /// What it adds to the page and the figures of its streams; `None`: nothing.
+    /// Returns its section of the page and the figures; `None` if it has none.
     fn section(&self) -> Option<&Section> {
         None
     }
 
-    /// Writes its page.
+    /// Renders its page.
     fn page(&self) -> Result<String> {
         Ok(pages::page(self.streams(), self.section()))
     }
 
-    /// What its page begins with, to be drawn as one card; `None`: nothing is known that would be an answer.
+    /// Returns the beginning of its page, to be drawn as one card; `None` without a verdict.
     fn first_screen(&self) -> Option<FirstScreen> {
         pages::first_screen(self.streams(), self.section())
     }
@@ -71,7 +71,7 @@ pub trait Report {
     }
 }
 
-/// Receives a group of figures and the prefix of their file names.
+/// Callback that receives a group of figures and the prefix of their file names.
 pub type Drawings<'a> = dyn FnMut(&str, &[Figure]) -> Result<()> + 'a;
 
 /// Lines of named values.
@@ -81,32 +81,32 @@ pub type ReportTable = Vec<Vec<(String, String)>>;
 pub struct AnalysedStream {
     /// Every figure.
     pub summary: Summary,
-    /// What is known of the stream: specification, hosts, times, ending.
+    /// Facts about the stream: specification, hosts, times, ending.
     pub session: Session,
-    /// The accepted packets; empty unless an output needs them.
+    /// Accepted packets; empty unless an output needs them.
     pub samples: Samples,
-    /// The log that its rows can be read from again; `None` if there is none.
+    /// Log from which its rows can be read again; `None` if there is none.
     pub log: Option<PathBuf>,
-    /// The records; empty if they can be read from a log.
+    /// Records; empty if they can be read from a log.
     pub records: Vec<PacketRecord>,
-    /// The kernel's TCP_INFO sampled with each of them; empty unless the test ran over TCP.
+    /// The kernel's TCP_INFO sampled with each record; empty unless the test ran over TCP.
     pub tcp: Vec<TcpSample>,
-    /// The lines before its report.
+    /// Lines before its report.
     pub heading: String,
-    /// Its name if several runs are shown.
+    /// Label for when several runs are shown.
     pub label: String,
-    /// Whether plots show its latency corrected by the clock estimate (`-L`).
+    /// True if plots show its latency corrected by the clock estimate (`-L`).
     pub corrected: bool,
-    /// The windows that were written while it ran, by their beginning in ns.
+    /// Start times, in ns, of the windows that were printed while it ran.
     pub shown_windows: Vec<i64>,
-    /// The suffix of its own files if there are two runs: `up`.
+    /// Suffix of its own files if there are two runs: `up`.
     pub file_ending: String,
-    /// What only the options of the test know for LaTe's formats; `None`: the session has to do.
+    /// Settings for LaTe's formats that only the options of the test contain; `None` if only the session is known.
     pub late: Option<Setting>,
 }
 
 impl From<Analysed> for AnalysedStream {
-    /// The stream with its samples, named by its direction; without a log and records.
+    /// Creates the stream with its samples, named by its direction, without a log and records.
     fn from(Analysed { session, summary, samples }: Analysed) -> AnalysedStream {
         let direction = session.spec.direction();
         AnalysedStream {
@@ -127,13 +127,13 @@ impl From<Analysed> for AnalysedStream {
 }
 
 impl AnalysedStream {
-    /// Whether single packets are known, and not only what the far host reports of all.
+    /// True if single packets are known, not only totals that the far host reports.
     pub fn has_packets(&self) -> bool {
         let reported = self.summary.two_way.as_ref().is_some_and(|t| t.far_report.is_some());
         !reported && self.summary.counts.received > 0
     }
 
-    /// The packets, from memory or from the log.
+    /// Returns the packets, from memory or from the log.
     pub fn packets(&self) -> Result<Vec<PacketRecord>> {
         let Some(log) = self.log.as_ref().filter(|_| self.records.is_empty()) else {
             return Ok(self.records.clone());
@@ -143,21 +143,21 @@ impl AnalysedStream {
         failure.map_or(Ok(records), |e| Err(e.into()))
     }
 
-    /// Whether a part at its end is unknown, and not because the user stopped the test.
+    /// True if a part at its end is unknown for another reason than a stop by the user.
     pub fn is_cut_off(&self) -> bool {
         self.summary.counts.tail_unknown && self.session.ending != Ending::Interrupted
     }
 
-    /// Whether nothing is known of any packet.
+    /// True if nothing is known about any packet.
     pub fn is_unknown(&self) -> bool {
         let counts = &self.summary.counts;
         counts.tail_unknown && counts.sent == 0 && counts.received == 0
     }
 }
 
-/// What an instrument adds to the report of a test.
+/// Addition of an instrument to the report of a test.
 pub struct ReportExtra {
-    /// Its name in the JSON object.
+    /// Key in the JSON object.
     pub key: &'static str,
     /// Text after the report.
     pub text: String,
@@ -165,20 +165,20 @@ pub struct ReportExtra {
     pub json: Value,
 }
 
-/// The streams of a test or of logs.
+/// Report of the streams of a test or of logs.
 pub struct ReportStreams<'a> {
     /// The streams.
     pub runs: &'a [AnalysedStream],
-    /// What an instrument adds to them.
+    /// Addition of an instrument.
     pub extra: Option<&'a ReportExtra>,
-    /// The length of the windows that were analysed separately; `None`: there are none.
+    /// Length of the windows that were analysed separately; `None` without windows.
     pub interval: Option<Span>,
-    /// Results as tools of the test's protocol print them; empty of most tests.
+    /// Results in the format of tools for the test's protocol; empty for most tests.
     pub texts: &'a [ProtocolText],
 }
 
 impl<'a> ReportStreams<'a> {
-    /// Nothing but `runs`.
+    /// Creates a report of `runs` alone.
     pub fn of(runs: &'a [AnalysedStream]) -> ReportStreams<'a> {
         ReportStreams { runs, extra: None, interval: None, texts: &[] }
     }
@@ -206,16 +206,15 @@ impl Report for ReportStreams<'_> {
     }
 }
 
-/// The direction in a file's name.
+/// Suffix for the direction in a file's name.
 pub fn file_ending(direction: Direction) -> String {
     if direction == Direction::Up { "up" } else { "down" }.to_owned()
 }
 
-/// This program and its version.
+/// Name and version of this program.
 pub const PROGRAM: &str = concat!("jitlat ", env!("CARGO_PKG_VERSION"));
 
-/// The figures of streams; those of an instrument come first, then those of several runs in one plot, then those of
-/// each.
+/// Draws the figures of streams: first those of an instrument, then several runs in one plot, then each stream.
 fn draw(runs: &[AnalysedStream], section: Option<&Section>, each: &mut Drawings<'_>) -> Result<()> {
     each("", section.map_or(&[], |s| &s.figures))?;
     if runs.len() > 1 {
@@ -245,7 +244,7 @@ fn draw_side_by_side(runs: &[AnalysedStream], each: &mut Drawings<'_>) -> Result
             [Sample::new(delays()), Sample::new(above), Sample::new(ipdv::steps(&run.samples).into_iter())]
         })
         .collect();
-    let beside: Vec<ComparedRun<'_>> = runs
+    let compared: Vec<ComparedRun<'_>> = runs
         .iter()
         .zip(&samples)
         .map(|(run, [latency, pdv, ipdv])| ComparedRun {
@@ -254,19 +253,19 @@ fn draw_side_by_side(runs: &[AnalysedStream], each: &mut Drawings<'_>) -> Result
             ..ComparedRun::new(&run.label, &run.summary).corrected(run.corrected, &run.summary)
         })
         .collect();
-    let mut figures = figure::of_runs(&beside);
+    let mut figures = figure::of_runs(&compared);
     let measured = runs.iter().map(|run| (run.label.as_str(), run.summary.measured()));
     figure::label_measured(&mut figures, &figure::measured_of_several(measured));
     each("", &figures)
 }
 
-/// A label, changed so that it can be part of a file name.
+/// Converts a label so that it can be part of a file name.
 pub fn slug(label: &str) -> String {
     let keep = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' };
     label.chars().map(keep).collect()
 }
 
-/// The command line, quoted for a shell.
+/// Returns the command line, quoted for a shell.
 pub fn command_line(arguments: impl Iterator<Item = String>) -> String {
     let quoted = arguments.enumerate().map(|(k, argument)| match k {
         0 => "jitlat".to_owned(),
@@ -275,7 +274,7 @@ pub fn command_line(arguments: impl Iterator<Item = String>) -> String {
     quoted.collect::<Vec<_>>().join(" ")
 }
 
-/// A path or argument as a shell reads it.
+/// Quotes a path or argument for a shell.
 pub fn shell_word(path: &Path) -> String {
     let plain = |c: char| c.is_alphanumeric() || "-_./:=,@%+".contains(c);
     let word = path.to_string_lossy();

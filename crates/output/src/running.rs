@@ -1,8 +1,8 @@
 //! [`RunningWindows`]: the windows of `--interval` while a test runs, each as soon as it has ended.
 //!
-//! A window needs the packets as they arrive at this host: those of round trips and of streams from a server, sent
-//! periodically. What arrives at the server is known at the end. A file is replaced then by one with every window and
-//! what is known of it at last: late packets, and the sender's own stamps.
+//! Windows during the test are available for packets that are sent periodically and arrive at this host: round trips, and
+//! streams from a server. Packets that arrive at the server are known at the end. The file is then replaced by one with
+//! every window and the final facts: late packets, and the sender's own stamps.
 
 use crate::STDOUT;
 use crate::terminal::{self, progress::ProgressLine};
@@ -19,39 +19,40 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 use tracing::warn;
 
-/// How long the packets of a window are waited for after its end.
+/// Time after the end of a window during which its packets are still accepted.
 const WINDOW_GRACE: Duration = Duration::from_millis(500);
 
 /// An observer that writes the windows of each stream as they end.
 pub struct RunningWindows {
-    /// The length of a window, in ns; 0: there are none.
+    /// Length of a window, in ns; 0 without windows.
     length: i64,
     options: Options,
     file: Option<Box<dyn Write>>,
-    /// Whether lines are printed.
+    /// True if lines are printed.
     printed: bool,
     line: ProgressLine,
     streams: Vec<RunningStream>,
 }
 
-/// What is known of a stream so far.
+/// State of a stream so far.
 struct RunningStream {
     session: Session,
-    /// When its first packet was due, as far as this host's clock shows.
+    /// Time at which its first packet was due, according to this host's clock.
     begun: Instant,
     is_known: bool,
     /// Number of the next window.
     next: i64,
     /// Packets of windows that have not ended.
     held: Vec<PacketRecord>,
-    /// Windows before this one have packets that are not known here: they are left to the end.
+    /// Windows before this one lack packets on this host: they are written at the end.
     unknown_until: i64,
-    /// The beginnings of the windows that were written, in ns.
+    /// Start times of the windows that were written, in ns.
     written: Vec<i64>,
 }
 
 impl RunningWindows {
-    /// The windows of an analysis with `options`, for the file at `path` if there is one, and `printed` if that is wanted.
+    /// Creates the windows of an analysis with `options`, for the file at `path` if there is one; they are also printed if
+    /// `printed` is set.
     pub fn new(options: Options, path: Option<&Path>, printed: bool) -> RunningWindows {
         let length = options.interval.map_or(0, |length| length.0);
         let file = path.filter(|_| length > 0).and_then(|path| match open(path) {
@@ -71,12 +72,12 @@ impl RunningWindows {
         }
     }
 
-    /// Prints no windows while the test runs.
+    /// Stops printing windows while the test runs.
     pub fn keep_quiet(&mut self) {
         self.printed = false;
     }
 
-    /// By stream, the beginnings of the windows that were written, in ns.
+    /// Returns, for each stream, the start times of the windows that were written, in ns.
     pub fn written(self) -> Vec<Vec<i64>> {
         self.streams.into_iter().map(|stream| stream.written).collect()
     }
@@ -120,7 +121,7 @@ fn open(path: &Path) -> io::Result<Box<dyn Write>> {
     })
 }
 
-/// Whether what is written to `path` stays: standard output, a pipe, a device.
+/// True if text written to `path` cannot be replaced: standard output, a pipe, a device.
 pub fn is_stream(path: &Path) -> bool {
     path.as_os_str() == STDOUT || path.metadata().is_ok_and(|m| !m.is_file())
 }
@@ -154,26 +155,26 @@ impl RunningStream {
         self.held.extend_from_slice(records);
     }
 
-    /// Windows until now have packets that are not known here.
+    /// Marks the windows up to now as lacking packets.
     fn missed(&mut self, length: i64) {
         self.unknown_until = self.begun.elapsed().as_nanos() as i64 / length + 1;
     }
 
-    /// The first packet due in window `k`.
+    /// Returns the first packet due in window `k`.
     fn first_of(&self, k: i64, length: i64, period: i64) -> i64 {
         let at = i128::from(k) * i128::from(length);
         let packets = self.session.packets().min(i64::MAX as u64) as i64;
         i64::try_from((at + i128::from(period) - 1) / i128::from(period)).unwrap_or(i64::MAX).min(packets)
     }
 
-    /// The next window that has ended, with the session of a test of it alone.
+    /// Returns the next window that has ended, with a session that covers it alone.
     fn ended(&mut self, length: i64, options: &Options) -> Option<(Interval, Session)> {
         let period = self.period().filter(|_| self.is_known && length > 0)?;
         loop {
             let k = self.next;
             let end = Duration::from_nanos(k.saturating_add(1).saturating_mul(length) as u64);
             let (from, to) = (self.first_of(k, length, period), self.first_of(k + 1, length, period));
-            // The last one may still be cut short: it is written at the end.
+            // The last window may still be cut short: it is written at the end.
             if self.begun.elapsed() < end + WINDOW_GRACE || to as u64 >= self.session.packets() {
                 return None;
             }
@@ -191,7 +192,7 @@ impl RunningStream {
         }
     }
 
-    /// The window of packets `from` to `to` as a test of its own.
+    /// Analyses the window of packets `from` to `to` as a test of its own.
     fn window(
         &self,
         from: i64,

@@ -14,16 +14,16 @@ use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
 use tracing::warn;
 
-/// Largest JSON file, in bytes: a summary has some hundred kilobytes, many runs with intervals some megabytes.
+/// Maximum size of a JSON file: a summary has several hundred kilobytes, many runs with intervals several megabytes.
 const MAX_JSON_BYTES: u64 = 1 << 30;
 
-/// The runs in `files`, each with a unique label.
+/// Reads the runs in `files`, each with a unique label.
 ///
 /// # Errors
 /// [`Error`] of the first file that cannot be read.
 pub fn read(files: &[String]) -> Result<Vec<LabelledRun>> {
     if files.iter().filter(|f| f.rsplit('=').next() == Some("-")).count() > 1 {
-        bail!("standard input can be read once only");
+        bail!("standard input can be read only once");
     }
     let mut runs = Vec::new();
     for file in files {
@@ -51,7 +51,7 @@ fn split(text: &str) -> (Option<&str>, &str) {
     }
 }
 
-/// The common name of both logs of a test with `-b`: `NAME.up` and `NAME.down` without the direction.
+/// Returns the common name of both logs of a test with `-b`: `NAME.up` and `NAME.down` without the direction.
 fn of_test(source: &str, direction: Option<Direction>) -> &str {
     let suffix = match direction {
         Some(Direction::Up) => ".up",
@@ -74,7 +74,7 @@ fn make_labels_unique(runs: &mut [LabelledRun]) {
     }
 }
 
-/// The default rows: one per direction, if a column has both.
+/// Chooses the default rows: one per direction, if a column has both.
 pub fn rows_of_themselves(runs: &[LabelledRun], columns: &RunKey) -> Option<RunKey> {
     let both = |run: &LabelledRun| {
         let mine = run.summary.direction();
@@ -110,7 +110,7 @@ fn from_log(input: impl BufRead + Send + 'static, name: &str) -> Result<Labelled
         if reader.reading().rows == 0 {
             return Err(e.into());
         }
-        warn!("{e}; the {} rows before it are compared", reader.reading().rows);
+        warn!("{e}; only the {} rows before it are compared", reader.reading().rows);
     }
     let (mut summary, samples) = analyzer.finish_with_helpers(reader.session(), &Threads::available());
     reader.reading().add_to(&mut summary);
@@ -119,10 +119,10 @@ fn from_log(input: impl BufRead + Send + 'static, name: &str) -> Result<Labelled
 
 fn from_json(input: impl Read, name: &str) -> Result<Vec<LabelledRun>> {
     let summaries = json::read(input.take(MAX_JSON_BYTES)).map_err(|e| match e {
-        SummaryReadError::Empty => Error::Unfit(format!("{name} holds no summary")),
+        SummaryReadError::Empty => Error::Unfit(format!("{name} contains no summaries")),
         SummaryReadError::Json(e) => Error::During { doing: format!("reading {name} as JSON"), source: e.into() },
         SummaryReadError::Summary(e) => Error::Unfit(format!(
-            "{name} is not a summary as --json writes it ({e}): give a log, or the JSON of `jitlat HOST`, `ping` or \
+            "{name} is not a summary written by --json ({e}): give a log, or the JSON of `jitlat HOST`, `ping` or \
              `analyze`"
         )),
     })?;

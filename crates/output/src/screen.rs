@@ -1,4 +1,4 @@
-//! The one screen of a test or of saved logs, and the next command worth running.
+//! Screen report of a test or of saved logs, with a suggestion for the next command.
 
 use crate::report::{AnalysedStream, command_line, shell_word};
 use crate::terminal;
@@ -9,7 +9,7 @@ use jitlat_report::text::TextOptions;
 use jitlat_report::text::screen::{Relation, Screen, ScreenStream};
 use std::path::Path;
 
-/// Where the streams come from.
+/// Origin of the streams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StreamOrigin<'a> {
     /// A test with this host.
@@ -20,7 +20,7 @@ pub enum StreamOrigin<'a> {
     Logs,
 }
 
-/// How the terminal takes text.
+/// Text options of the terminal.
 pub fn options() -> TextOptions {
     TextOptions {
         style: terminal::style(),
@@ -30,7 +30,7 @@ pub fn options() -> TextOptions {
     }
 }
 
-/// The screen of `runs`.
+/// Returns the screen report of `runs`.
 pub fn page(runs: &[AnalysedStream], origin: StreamOrigin<'_>, wanted: &WantedOutputs) -> String {
     let streams = streams(runs);
     let relation = match runs {
@@ -50,7 +50,7 @@ pub fn page(runs: &[AnalysedStream], origin: StreamOrigin<'_>, wanted: &WantedOu
     screen.logged_to(&logs).show(&options())
 }
 
-/// `screen` with the next command worth running: this one, with every figure, or what opens the page.
+/// Returns `screen` with a suggestion for the next command: this command with the full report, or one that opens the page.
 pub fn finished(screen: Screen, wanted: &WantedOutputs) -> String {
     let command = again();
     followed_by(
@@ -60,14 +60,15 @@ pub fn finished(screen: Screen, wanted: &WantedOutputs) -> String {
     )
 }
 
-/// The same where nothing can be drawn.
+/// Like [`finished`], for reports without figures.
 pub fn finished_without_figures(screen: Screen) -> String {
     let command = again();
     let command = if command.len() <= MAX_COMMAND_CHARS { &command } else { "the same command with -v" };
     screen.followed_by(command, "every figure").show(&options())
 }
 
-/// `screen` with the next command worth running: `command`, which prints every figure, or what opens the page.
+/// Returns `screen` with a suggestion for the next command: `command`, which prints every figure, or one that opens the
+/// page.
 pub fn followed_by(screen: Screen, wanted: &WantedOutputs, command: &str) -> String {
     let screen = match wanted.path("html") {
         Some(page) => screen.followed_by(&format!("xdg-open {}", shell_word(page)), "figures"),
@@ -76,27 +77,27 @@ pub fn followed_by(screen: Screen, wanted: &WantedOutputs, command: &str) -> Str
     screen.show(&options())
 }
 
-/// What the screen needs of `runs`.
+/// Converts `runs` for the screen report.
 pub fn streams(runs: &[AnalysedStream]) -> Vec<ScreenStream<'_>> {
     runs.iter()
         .map(|run| ScreenStream { label: &run.label, summary: &run.summary, samples: &run.samples })
         .collect()
 }
 
-/// The next command worth running, and what it is good for.
+/// Returns a suggestion for the next command, and its purpose.
 fn next(runs: &[AnalysedStream], origin: StreamOrigin<'_>, wanted: &WantedOutputs) -> (String, &'static str) {
     let answers = || runs.iter().filter_map(|run| run.summary.answer.as_ref());
     let noticed = answers().flat_map(|a| &a.causes).filter(|cause| cause.severity > Severity::Good);
-    // Of equally severe causes the first, which is the most important one.
+    // The first of equally severe causes is the most important one.
     let worst = noticed.rev().max_by_key(|cause| cause.severity);
     let received = runs.iter().all(|run| run.summary.counts.received > 0);
     if let StreamOrigin::Test(host) = origin {
         match worst.map(|cause| cause.fault) {
             Some(Fault::Sender | Fault::Receiver | Fault::Clock) => {
-                return ("jitlat doctor".to_owned(), "what this host adds");
+                return ("jitlat doctor".to_owned(), "delays that this host adds");
             }
             None if received && answers().all(|a| a.severity <= Severity::Good) => {}
-            _ => return (format!("jitlat path {}", shell_word(Path::new(host))), "where on the way"),
+            _ => return (format!("jitlat path {}", shell_word(Path::new(host))), "where on the path"),
         }
     }
     if let Some(page) = wanted.path("html") {
@@ -110,13 +111,13 @@ fn next(runs: &[AnalysedStream], origin: StreamOrigin<'_>, wanted: &WantedOutput
     }
 }
 
-/// The longest command that is repeated, in characters: two rows of a screen.
+/// Maximum length of a command that is repeated, in characters: two rows of a screen.
 const MAX_COMMAND_CHARS: usize = 130;
 
-/// What the full report is good for.
+/// Purpose of the full report.
 pub const EVERYTHING: &str = "every figure; --html FILE draws them";
 
-/// This command, with the full report.
+/// Returns this command with the option for the full report.
 pub fn again() -> String {
     format!("{} --verbose", command_line(std::env::args()))
 }

@@ -1,4 +1,4 @@
-//! The results of a sweep as a table, CSV, JSON and figures.
+//! Results of a sweep as a table, CSV, JSON and figures.
 
 use crate::error::Result;
 use crate::report::{Report, ReportTable, shell_word};
@@ -31,7 +31,7 @@ pub fn begin(state: &SweepState) -> Result<String, SweepError> {
     let done = state.outcomes().len();
     let left = if done > 0 { format!(", {done} of them done") } else { String::new() };
     Ok(format!(
-        "{} to {}: {} combinations, {} packets a run, {} run(s) each{left}\nKept in {}\n",
+        "{} to {}: {} combinations, {} packets per run, {} run(s) each{left}\nStored in {}\n",
         plan.quantity(),
         plan.host,
         runs / (plan.repetitions as usize).max(1),
@@ -41,7 +41,7 @@ pub fn begin(state: &SweepState) -> Result<String, SweepError> {
     ))
 }
 
-/// The report of a sweep, finished or not.
+/// Report of a sweep, finished or not.
 pub struct SweepReport<'a> {
     state: &'a SweepState,
     points: Vec<SweepPoint>,
@@ -51,7 +51,7 @@ pub struct SweepReport<'a> {
 }
 
 impl<'a> SweepReport<'a> {
-    /// The report of the runs in `state`.
+    /// Creates the report of the runs in `state`.
     pub fn new(state: &'a SweepState) -> SweepReport<'a> {
         let plan = state.plan();
         let points = points(&plan.grid, state.outcomes(), plan.confidence);
@@ -64,12 +64,12 @@ impl<'a> SweepReport<'a> {
         report
     }
 
-    /// What changes along it, and where it is worst.
+    /// Effects of the conditions, and where the path is worst.
     pub fn answer(&self) -> &Answer {
         &self.answer
     }
 
-    /// Its one screen.
+    /// Returns the screen report.
     pub fn screen(&self) -> Screen {
         let plan = self.state.plan();
         let notes: Vec<String> = self.laws.iter().map(law).collect();
@@ -86,18 +86,18 @@ impl<'a> SweepReport<'a> {
         screen.logged_to(&[shell_word(self.state.path())])
     }
 
-    /// Whether no combination has been measured.
+    /// True if no combination has been measured.
     pub fn is_empty(&self) -> bool {
         self.points.is_empty()
     }
 
-    /// The table for the console.
+    /// Returns the table for the console.
     pub fn table_page(&self) -> String {
         let options = TextOptions { style: terminal::style(), ..TextOptions::default() };
         let plan = self.state.plan();
         let mut page = table(&plan.grid, plan.confidence, &self.points, &options);
         if plan.repetitions == 1 {
-            page.item("One run each: nothing is known of how the figures repeat. Give --repetitions.");
+            page.item("One run each: the repeatability is unknown. Use --repetitions.");
         }
         if let Some(classes) = Classes::of(plan, &self.points) {
             classes.write(&mut page);
@@ -124,7 +124,7 @@ impl Report for SweepReport<'_> {
     }
 }
 
-/// The page and the figures.
+/// Returns the section with the page's tables and the figures.
 fn section(state: &SweepState, points: &[SweepPoint], laws: &[SizeLaw]) -> Section {
     let plan = state.plan();
     let notes: Vec<String> = laws.iter().map(law).collect();
@@ -146,7 +146,7 @@ fn section(state: &SweepState, points: &[SweepPoint], laws: &[SizeLaw]) -> Secti
     let when = begun.map_or(String::new(), |at| format!(", {}", utc_date(at)));
     label_measured(&mut figures, &format!("to {}{when}", plan.host));
     let (columns, rows) = Classes::of(plan, points).map_or_else(|| of_points(plan, points), Classes::in_rows);
-    let mean = format!("Means over the runs of each combination; n = {} packets a run.", plan.packets);
+    let mean = format!("Means over the runs of each combination; n = {} packets per run.", plan.packets);
     Section {
         title: format!("{} to {}, swept", plan.quantity(), plan.host),
         what: format!("{} combinations, {} runs made", points.len(), state.outcomes().len()),
@@ -158,10 +158,10 @@ fn section(state: &SweepState, points: &[SweepPoint], laws: &[SizeLaw]) -> Secti
     }
 }
 
-/// The figures of the tables, by their keys.
+/// Keys of the figures in tables.
 const COLUMNS: [&str; 6] = ["latency-mean", "latency-p99", "ipdv-mean", "ipdv-stddev", "ipdv-iqr", "loss"];
 
-/// The columns of [`COLUMNS`] that any point has.
+/// Returns the figures of [`COLUMNS`] that any point has.
 fn columns(points: &[SweepPoint]) -> Vec<&'static Scalar> {
     let any = |f: &&Scalar| COLUMNS.contains(&f.key) && points.iter().any(|p| p.get(f.key).is_some());
     SCALARS.iter().filter(any).collect()
@@ -171,7 +171,7 @@ fn shown(figure: &Scalar, point: &SweepPoint) -> String {
     point.get(figure.key).map_or_else(|| "-".to_owned(), |e| figure.show(ExactNumber::Real(e.mean)))
 }
 
-/// A row for each combination.
+/// Returns a header and a row for each combination.
 fn of_points(plan: &SweepPlan, points: &[SweepPoint]) -> (Vec<String>, Vec<Vec<String>>) {
     let figures = columns(points);
     let row = |p: &SweepPoint| {
@@ -185,15 +185,15 @@ fn of_points(plan: &SweepPlan, points: &[SweepPoint]) -> (Vec<String>, Vec<Vec<S
 /// A table of tests in rows and classes of traffic in columns.
 struct Classes {
     columns: Vec<String>,
-    /// The name of each test, and its lines.
+    /// Name of each test, and its lines.
     tests: Vec<(String, Vec<ClassLine>)>,
 }
 
-/// The label of a figure, and its value for each class.
+/// Label of a figure, and its value for each class.
 type ClassLine = (&'static str, Vec<String>);
 
 impl Classes {
-    /// `None` unless classes were varied.
+    /// Creates the table; `None` unless classes were varied.
     fn of(plan: &SweepPlan, points: &[SweepPoint]) -> Option<Classes> {
         let is_class = |f: Factor| matches!(f, Factor::Dscp | Factor::Category);
         let axis = plan.grid.axes.iter().find(|a| is_class(a.factor) && a.levels.len() > 1)?;
@@ -224,7 +224,7 @@ impl Classes {
         })
     }
 
-    /// For a page: a row for each figure of each test.
+    /// Converts the table for a page: a row for each figure of each test.
     fn in_rows(self) -> (Vec<String>, Vec<Vec<String>>) {
         let heads = ["test".to_owned(), "figure".to_owned()].into_iter().chain(self.columns);
         let rows = self.tests.into_iter().flat_map(|(name, lines)| {
@@ -252,10 +252,10 @@ impl Classes {
     }
 }
 
-/// Most columns of a combination's name beside its figures; a longer one has a line of its own.
+/// Maximum width of a combination's name next to its figures; a longer one gets a line of its own.
 const MAX_NAME_COLUMNS: usize = 26;
 
-/// A page with one line per combination, of at most 80 columns.
+/// Returns a page with one line per combination, at most 80 columns wide.
 pub fn table(
     grid: &SweepGrid,
     confidence: ConfidenceLevel,
@@ -296,7 +296,7 @@ pub fn table(
     page
 }
 
-/// Describes a law.
+/// Describes the fitted law of delay by size.
 fn law(l: &SizeLaw) -> String {
     let name = if l.name.is_empty() { String::new() } else { format!("{}: ", l.name) };
     if let Some(fit) = &l.link
@@ -317,7 +317,7 @@ fn law(l: &SizeLaw) -> String {
     }
     match l.rate {
         Some(rate) => format!(
-            "{name}{} and {} for every 100 bytes of IP packet: {} in series{}",
+            "{name}{} plus {} per 100 bytes of IP packet: {} in series{}",
             eng4_f64(l.line.fixed_robust),
             eng4_f64(l.line.per_byte_robust * 100.0),
             bit_rate(rate),
@@ -327,7 +327,7 @@ fn law(l: &SizeLaw) -> String {
     }
 }
 
-/// A level as a program reads it.
+/// Formats a level for programs.
 fn value(factor: Factor, level: &FactorLevel) -> String {
     match level.number {
         Some(number) if factor == Factor::Number => number.to_string(),
@@ -337,9 +337,9 @@ fn value(factor: Factor, level: &FactorLevel) -> String {
 
 /// One line per combination.
 pub fn lines(grid: &SweepGrid, points: &[SweepPoint]) -> ReportTable {
-    // Figures of whole tests, without counts that are already there as sums; the JSON has all.
-    let beside = |s: &Selector| s.direction.is_none() && !["sent", "received"].contains(&s.scalar.key);
-    let known = |s: &Selector| beside(s) && points.iter().any(|p| p.get(&s.to_string()).is_some());
+    // Figures of whole tests, without counts that are already columns; the JSON has all figures.
+    let is_column = |s: &Selector| s.direction.is_none() && !["sent", "received"].contains(&s.scalar.key);
+    let known = |s: &Selector| is_column(s) && points.iter().any(|p| p.get(&s.to_string()).is_some());
     let figures: Vec<Selector> = selectors().filter(known).collect();
     let line = |p: &SweepPoint| {
         let levels = grid.levels(p.cell).into_iter();
@@ -361,7 +361,7 @@ pub fn lines(grid: &SweepGrid, points: &[SweepPoint]) -> ReportTable {
     points.iter().map(line).collect()
 }
 
-/// A sweep as a program reads it: `docs/formats/sweep.md`.
+/// Document of a sweep: `docs/formats/sweep.md`.
 #[derive(Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SweepDocument<'a> {
@@ -369,17 +369,17 @@ pub struct SweepDocument<'a> {
     format: &'static str,
     /// `round trip` or `one-way delay`.
     quantity: &'static str,
-    /// What was asked for.
+    /// Plan of the sweep.
     plan: &'a SweepPlan,
-    /// All runs were made.
+    /// True if all runs were made.
     complete: bool,
-    /// What changes along it, and where it is worst.
+    /// Effects of the conditions, and where the path is worst.
     answer: &'a Answer,
-    /// One combination each, over its repetitions.
+    /// One entry per combination, over its repetitions.
     points: Vec<PointDocument<'a>>,
-    /// How the delay grows with the size of packets.
+    /// Laws of how the delay grows with packet size.
     size_laws: &'a [SizeLaw],
-    /// In the order made.
+    /// Runs in the order in which they were made.
     runs: &'a [RunOutcome],
 }
 
@@ -389,18 +389,18 @@ pub struct SweepDocument<'a> {
 pub struct PointDocument<'a> {
     /// Its value of each factor.
     conditions: BTreeMap<String, FactorValue<'a>>,
-    /// Runs made.
+    /// Number of runs made.
     runs: u64,
-    /// Packets sent in them.
+    /// Number of packets sent in them.
     sent: u64,
-    /// Accepted.
+    /// Number of packets accepted.
     received: u64,
     /// Each figure that any run has, by its name.
     figures: BTreeMap<String, Estimate>,
 }
 
 impl<'a> PointDocument<'a> {
-    /// From a point of `grid`.
+    /// Creates the document of a point of `grid`.
     pub fn new(grid: &'a SweepGrid, point: &'a SweepPoint) -> PointDocument<'a> {
         let condition = |(factor, level): (Factor, &'a FactorLevel)| {
             let value = level.number.map_or(FactorValue::Text(&level.text), FactorValue::Number);

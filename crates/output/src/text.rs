@@ -1,4 +1,4 @@
-//! The full console report of streams, the answer in one line, and the check of thresholds.
+//! Full console report of streams, the one-line report, and the check of thresholds.
 
 use crate::report::{AnalysedStream, shell_word};
 use crate::terminal;
@@ -11,13 +11,14 @@ use jitlat_report::text::{self, plots::PlotCanvas};
 /// Options of the console report.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PageOptions {
-    /// Whether to print latency corrected by the clock estimate, too.
+    /// True to print latency corrected by the clock estimate, too.
     pub corrected: bool,
-    /// Whether to draw plots in characters after each report.
+    /// True to draw plots in characters after each report.
     pub plots: bool,
 }
 
-/// The last line of a report: the command that draws or opens the figures of `runs`. Nothing in a pipe, unless `asked`.
+/// Returns the last line of a report: the command that draws or opens the figures of `runs`. Empty in a pipe, unless
+/// `asked`.
 pub fn figures_line(runs: &[AnalysedStream], wanted: &WantedOutputs, asked: bool) -> String {
     if !asked && !terminal::is_terminal() {
         return String::new();
@@ -30,14 +31,14 @@ pub fn figures_line(runs: &[AnalysedStream], wanted: &WantedOutputs, asked: bool
     }
     let logs: Vec<String> = runs.iter().filter_map(|run| run.log.as_deref()).map(shell_word).collect();
     match &logs[..] {
-        [] => "\nfigures: the same command with --plots DIR or --html FILE; -o LOG keeps the packets\n"
+        [] => "\nfigures: the same command with --plots DIR or --html FILE; -o LOG stores the packets\n"
             .to_owned(),
         [log] => format!("\nfigures: jitlat -f {log} --plots DIR, or --html FILE\n"),
         several => format!("\nfigures: jitlat analyze {} --plots DIR, or --html FILE\n", several.join(" ")),
     }
 }
 
-/// The answer of each of `runs`, all in one line.
+/// Returns the verdicts of `runs` in one line.
 pub fn line(runs: &[AnalysedStream]) -> String {
     let of = |run: &AnalysedStream| {
         let counts = &run.summary.counts;
@@ -50,7 +51,7 @@ pub fn line(runs: &[AnalysedStream]) -> String {
     runs.iter().map(of).collect::<Vec<_>>().join(" ") + "\n"
 }
 
-/// The reports of `runs`, one after the other.
+/// Returns the reports of `runs`, one after the other.
 pub fn page(runs: &[AnalysedStream], chosen: PageOptions) -> String {
     let options = text::TextOptions {
         corrected: chosen.corrected,
@@ -79,7 +80,7 @@ pub fn page(runs: &[AnalysedStream], chosen: PageOptions) -> String {
     page
 }
 
-/// Whether these are the two directions of one test, and not two logs that were read together.
+/// True if these are the two directions of one test, not two logs that were read together.
 pub(crate) fn are_one_test(up: &AnalysedStream, down: &AnalysedStream) -> bool {
     let directions = [up, down].map(|run| run.session.spec.direction());
     directions == [Direction::Up, Direction::Down]
@@ -107,13 +108,13 @@ fn plots(run: &AnalysedStream, canvas: PlotCanvas) -> String {
     .collect()
 }
 
-/// Messages about the `thresholds` that `runs` violate; empty if none is violated.
+/// Returns messages about the `thresholds` that `runs` violate; empty if none is violated.
 pub fn violations(runs: &[AnalysedStream], thresholds: &[ScalarCondition]) -> Vec<String> {
     let of =
         |run: &AnalysedStream| thresholds.iter().filter_map(|c| c.violated(&run.summary)).collect::<Vec<_>>();
     let mut found: Vec<String> = runs.iter().flat_map(of).collect();
     if !thresholds.is_empty() && runs.iter().any(AnalysedStream::is_cut_off) {
-        found.push("a part of the test is unknown, which may violate the thresholds".to_owned());
+        found.push("a part of the test is unknown and may violate the thresholds".to_owned());
     }
     found
 }

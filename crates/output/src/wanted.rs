@@ -1,4 +1,4 @@
-//! [`WantedOutputs`]: the requested formats: checked before the measurement, written afterwards.
+//! [`WantedOutputs`]: the requested formats, checked before the measurement and written afterwards.
 
 use crate::STDOUT;
 use crate::error::{Context, Error, Result, bail, explain};
@@ -16,32 +16,32 @@ use tracing::error;
 pub struct WantedOutputs(pub Vec<(&'static Output, PathBuf)>);
 
 impl WantedOutputs {
-    /// Where the output `name` is written; `None` if it is not wanted, or written to standard output.
+    /// Path of the output `name`; `None` if it is not requested, or goes to standard output.
     pub fn path(&self, name: &str) -> Option<&Path> {
         self.place(name).filter(|path| !is_stdout(path))
     }
 
-    /// Where the output `name` is written, standard output as `-`; `None` if it is not wanted.
+    /// Path of the output `name`, `-` for standard output; `None` if it is not requested.
     pub fn place(&self, name: &str) -> Option<&Path> {
         self.0.iter().find(|(output, _)| output.name == name).map(|(_, path)| path.as_path())
     }
 
-    /// Whether there is none.
+    /// True if no format is requested.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Whether standard output is used by a format, so that nothing else may be printed there.
+    /// True if a format uses standard output, so that nothing else may be printed there.
     pub fn is_silent(&self) -> bool {
         self.0.iter().any(|(_, path)| is_stdout(path))
     }
 
-    /// Whether a format needs the single packets.
+    /// True if a format needs single packets.
     pub fn keeps_packets(&self) -> bool {
         self.0.iter().any(|(output, _)| output.keeps_packets)
     }
 
-    /// The first format that needs this part of a report, with its path; `None` if there is none.
+    /// Returns the first format that needs this part of a report, with its path; `None` if there is none.
     pub fn needing(&self, part: ReportParts) -> Option<(&'static Output, &Path)> {
         self.0
             .iter()
@@ -49,25 +49,25 @@ impl WantedOutputs {
             .map(|(output, path)| (*output, path.as_path()))
     }
 
-    /// A format other than `name`; `None` if there is none.
+    /// Returns a format other than `name`; `None` if there is none.
     pub fn other_than(&self, name: &str) -> Option<&'static Output> {
         self.0.iter().map(|(output, _)| *output).find(|output| output.name != name)
     }
 
-    /// The first format that needs every packet; `None` if there is none.
+    /// Returns the first format that needs every packet; `None` if there is none.
     pub fn needing_packets(&self) -> Option<&'static Output> {
         self.0.iter().map(|(output, _)| *output).find(|output| output.needs_packets)
     }
 
-    /// Rejects formats that an analysis with `options` cannot give.
+    /// Rejects formats that an analysis with `options` cannot produce.
     pub fn check_analysis(&self, options: &Options) -> Result<()> {
         for (output, _) in &self.0 {
             if output.needs_interval && options.interval.is_none() {
-                bail!("{} needs the length of a window: --interval 1s", output.spelling());
+                bail!("{} needs the length of a window, for example --interval 1s", output.spelling());
             }
             if output.needs_packets && options.streaming {
                 bail!(
-                    "{} needs every packet, which --streaming does not retain: leave one out",
+                    "{} needs every packet, which --streaming does not retain: omit one of the two",
                     output.spelling()
                 );
             }
@@ -75,9 +75,9 @@ impl WantedOutputs {
         Ok(())
     }
 
-    /// Whether a format draws figures.
+    /// True if a format draws figures.
     pub fn draws(&self) -> bool {
-        // So that a build that cannot draw has nothing of what it would draw.
+        // A build that cannot draw need not collect data for figures.
         cfg!(feature = "plots") && self.needs_figures()
     }
 
@@ -90,14 +90,14 @@ impl WantedOutputs {
         self.0.iter().for_each(|(output, _)| (output.asks)(options));
     }
 
-    /// Rejects, before the measurement, files that could not be written: because of their path, or because two have the
-    /// same path. `streams` is the number of streams in the report, `others` are files that are written as well.
+    /// Rejects, before the measurement, files that could not be written: because of their path, or because two have the same
+    /// path. `streams` is the number of streams in the report, `others` are further files to be written.
     pub fn check(&self, streams: usize, others: &[&Path]) -> Result<()> {
         if let Some((output, feature)) = self.0.iter().find_map(|(output, _)| Some((output, output.lacks?))) {
             return Err(Error::NotInBuild { what: output.spelling(), feature });
         }
         if self.0.iter().filter(|(_, path)| is_stdout(path)).count() > 1 {
-            bail!("standard output can take one format only: give all others a file");
+            bail!("standard output can hold only one format: give each of the others a file");
         }
         let mut taken: Vec<&Path> = others.to_vec();
         for (output, path) in &self.0 {
@@ -114,12 +114,16 @@ impl WantedOutputs {
                 bail!("{} holds one two-way test: analyse the logs one at a time", output.spelling());
             }
             if taken.contains(&path.as_path()) && fs::metadata(path).map_or(true, |m| m.is_file()) {
-                bail!("{}: {} is to be written by something else too", output.spelling(), path.display());
+                bail!(
+                    "{}: {} is also the file of another output: choose another name",
+                    output.spelling(),
+                    path.display()
+                );
             }
             taken.push(path);
             let checked = match output.place {
                 Destination::Folder => file::check_folder(path),
-                // With two streams, names that begin with the path.
+                // With two streams, the names begin with the path.
                 Destination::FileEach if streams == 2 => file::check(&with_ending(path, "jitlat")),
                 Destination::File | Destination::FileEach => file::check(path),
             };
@@ -131,18 +135,18 @@ impl WantedOutputs {
     /// Rejects, before a one-way measurement with `protocol`, formats of round trips and of other protocols.
     pub fn check_one_way(&self, protocol: &str) -> Result<()> {
         if let Some((output, _)) = self.0.iter().find(|(output, _)| output.two_way) {
-            bail!("{} is defined for round trips: jitlat ping", output.spelling());
+            bail!("{} is only defined for round trips (jitlat ping)", output.spelling());
         }
         self.check_protocol(Some(protocol))
     }
 
-    /// Rejects formats of another one-way protocol than `protocol`; `None`: the report is of no such test.
+    /// Rejects formats of a one-way protocol other than `protocol`; `None` for reports of other tests.
     pub fn check_protocol(&self, protocol: Option<&str>) -> Result<()> {
         let of_another = |output: &Output| output.one_way_protocol.filter(|one| Some(*one) != protocol);
         for (output, _) in &self.0 {
             if let Some(one) = of_another(output) {
                 bail!(
-                    "{} is defined for tests with --proto {one}: jitlat HOST --proto {one}",
+                    "{} is only defined for tests with --proto {one}: jitlat HOST --proto {one}",
                     output.spelling()
                 );
             }
@@ -150,8 +154,8 @@ impl WantedOutputs {
         Ok(())
     }
 
-    /// Prints `text`, unless standard output is used by a format, and writes every format. A failure does not affect
-    /// the others: it is logged, and the result is false.
+    /// Prints `text`, unless a format uses standard output, and writes every format. A failure does not affect the others:
+    /// it is logged, and the result is false.
     pub fn write(&self, report: &dyn Report, text: impl FnOnce() -> String) -> bool {
         let printed = if self.is_silent() { Ok(()) } else { terminal::print(&text()) };
         let mut failures: Vec<Error> = printed.err().into_iter().collect();
@@ -168,7 +172,7 @@ impl WantedOutputs {
     }
 }
 
-/// Logs `failures`; returns whether there are none.
+/// Logs `failures`; returns true if there are none.
 pub fn log_failures(failures: &[Error]) -> bool {
     failures.iter().for_each(|e| error!("{}", explain(e)));
     failures.is_empty()

@@ -1,4 +1,4 @@
-//! In place of the archive: its tests are known here, and the error says how to read them.
+//! Stand-in for the archive: recognises its tests and returns an error that says how to read them.
 
 use crate::error::{Error, Result};
 use jitlat_store::log::LogReader;

@@ -1,4 +1,4 @@
-//! In place of `output::pages`.
+//! Stand-in for `output::pages`.
 
 use crate::report::AnalysedStream;
 use jitlat_core::Span;

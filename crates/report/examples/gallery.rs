@@ -1,5 +1,5 @@
-//! Draws the pictures of the guide: `cargo run -p jitlat-report --example gallery -- docs/guide/figures`.
-//! With `all` as a second argument: every figure of every example run, as SVG and PNG.
+//! Draws the pictures of the guide: `cargo run -p jitlat-report --example gallery -- docs/guide/figures`. With `all` as a
+//! second argument, draws every figure of every example run, as SVG and PNG.
 
 #[path = "../tests/common/mod.rs"]
 mod common;

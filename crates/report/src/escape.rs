@@ -1,7 +1,7 @@
 //! Escapes text for the formats it is written to. Names, tags and host facts may come from untrusted peers.
 
-/// `text` as the content or an attribute value of HTML, XML or SVG. Control characters, which XML
-/// forbids even as entities, become U+FFFD.
+/// Escapes `text` as content or attribute value of HTML, XML or SVG. Control characters, which XML forbids even as entities,
+/// become U+FFFD.
 pub fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
@@ -19,7 +19,7 @@ pub fn escape(text: &str) -> String {
     out
 }
 
-/// Makes a JSON text safe inside a `<script>` element: without characters that could end it.
+/// Escapes the characters of a JSON text that could end a `<script>` element.
 pub fn script_safe(json: &str) -> String {
     json.replace('<', "\\u003c")
         .replace('>', "\\u003e")

@@ -1,49 +1,48 @@
-//! [`FirstScreen`]: what a page begins with and what a card shows, as data.
+//! [`FirstScreen`]: beginning of a page and content of a card, as data.
 
 use crate::figure::Figure;
 use crate::text::screen::Screen;
 use crate::typography::{cell, micro};
 use jitlat_core::summary::Level;
 
-/// What the console shows on one screen, in the typography of pages, with a figure: an answer that can be understood on
-/// its own.
+/// The verdict of a screen report in the typography of pages, with a figure; it can be understood on its own.
 #[derive(Clone, Debug)]
 pub struct FirstScreen {
-    /// What was examined, and where.
+    /// Subject and place of the measurement.
     pub title: String,
-    /// What was measured, and when; a line for each run.
+    /// Description and time of the measurement; one line per run.
     pub what: Vec<String>,
-    /// The answers, each with its colour.
+    /// Verdicts, each with its colour.
     pub leads: Vec<(Level, String)>,
-    /// The quality for each use.
+    /// Verdict for each profile.
     pub uses: Vec<ShownUse>,
-    /// The heads of the table, that of the names first.
+    /// Headings of the table's columns, that of the names first.
     pub heads: Vec<String>,
-    /// The lines of the table: the name, then the cells, each with its colour. Empty: there is no table.
+    /// Lines of the table: the name, then the cells, each with its colour. Empty if there is no table.
     pub lines: Vec<Vec<(String, Option<Level>)>>,
-    /// The causes: colour, severity in a word, and the cause.
+    /// Causes: colour, severity as a word, and text.
     pub causes: Vec<(Level, String, String)>,
-    /// Delay over time, or the first figure of an instrument; `None`: there is nothing to draw.
+    /// Delay over time, or the first figure of an instrument; `None` if there is nothing to draw.
     pub figure: Option<Figure>,
-    /// The program that made it, and when; empty: not shown.
+    /// Program and time of creation; empty if not shown.
     pub made: String,
 }
 
-/// The quality for one use.
+/// Verdict for one profile.
 #[derive(Clone, Debug)]
 pub struct ShownUse {
-    /// The use: `voice`.
+    /// Name of the profile: `voice`.
     pub name: String,
-    /// The quality in a word.
+    /// Severity as a word.
     pub word: &'static str,
     /// Its colour.
     pub level: Level,
-    /// The figure that decides it.
+    /// Figure that determines the verdict.
     pub because: String,
 }
 
 impl FirstScreen {
-    /// The content of `screen`, below `title` and `what`.
+    /// Creates the content of `screen`, below `title` and `what`.
     pub(crate) fn new(
         title: String,
         what: Vec<String>,
@@ -51,7 +50,7 @@ impl FirstScreen {
         figure: Option<Figure>,
     ) -> FirstScreen {
         let (heads, lines) = screen.lines();
-        // The error of the delay before it.
+        // The error of the delay in the column before it.
         let head = |head: String| if head == "+/-" { "±".to_owned() } else { head };
         let line = |line: Vec<(String, Option<Level>)>| {
             let cells = line.into_iter().enumerate();
@@ -76,7 +75,7 @@ impl FirstScreen {
         }
     }
 
-    /// Says which program made it, and when.
+    /// Adds the program and time of creation.
     #[must_use]
     pub fn made_by(self, made: String) -> FirstScreen {
         FirstScreen { made, ..self }

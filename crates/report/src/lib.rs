@@ -4,13 +4,13 @@
 //! * [`figure`] – figures as data, independent of how they are drawn
 //! * [`draw`] – a figure as SVG or PNG
 //! * [`html`] – the report as one HTML document
-//! * [`FirstScreen`] – what the page begins with, and what is drawn as one card
-//! * [`Section`] – what an instrument adds to a report
+//! * [`FirstScreen`] – beginning of a page, which can also be drawn as one card
+//! * [`Section`] – an instrument's part of a report
 //!
 //! [`draw`] and [`html`] need the feature `draw`, which is on by default.
 //!
-//! Neighbours: `jitlat-core`, `jitlat-verdict` and `jitlat-passive` compute what is shown; `jitlat-output` puts it into files and onto
-//! the terminal, `jitlat-web` onto its pages; `jitlat-store` writes for programs.
+//! Related crates: `jitlat-core`, `jitlat-verdict` and `jitlat-passive` compute the figures; `jitlat-output` writes reports to
+//! files and the terminal, `jitlat-web` to its pages; `jitlat-store` writes for programs.
 //!
 //! ```
 //! use jitlat_core::{Options, PacketRecord, Session, TestSpec, WallTime, analyze};
@@ -43,7 +43,7 @@ pub use escape::{escape, script_safe};
 pub use first::{FirstScreen, ShownUse};
 pub use section::{Section, passive_section, tcp_section};
 
-/// The example of the README.
+/// Compiles the example of the README.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;

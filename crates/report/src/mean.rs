@@ -1,9 +1,9 @@
-//! The mean with its Student's intervals as text, and whether they are valid.
+//! Mean delay with its Student's t intervals as text, and their validity.
 
 use jitlat_core::summary::Summary;
 use jitlat_core::units::full_f64;
 
-/// Student's intervals of the mean delay, with a caution; empty below two packets.
+/// Describes the Student's t intervals of the mean delay, with a caution; empty below two packets.
 pub fn intervals(s: &Summary) -> Vec<String> {
     let i = &s.inference;
     let levels = [(90, i.mean_ci90), (95, i.mean_ci95), (99, i.mean_ci99)];
@@ -25,9 +25,9 @@ pub fn intervals(s: &Summary) -> Vec<String> {
     });
     lines.push(match (i.t_valid, i.acf1_send_order) {
         (Some(false), Some(r)) => format!(
-            "caution: packets resemble their neighbours (autocorrelation {r:.2}), so these intervals are too narrow{batches}"
+            "caution: consecutive packets are correlated (autocorrelation {r:.2}), so these intervals are too narrow{batches}"
         ),
-        _ => format!("caution: these hold for packets independent of their neighbours{batches}"),
+        _ => format!("caution: these intervals assume independent packets{batches}"),
     });
     lines
 }
@@ -51,7 +51,7 @@ mod tests {
         let lines = intervals(&Summary { inference, ..Summary::default() });
         insta::assert_snapshot!(lines.join("\n"), @r"
         mean latency with confidence (Student), 90%: 1.000000 ms to 3.000000 ms; 95%: 900.000 us to 3.100000 ms; 99%: 500.000 us to 3.500000 ms
-        caution: packets resemble their neighbours (autocorrelation 0.83), so these intervals are too narrow; 95% by 20 batches: 100.000 us to 4.000000 ms
+        caution: consecutive packets are correlated (autocorrelation 0.83), so these intervals are too narrow; 95% by 20 batches: 100.000 us to 4.000000 ms
         ");
         assert!(intervals(&Summary::default()).is_empty());
     }

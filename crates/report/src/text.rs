@@ -1,10 +1,10 @@
 //! The console report: a summary as plain text for a terminal, a pipe or a mail.
 //!
-//! The classic report comes first, line by line as its users know it (seed document, figure 16); what it did not
-//! contain comes below. Everything is plain ASCII in engineering units; an undefined figure is a `-`, never a number.
+//! The classic report comes first, line by line in its established form (seed document, figure 16); further sections come
+//! below. Everything is plain ASCII in engineering units; an undefined figure is a `-`, never a number.
 //!
 //! * [`answers`] – the verdict: the first lines of a full report
-//! * [`screen`] – the result of a test on one screen, the default
+//! * [`screen`] – the default: the result of a test on one screen
 //! * [`report`] – the whole report of one direction; [`both`] – figures that need both directions
 //! * [`connecting`], [`sending`], [`logged`], [`analysing`] – messages before and after a run
 //! * [`comparison()`] – several runs in one table
@@ -52,7 +52,7 @@ use page::{WordStyle, count, dash, mark, printable, share};
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 
-/// The report of one direction of one test.
+/// Returns the report of one direction of one test.
 pub fn report(summary: &Summary, options: &TextOptions) -> String {
     let mut page = Page::new(options);
     if summary.two_way.as_ref().is_some_and(|t| t.far_report.is_some()) {
@@ -67,27 +67,27 @@ pub fn report(summary: &Summary, options: &TextOptions) -> String {
     page.text
 }
 
-/// The windows of `--interval` alone, without those that begin at `except`; empty if there are none.
+/// Returns the windows of `--interval` alone, without those that begin at `except`; empty if there are none.
 pub fn windows(summary: &Summary, except: &[i64], options: &TextOptions) -> String {
     let mut page = Page::new(options);
     windows::alone(&mut page, &summary.intervals, except);
     page.text
 }
 
-/// The sum of the smallest latencies of both directions, which is a round trip without the clock error. Empty if either
-/// direction received nothing.
+/// Returns the sum of the smallest latencies of both directions, which is a round trip without the clock error. Empty if
+/// either direction received nothing.
 pub fn both(up: &Summary, down: &Summary, options: &TextOptions) -> String {
     let mut page = Page::new(options);
     if let (Some(there), Some(back)) = (up.latency.min, down.latency.min) {
         page.heading("Both directions");
         let sum = i128::from(there) + i128::from(back);
         let sum = units::full(sum.clamp(i64::MIN.into(), i64::MAX.into()) as i64);
-        page.item(&format!("smallest latency there and back = {sum}: the clock error cancels in this sum"));
+        page.item(&format!("smallest latency up + down = {sum}: the clock error cancels in this sum"));
     }
     page.text
 }
 
-/// The heading of one direction if there are two.
+/// Heading of a direction if there are two.
 pub fn direction(direction: Direction) -> &'static str {
     match direction {
         Direction::Up => "Client to server",
@@ -95,12 +95,12 @@ pub fn direction(direction: Direction) -> &'static str {
     }
 }
 
-/// `Connecting to janus. ... ` – to be followed by `Connected.` on the same line.
+/// Returns `Connecting to janus. ... `, to be followed by `Connected.` on the same line.
 pub fn connecting(host: &str) -> String {
     format!("Connecting to {}. ... ", printable(host))
 }
 
-/// `sending 10000 UDP pkts of 80 bytes from 192.0.2.1:34519 to 192.0.2.2:2667`, seen from the sender;
+/// Returns `sending 10000 UDP pkts of 80 bytes from 192.0.2.1:34519 to 192.0.2.2:2667`, from the sender's point of view;
 /// `receiving …` in reverse.
 pub fn sending(session: &Session) -> String {
     let spec = &session.spec;
@@ -115,12 +115,12 @@ pub fn sending(session: &Session) -> String {
     )
 }
 
-/// `Data logged to jitlat.0faqgu`.
+/// Returns `Data logged to jitlat.0faqgu`.
 pub fn logged(log: &Path) -> String {
     format!("Data logged to {}", log.display())
 }
 
-/// The two lines above the report of a saved log: its name and its date.
+/// Returns the two lines above the report of a saved log: its name and its date.
 pub fn analysing(session: &Session) -> String {
     let spec = &session.spec;
     let date = session.date.clone().or_else(|| session.created.map(units::utc_date));

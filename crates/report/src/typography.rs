@@ -1,6 +1,6 @@
-//! Texts are ASCII for the console; pages and pictures use proper symbols.
+//! Typography: texts are ASCII for the console; pages and pictures use proper symbols.
 
-/// `text` with µ, ± and minus signs.
+/// Returns `text` with µ, ± and minus signs.
 pub fn micro(text: &str) -> String {
     let digits = |w: &str| w.starts_with(|c: char| c.is_ascii_digit());
     let word = |w: &str| match w {
@@ -17,7 +17,7 @@ pub fn micro(text: &str) -> String {
     text.replace("+/- ", "±").split(' ').map(word).collect::<Vec<_>>().join(" ")
 }
 
-/// A cell of a table: a dash where there is no value, units that stay with their number.
+/// Formats a cell of a table: a dash if there is no value, and units joined to their number.
 pub fn cell(text: &str) -> String {
     match text {
         "-" => "–".to_owned(),

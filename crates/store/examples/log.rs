@@ -1,4 +1,4 @@
-//! A log, written and read again: `cargo run -p jitlat-store --example log`.
+//! Writes a log and reads it back: `cargo run -p jitlat-store --example log`.
 
 use jitlat_core::{PacketRecord, Session, TestSpec, WallTime};
 use jitlat_store::log::{LogReader, LogVersion, LogWriter};

@@ -1,4 +1,4 @@
-//! CSV: one line a packet, or one line a test. Columns: `docs/formats/csv.md`.
+//! CSV: one line per packet, or one line per test. Columns: `docs/formats/csv.md`.
 
 use jitlat_core::metrics::classify::{Class, Classifier};
 use jitlat_core::record::Moment;
@@ -27,20 +27,20 @@ pub struct PacketCsv<W: Write> {
     correction: Option<i64>,
     fastest: Option<i64>,
     rows: u64,
-    /// For a two-way test: whether the far host's times are clock readings; `None` for a one-way test.
+    /// For a two-way test: true if the far host's times are clock readings; `None` for a one-way test.
     far_clock: Option<bool>,
-    /// Of answers without it no round trip is known.
+    /// True if the round trip is only defined for answers that report their processing time.
     processing_apart: bool,
-    /// Whether lines end with the kernel's TCP_INFO.
+    /// True if lines end with the kernel's TCP_INFO.
     tcp: bool,
 }
 
 impl<W: Write> PacketCsv<W> {
-    /// Writes the line of column names. The smallest latency and the clock correction are those of `summary`, which
-    /// must be of the same records.
+    /// Writes the line of column names. The smallest latency and the clock correction are taken from `summary`, which must
+    /// describe the same records.
     ///
     /// # Errors
-    /// Those of `out`.
+    /// Errors of `out`.
     pub fn new(mut out: W, session: &Session, summary: &Summary) -> io::Result<PacketCsv<W>> {
         writeln!(out, "{}", if session.two_way.is_some() { TWO_WAY_COLUMNS } else { PACKET_COLUMNS })?;
         Ok(PacketCsv::headed(out, session, summary))
@@ -60,10 +60,10 @@ impl<W: Write> PacketCsv<W> {
         }
     }
 
-    /// With the additional columns `retransmissions,srtt_us,cwnd`, for [`PacketCsv::write_tcp`].
+    /// Like [`PacketCsv::new`], with the additional columns `retransmissions,srtt_us,cwnd`, for [`PacketCsv::write_tcp`].
     ///
     /// # Errors
-    /// Those of `out`.
+    /// Errors of `out`.
     pub fn new_tcp(mut out: W, session: &Session, summary: &Summary) -> io::Result<PacketCsv<W>> {
         writeln!(out, "{TWO_WAY_COLUMNS},retransmissions,srtt_us,cwnd")?;
         let packets = PacketCsv::headed(out, session, summary);
@@ -73,7 +73,7 @@ impl<W: Write> PacketCsv<W> {
     /// Writes the next record of a TCP test, with the kernel's TCP_INFO sampled with it.
     ///
     /// # Errors
-    /// Those of the output.
+    /// Errors of the output.
     pub fn write_tcp(&mut self, record: &PacketRecord, sample: Option<&TcpSample>) -> io::Result<()> {
         self.write_two_way(record, self.far_clock.unwrap_or(false), sample)
     }
@@ -81,7 +81,7 @@ impl<W: Write> PacketCsv<W> {
     /// Writes the next record, in order of arrival.
     ///
     /// # Errors
-    /// Those of the output.
+    /// Errors of the output.
     pub fn write(&mut self, record: &PacketRecord) -> io::Result<()> {
         if let Some(far_clock) = self.far_clock {
             return self.write_two_way(record, far_clock, None);
@@ -170,7 +170,7 @@ fn name(class: Class) -> &'static [u8] {
     }
 }
 
-/// Lags, the header fields that the receiver saw, and the time in the local queue as far as the kernel stamped it.
+/// Writes lags, the header fields that the receiver saw, and, if the kernel stamped it, the time in the local queue.
 fn header_fields(line: &mut Vec<u8>, record: &PacketRecord) {
     field(line, record.send_lag().map(|l| l.0));
     field(line, record.receive_lag().map(|l| l.0));
@@ -196,7 +196,7 @@ fn number(line: &mut Vec<u8>, value: Option<i64>) {
 /// Writes a line of column names, and one line for each summary.
 ///
 /// # Errors
-/// Those of `out`.
+/// Errors of `out`.
 pub fn write_summaries<'a>(
     out: &mut dyn Write,
     summaries: impl IntoIterator<Item = &'a Summary>,
@@ -204,10 +204,10 @@ pub fn write_summaries<'a>(
     write_table(out, summaries.into_iter().map(summary_row))
 }
 
-/// Writes a line of column names, and lines of named values, which all have the same names.
+/// Writes a line of column names, and lines of named values; all lines must have the same names.
 ///
 /// # Errors
-/// Those of `out`.
+/// Errors of `out`.
 pub fn write_table(
     out: &mut dyn Write,
     lines: impl IntoIterator<Item = Vec<(String, String)>>,
@@ -224,7 +224,7 @@ pub fn write_table(
     table.flush()
 }
 
-/// Column names and values of one summary; the names are always the same.
+/// Returns the column names and values of one summary; the names are always the same.
 fn summary_row(s: &Summary) -> Vec<(String, String)> {
     let h = &s.header;
     let text = |t: &Option<String>| t.clone().unwrap_or_default();

@@ -9,16 +9,16 @@ use jitlat_core::{Span, WallTime};
 use std::io::{self, Write};
 use std::time::{Duration, SystemTime};
 
-/// Significant decimal digits kept: values are exact to 0.1 %.
+/// Number of significant decimal digits: values are exact to 0.1 %.
 const SIGNIFICANT_DIGITS: u8 = 3;
-/// The `max` column is in milliseconds, as the format's tools expect.
+/// Divisor of the `max` column, which is in milliseconds, as the format's tools expect.
 const MAX_DIVISOR: f64 = 1e6;
 
-/// Writes the delay variation of the accepted packets and, unless some of it is negative, their latency: one histogram
-/// of each for every `interval` of arrival time, or for the whole run.
+/// Writes histograms of the accepted packets for every `interval` of arrival time, or for the whole run: their delay
+/// variation and, unless some of it is negative, their latency.
 ///
 /// # Errors
-/// Those of `out`.
+/// Errors of `out`.
 pub fn write(out: &mut dyn Write, samples: &Samples, interval: Option<Span>) -> io::Result<()> {
     let fastest = samples.delay.iter().min().copied().unwrap_or(0);
     let first = if samples.is_empty() { WallTime(0) } else { WallTime(samples.arrived(0)) };
@@ -58,7 +58,7 @@ pub fn write(out: &mut dyn Write, samples: &Samples, interval: Option<Span>) -> 
 fn histogram(values: impl Iterator<Item = u64>) -> io::Result<Histogram<u64>> {
     let mut histogram = Histogram::new(SIGNIFICANT_DIGITS).map_err(other)?;
     for v in values {
-        // It grows to hold any value; clamp absurd latencies to bound the memory.
+        // The histogram grows to hold any value; clamp absurd latencies to limit the memory.
         histogram.record(v).map_err(other)?;
     }
     Ok(histogram)

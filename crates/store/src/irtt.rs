@@ -1,8 +1,8 @@
-//! A two-way test as irtt's clients write theirs (`-o FILE.json`, JSON format 1), for the programs that read it: flent,
-//! dashboards. `docs/formats/irtt-json.md`.
+//! A two-way test in the format of irtt's client (`-o FILE.json`, JSON format 1), for programs that read it, such as flent
+//! and dashboards. `docs/formats/irtt-json.md`.
 //!
-//! Times are ns. What is not known is left out, except statistics that such programs read of every test: without
-//! samples they are 0.
+//! Times are in ns. Unknown values are left out, except statistics that such programs read for every test: without samples
+//! they are 0.
 
 use jitlat_core::record::Moment;
 use jitlat_core::twoway::{LossSide, processing, round_trip};
@@ -11,13 +11,13 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
-/// The version of irtt whose format this is.
+/// Version of irtt whose format is written.
 const IRTT: &str = "0.9.0";
 
-/// Writes the two-way test `session` with its `records`, in the order they came.
+/// Writes the two-way test `session` with its `records`, in order of arrival.
 ///
 /// # Errors
-/// Those of `out`.
+/// Errors of `out`.
 pub fn write(
     out: &mut dyn Write,
     session: &Session,
@@ -59,7 +59,7 @@ struct ParamsEntry {
     duration: i64,
     interval: i64,
     length: u16,
-    /// The whole TOS octet, as irtt has it.
+    /// The whole TOS octet, as in irtt.
     dscp: u8,
 }
 
@@ -94,7 +94,7 @@ struct StatsEntry {
     receive_rate: RateEntry,
 }
 
-/// Statistics of durations; their standard deviation has n − 1, and is 0 of a single one.
+/// Statistics of durations. The standard deviation divides by n − 1, and is 0 for a single value.
 #[derive(Debug, Default, PartialEq, Serialize)]
 struct DurationStats {
     total: i64,
@@ -139,7 +139,7 @@ struct RateEntry {
 }
 
 impl RateEntry {
-    /// Of packets of `bytes` bytes in all, from the first to the last `lasted` later.
+    /// Rate of `bytes` bytes that were sent within `lasted`, the time from the first to the last packet.
     fn new(bytes: u64, lasted: Option<Span>) -> RateEntry {
         let seconds = lasted.filter(|l| l.0 > 0).map(Span::as_seconds);
         let bps = seconds.map_or(0.0, |s| bytes as f64 * 8.0 / s);
@@ -182,7 +182,7 @@ struct InstantEntry {
     monotonic: Option<i64>,
 }
 
-/// A duration each way, and both ways together.
+/// Durations of both directions and of the round trip.
 #[derive(Clone, Copy, Default, Serialize)]
 struct Three {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -204,7 +204,7 @@ impl Three {
     }
 }
 
-/// A test, each request with its first answer.
+/// A test, with the first answer to each request.
 struct ExportedTest<'a> {
     session: &'a Session,
     answered: BTreeMap<u32, PacketRecord>,
@@ -243,7 +243,7 @@ impl<'a> ExportedTest<'a> {
         }
         test.late.sort_unstable();
         let highest = test.answered.keys().next_back().map_or(0, |seq| seq + 1);
-        // Of a test whose log was cut off nothing is known after the last answer.
+        // For a log that was cut off, nothing is known after the last answer.
         test.sent = session.sent.unwrap_or(highest).max(highest);
         test
     }
@@ -321,8 +321,8 @@ impl<'a> ExportedTest<'a> {
             .collect()
     }
 
-    /// When request `seq` was sent; of one without an answer, as its schedule has it after the last one before that was
-    /// answered, or before the first one after.
+    /// Time at which request `seq` was sent. For a request without an answer, extrapolated by the period from the last
+    /// answered one before it, or from the first one after it.
     fn send_time(&self, seq: u32) -> Option<i64> {
         let before = self.answered.range(..=seq).next_back();
         let (near, record) = before.or_else(|| self.answered.range(seq..).next())?;
@@ -401,7 +401,7 @@ mod tests {
     use jitlat_core::{Direction, Schedule, TestSpec, Transport};
     use serde_json::Value;
 
-    /// Sent every 10 ms from 1 s after 1970; each answer took `up`, 1 us there, and `down`.
+    /// Answer to a request sent every 10 ms from 1 s after 1970, with delays `up` and `down` and 1 µs of processing.
     fn answer(seq: i64, up: i64, down: i64) -> PacketRecord {
         let sent = 1_000_000_000 + seq * 10_000_000;
         let mut record = PacketRecord::new(seq);
@@ -434,7 +434,7 @@ mod tests {
             ],
             ..TwoWay::default()
         }));
-        // 1 and 5 are lost, 3 comes after 4, 2 comes twice.
+        // 1 and 5 are lost, 3 arrives after 4, 2 arrives twice.
         let answers = [(0, 50, 70), (2, 60, 80), (2, 60, 90), (4, 50, 100), (3, 90, 70)];
         let records = answers.map(|(seq, up, down)| answer(seq, up * 1000, down * 1000));
         let mut text = Vec::new();
@@ -474,7 +474,7 @@ mod tests {
         let percents = ["packet_loss_percent", "upstream_loss_percent", "downstream_loss_percent"];
         let [lost, up, down] = percents.map(|name| stats[name].as_f64().unwrap());
         assert!((lost - 100.0 / 3.0).abs() < 1e-9 && (up - 100.0 / 6.0).abs() < 1e-9 && down == 20.0);
-        // 120, 140, 160 and 150 us.
+        // 120, 140, 160 and 150 µs.
         let rtt = &stats["rtt"];
         let figures = ["n", "min", "max", "mean", "median", "total", "stddev"];
         assert_eq!(

@@ -1,4 +1,4 @@
-//! JSON: the summary as one object, and its intervals as JSON Lines. `docs/formats/json.md`.
+//! JSON: the summary as one object, its intervals as JSON Lines. `docs/formats/json.md`.
 
 use jitlat_core::spec::Direction;
 use jitlat_core::summary::{Interval, Summary};
@@ -10,35 +10,35 @@ use std::io::{self, Read, Write};
 /// tests as `{"runs": [...]}`.
 ///
 /// # Errors
-/// Those of `out`.
+/// Errors of `out`.
 pub fn write(out: &mut dyn Write, summaries: &[Summary]) -> io::Result<()> {
     serde_json::to_writer_pretty(&mut *out, &document(summaries)?)?;
     out.write_all(b"\n")
 }
 
-/// What [`write()`] writes.
+/// JSON written by [`write()`].
 #[derive(Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(untagged)]
 pub enum SummaryDocument<'a> {
     /// A test of one direction.
     One(&'a Summary),
-    /// A test of both.
+    /// A test of both directions.
     Directions {
         /// Up, then down.
         directions: [&'a Summary; 2],
     },
     /// Several tests.
     Runs {
-        /// Their summaries, in the order they were given.
+        /// Their summaries, in the given order.
         runs: &'a [Summary],
     },
 }
 
-/// What [`write()`] writes, as a value.
+/// Returns what [`write()`] writes as a JSON value.
 ///
 /// # Errors
-/// None that a summary can cause.
+/// None in practice: a summary can always be serialised.
 pub fn document(summaries: &[Summary]) -> io::Result<Value> {
     Ok(to_value(match summaries {
         [one] => SummaryDocument::One(one),
@@ -49,24 +49,24 @@ pub fn document(summaries: &[Summary]) -> io::Result<Value> {
     })?)
 }
 
-/// Why a file has no summaries.
+/// Reason why no summaries could be read.
 #[derive(Debug, thiserror::Error)]
 pub enum SummaryReadError {
-    /// It cannot be read, or is not JSON.
+    /// The input cannot be read, or is not JSON.
     #[error("it is not JSON")]
     Json(#[source] serde_json::Error),
-    /// It is empty of summaries.
-    #[error("it holds no summary")]
+    /// The document contains no summaries.
+    #[error("it contains no summaries")]
     Empty,
-    /// What stands for a summary is none.
-    #[error("it is not a summary as --json writes it")]
+    /// A document in the position of a summary is not a summary.
+    #[error("it is not a summary written by --json")]
     Summary(#[source] serde_json::Error),
 }
 
-/// Reads what [`write()`] writes; also a list of summaries.
+/// Reads summaries from JSON written by [`write()`], or from a list of summaries.
 ///
 /// # Errors
-/// [`SummaryReadError`]
+/// [`SummaryReadError`].
 pub fn read(input: impl Read) -> Result<Vec<Summary>, SummaryReadError> {
     let summaries = match serde_json::from_reader(input).map_err(SummaryReadError::Json)? {
         Value::Array(all) => all,
@@ -87,7 +87,7 @@ pub fn read(input: impl Read) -> Result<Vec<Summary>, SummaryReadError> {
 /// Writes each interval of `summary` as one line.
 ///
 /// # Errors
-/// Those of `out`.
+/// Errors of `out`.
 pub fn write_intervals(out: &mut dyn Write, summary: &Summary) -> io::Result<()> {
     let direction = summary.session.direction;
     summary.intervals.iter().try_for_each(|interval| write_interval(out, interval, direction))
@@ -96,7 +96,7 @@ pub fn write_intervals(out: &mut dyn Write, summary: &Summary) -> io::Result<()>
 /// Writes an interval of a stream of `direction` as one line.
 ///
 /// # Errors
-/// Those of `out`.
+/// Errors of `out`.
 pub fn write_interval(out: &mut dyn Write, interval: &Interval, direction: Direction) -> io::Result<()> {
     let mut value = to_value(interval)?;
     if let Value::Object(fields) = &mut value {

@@ -3,18 +3,19 @@
 //! * [`log`] – the text logs of versions 1, 2 and 3: streaming reader, crash-safe writer
 //! * [`csv`] – one line per packet, or one line per test
 //! * `hdr` – histograms for HdrHistogram's tools (feature `hdr`, on by default)
-//! * [`irtt`] – a two-way test as irtt's clients write theirs
+//! * [`irtt`] – a two-way test in the format of irtt's client
 //! * [`late`] – outputs in the formats of the LaTe program
 //! * [`json`] – the summary as one object, its intervals as JSON Lines
 //! * [`openmetrics`] – the summary for Prometheus
 //! * [`passive`] – analyses of captures, as JSON and as lines
 //! * [`sweep`] – the file from which an interrupted sweep continues
-//! * [`threads`] – how many processors the reading of a log may use
+//! * [`threads`] – number of threads that may read a log
 //! * [`output`] – files that are replaced completely or not at all
 //!
-//! Neighbours: `jitlat-core` and `jitlat-passive` compute what is written; `jitlat-archive` keeps many tests; `jitlat-report` writes for people.
+//! Related crates: `jitlat-core` and `jitlat-passive` compute what is written; `jitlat-archive` stores many tests;
+//! `jitlat-report` writes for people.
 //!
-//! A log, written and read:
+//! Writing and reading a log:
 //!
 //! ```
 //! use jitlat_core::{PacketRecord, Session, TestSpec, WallTime};

@@ -5,10 +5,10 @@
 //!
 //! * [`LogReader`] reads all three, tolerantly, in tens of nanoseconds per row and in bounded memory.
 //! * [`LogWriter`] writes them row by row, so that a log is readable after a crash at any byte.
-//! * [`CanonicalLog`] is the one form of the log of a measurement that is known as a whole.
-//! * [`RowText`] turns single rows into records and back, byte for byte: for archives.
+//! * [`CanonicalLog`] is the canonical form of the log of a finished measurement.
+//! * [`RowText`] converts single rows to records and back, byte for byte; archives use it.
 //! * [`Journals`] observes a test and writes its logs while it runs.
-//! * [`Naming`] selects a name that is not in use. No log is ever overwritten.
+//! * [`Naming`] chooses an unused name. No log is ever overwritten.
 
 mod canonical;
 mod compat;

@@ -8,14 +8,14 @@ use jitlat_core::summary::Summary;
 use std::fmt::Write as _;
 use std::io::{self, Write};
 
-/// Where samples come from: whole tests and, for round-trip tests, each way, with their labels.
+/// Sources of samples with their labels: whole tests and, for round-trip tests, each direction.
 type Sources<'a> = Vec<(ScalarSource<'a>, String)>;
 
 /// Writes the summaries as one exposition, one family after the other, labelled with name, tags, direction, addresses,
-/// transport and DSCP; the ways of a round-trip test also with `way`.
+/// transport and DSCP; the directions of a round-trip test also with `way`.
 ///
 /// # Errors
-/// Those of `out`.
+/// Errors of `out`.
 pub fn write(out: &mut dyn Write, summaries: &[Summary]) -> io::Result<()> {
     let mut sources = Sources::new();
     for summary in summaries {
@@ -55,7 +55,7 @@ fn gauge(out: &mut dyn Write, figure: &Scalar, sources: &Sources<'_>) -> io::Res
     Ok(())
 }
 
-/// All percentiles of one distribution. It has no sum: an OpenMetrics sum must not decrease, and that of negative
+/// Writes all percentiles of one distribution. It has no sum: an OpenMetrics sum must not decrease, and a sum of negative
 /// delays would.
 fn distribution(out: &mut dyn Write, of: &Quantile, sources: &Sources<'_>) -> io::Result<()> {
     let name = format!("jitlat_{}_seconds", of.family);

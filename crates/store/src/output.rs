@@ -5,20 +5,20 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-/// Why a result file could not be written.
+/// Reason why a result file could not be written.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot write {}: {source}", .path.display())]
 pub struct OutputError {
     /// The file.
     pub path: PathBuf,
-    /// The system's error.
+    /// Error of the system.
     pub source: io::Error,
 }
 
 /// Calls `fill` to write the file at `path`, or standard output for `-`.
 ///
-/// The file is renamed to `path` when it is complete: an existing file stays until then, and after a failure or a crash
-/// it is unchanged. Devices and pipes are written to directly.
+/// A temporary file is renamed to `path` when it is complete: an existing file stays until then, and is unchanged after a
+/// failure or a crash. Devices and pipes are written to directly.
 ///
 /// # Errors
 /// [`OutputError`] with the first failure of `fill` or of the system.
@@ -40,7 +40,7 @@ pub fn write(path: &Path, fill: impl FnOnce(&mut dyn Write) -> io::Result<()>) -
 pub fn check(path: &Path) -> Result<(), OutputError> {
     let result = match fs::metadata(path) {
         Ok(m) if m.is_dir() => Err(io::ErrorKind::IsADirectory.into()),
-        // A pipe would have to be opened, which waits for its reader.
+        // Checking a pipe means opening it, which would wait for its reader.
         Ok(m) if !m.is_file() => Ok(()),
         _ => tempfile::Builder::new().prefix(".jitlat-").tempfile_in(folder_of(path)).map(drop),
     };
@@ -75,7 +75,7 @@ fn to_writer<W: Write>(out: W, fill: impl FnOnce(&mut dyn Write) -> io::Result<(
 }
 
 fn replace(path: &Path, fill: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
-    // A link's target is replaced, not the link.
+    // Replace the target of a link, not the link.
     let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     if path.is_dir() {
         return Err(io::ErrorKind::IsADirectory.into());

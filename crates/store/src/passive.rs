@@ -37,15 +37,15 @@ use std::path::Path;
 pub struct OnePointDocument<'a> {
     /// `one-point`.
     pub instrument: &'static str,
-    /// Of this document: 1.
+    /// Version of this document: 1.
     pub version: u8,
-    /// What was found.
+    /// Result of the analysis.
     #[serde(flatten)]
     pub result: &'a OnePointResult,
 }
 
 impl OnePointDocument<'_> {
-    /// The document of `result`.
+    /// Creates the document of `result`.
     pub fn of(result: &OnePointResult) -> OnePointDocument<'_> {
         OnePointDocument { instrument: "one-point", version: 1, result }
     }
@@ -57,45 +57,45 @@ impl OnePointDocument<'_> {
 pub struct SppDocument<'a> {
     /// `spp`.
     pub instrument: &'static str,
-    /// Of this document: 1.
+    /// Version of this document: 1.
     pub version: u8,
     /// Addresses on the side of the reference point.
     pub reference_addresses: Vec<String>,
     /// Addresses on the side of the monitor point.
     pub monitor_addresses: Vec<String>,
-    /// The fields by which packets are identified, in words.
+    /// Fields by which packets are identified, as text.
     pub identity: String,
-    /// What was read at each capture point.
+    /// Packets read at each capture point.
     pub captures: Captures,
-    /// Round trips, both ways and both clocks.
+    /// Round trips, with both directions and both clocks.
     pub summary: &'a PassiveSummary,
     /// Round trips by the sizes of their packets.
     pub sizes: Vec<SizeDocument<'a>>,
-    /// What a known link explains, or the link that the sizes look like; null where nothing was asked.
+    /// Comparison with a given link, or the link that fits the sizes; null if not requested.
     pub link: Option<LinkAnswer<'a>>,
     /// Round trips of the ICMP echoes in the reference capture.
     pub ping_rtt_ns: Option<SpreadFigures>,
-    /// Round trips of the file of `--ping`, which may be of the same echoes.
+    /// Round trips in the file of `--ping`, which may be of the same echoes.
     pub ping_file_rtt_ns: Option<SpreadFigures>,
-    /// By flow, where that was asked for.
+    /// Figures by flow, if requested.
     pub flows: Option<&'a [FlowFigures]>,
-    /// Both ways in the common analysis.
+    /// Both directions in the common analysis.
     pub directions: &'a [&'a Summary],
-    /// What should be known before the figures are believed, in words.
+    /// Limits of the figures' validity, as text.
     pub notes: Vec<String>,
 }
 
-/// What was read at each capture point.
+/// Packets read at each capture point.
 #[derive(Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Captures {
-    /// Where the round trip starts.
+    /// Point where the round trip starts.
     pub reference: CaptureCounts,
     /// The far end.
     pub monitor: CaptureCounts,
 }
 
-/// What was read at one capture point.
+/// Packets read at one capture point.
 #[derive(Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CaptureCounts {
@@ -105,15 +105,15 @@ pub struct CaptureCounts {
     pub ip_packets: u64,
     /// Packets between the two sides.
     pub between_the_sides: u64,
-    /// Of those, packets of which too little was captured to name them.
+    /// Packets of which too little was captured to identify them.
     pub too_short: u64,
     /// Frames cut before the end of their headers.
     pub truncated: u64,
-    /// Frames that contradict themselves.
+    /// Frames with contradictory headers.
     pub malformed: u64,
-    /// Frames earlier than the one before.
+    /// Frames with an earlier time stamp than the frame before.
     pub disordered: u64,
-    /// Packets that the capture missed itself.
+    /// Packets that the capture itself missed.
     pub capture_drops: u64,
     /// First time stamp, ns since 1970.
     pub first_ns: Option<WallTime>,
@@ -121,14 +121,14 @@ pub struct CaptureCounts {
     pub last_ns: Option<WallTime>,
 }
 
-/// What there is to say of a link.
+/// Answer to a question about a link.
 #[derive(Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(untagged)]
 pub enum LinkAnswer<'a> {
-    /// The link that was asked about.
+    /// The given link, compared with the round trips.
     Compare(&'a AccessLink),
-    /// The link that the sizes look like.
+    /// The link that fits the sizes best.
     Fit(LinkFit),
 }
 
@@ -138,69 +138,69 @@ pub enum LinkAnswer<'a> {
 pub struct TcpDocument<'a> {
     /// `tcp`.
     pub instrument: &'static str,
-    /// Of this document: 1.
+    /// Version of this document: 1.
     pub version: u8,
     /// Segments read at the first point.
     pub segments: u64,
-    /// Packets that the capture missed itself.
+    /// Packets that the capture itself missed.
     pub capture_drops: u64,
-    /// What is wrong with the captures, in words.
+    /// Problems of the captures, as text.
     pub notes: &'a [String],
-    /// What is wrong, the worst first.
+    /// Verdict, with the worst cause first.
     pub answer: Answer,
-    /// Those with most bytes first.
+    /// Connections, those with most bytes first.
     pub connections: Vec<TcpConnection<'a>>,
 }
 
-/// A connection, what two points say of it and what delayed its data.
+/// A connection, its passage between two points, and the delays of its data.
 #[derive(Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TcpConnection<'a> {
     /// The connection as the first point saw it.
     #[serde(flatten)]
     pub connection: &'a ObservedConnection,
-    /// Between two capture points; null of one.
+    /// Figures between two capture points; null with one point.
     pub between: Option<&'a BetweenPoints>,
-    /// What delayed its data, in words.
+    /// Causes that delayed its data, as text.
     pub explained: Vec<String>,
 }
 
-/// A test's own stream as it was captured at this host: `capture` beside the summary of a test.
+/// A test's own stream as captured at this host: `capture` in the summary of a test.
 #[derive(Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CaptureDocument<'a> {
-    /// Where it was captured.
+    /// Interface of the capture.
     pub interface: &'a str,
-    /// Where the packets are saved.
+    /// File with the saved packets.
     pub file: Option<&'a Path>,
-    /// From this host.
+    /// Packets sent by this host.
     pub sent: WireCounts,
-    /// To this host.
+    /// Packets received by this host.
     pub received: WireCounts,
-    /// Packets that the capture missed itself.
+    /// Packets that the capture itself missed.
     pub capture_drops: u64,
     /// TCP segments of the stream.
     pub tcp_segments: u64,
     /// Its TCP connections.
     pub connections: Vec<TcpConnection<'a>>,
-    /// What delayed the packets of each direction.
+    /// Causes of delay of each direction.
     pub delays: Vec<ExplainedDelays<'a>>,
-    /// What should be known of the capture before the figures are believed, in words.
+    /// Limits of the capture's validity, as text.
     pub notes: &'a [String],
 }
 
-/// What delayed the packets of one direction of a test.
+/// Causes of delay of one direction of a test.
 #[derive(Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ExplainedDelays<'a> {
-    /// Which.
+    /// Direction.
     pub direction: Direction,
-    /// Packets and times by cause.
+    /// Number of packets and total delay by cause.
     pub explained: &'a DelayCauses,
 }
 
-/// Passive round trips. `ping` has the round trips of ping in the same time, `link` the question about the link, `ways`
-/// the figures of both ways, `notes` further notes.
+/// Creates the document of passive round trips. `ping` has the round trips of ping in the same time, `link` the question
+/// about the link, `ways` the figures of both directions, `notes` further notes.
 pub fn spp_document<'a>(
     r: &'a PassiveResult,
     ping: PingFigures,
@@ -242,7 +242,7 @@ pub fn spp_document<'a>(
     }
 }
 
-/// The TCP connections in captures.
+/// Creates the document of the TCP connections in captures.
 pub fn tcp_document(r: &TcpResult) -> TcpDocument<'_> {
     TcpDocument {
         instrument: "tcp",
@@ -255,7 +255,8 @@ pub fn tcp_document(r: &TcpResult) -> TcpDocument<'_> {
     }
 }
 
-/// A test's own stream as captured at this host, for the summary of the test. `saved` is the file with the packets.
+/// Creates the document of a test's own stream as captured at this host, for the summary of the test. `saved` is the file
+/// with the packets.
 pub fn capture_document<'a>(s: &'a StreamTraffic, saved: Option<&'a Path>) -> CaptureDocument<'a> {
     CaptureDocument {
         interface: &s.interface,

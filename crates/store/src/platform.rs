@@ -1,55 +1,55 @@
-//! What differs between operating systems: kinds of files, and permissions.
+//! Differences between operating systems: kinds of files, and permissions.
 
 use std::fs::{File, FileType, Permissions};
 use std::path::Path;
 
-/// Whether a file of this type (character device, pipe, socket) is written to directly, never replaced.
+/// True if a file of this type (character device, pipe, socket) is written to directly, never replaced.
 #[cfg(unix)]
 pub fn is_stream(kind: FileType) -> bool {
     use std::os::unix::fs::FileTypeExt;
     kind.is_char_device() || kind.is_fifo() || kind.is_socket()
 }
 
-/// Whether a file of this type is written to directly, never replaced.
+/// True if a file of this type (character device, pipe, socket) is written to directly, never replaced.
 #[cfg(not(unix))]
 pub fn is_stream(kind: FileType) -> bool {
     !kind.is_file() && !kind.is_dir() && !kind.is_symlink()
 }
 
-/// Standard output as a file.
+/// Returns standard output as a file.
 #[cfg(unix)]
 pub fn stdout() -> std::io::Result<File> {
     use std::os::fd::AsFd;
     Ok(std::io::stdout().as_fd().try_clone_to_owned()?.into())
 }
 
-/// Standard output as a file.
+/// Returns standard output as a file.
 #[cfg(windows)]
 pub fn stdout() -> std::io::Result<File> {
     use std::os::windows::io::AsHandle;
     Ok(std::io::stdout().as_handle().try_clone_to_owned()?.into())
 }
 
-/// Standard output as a file: not to be had.
+/// Returns an error: this system cannot open standard output as a file.
 #[cfg(not(any(unix, windows)))]
 pub fn stdout() -> std::io::Result<File> {
     Err(std::io::ErrorKind::Unsupported.into())
 }
 
-/// The permissions of a new file: rw-rw-rw- less the umask. `None` if a new file has the right ones anyway.
+/// Permissions of a new file: rw-rw-rw- less the umask. `None` if a new file has the right ones anyway.
 #[cfg(unix)]
 pub fn of_a_new_file() -> Option<Permissions> {
     use std::os::unix::fs::PermissionsExt;
     Some(Permissions::from_mode(0o666))
 }
 
-/// `None`: a new file has the right permissions anyway.
+/// `None`, because a new file has the right permissions anyway.
 #[cfg(not(unix))]
 pub fn of_a_new_file() -> Option<Permissions> {
     None
 }
 
-/// Whether `path` still names the open `file`: not if it was removed, moved, or replaced by another. True if the system
+/// True if `path` still names the open `file`; false if it was removed, moved, or replaced by another. True if the system
 /// cannot tell.
 #[cfg(unix)]
 pub fn is_named(file: &File, path: &Path) -> bool {
@@ -61,7 +61,7 @@ pub fn is_named(file: &File, path: &Path) -> bool {
     }
 }
 
-/// Whether `path` still names the open `file`, as far as the system can tell: whether there is a file.
+/// True if there is a file at `path`: this system cannot tell whether it is the open `file`.
 #[cfg(not(unix))]
 pub fn is_named(_: &File, path: &Path) -> bool {
     path.exists()

@@ -1,5 +1,5 @@
-//! The file of a sweep: its [`SweepPlan`] in the first line, then a line for each finished run, so that an interruption or a
-//! crash costs at most one run.
+//! The state file of a sweep: its [`SweepPlan`] in the first line, then a line for each finished run, so that an
+//! interruption or a crash costs at most one run.
 //!
 //! ```
 //! use jitlat_core::sweep::{SweepAxis, Factor, SweepGrid, FactorLevel};
@@ -25,7 +25,7 @@ use std::collections::HashSet;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Everything that fixes a sweep.
+/// All settings of a sweep.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SweepPlan {
@@ -33,37 +33,37 @@ pub struct SweepPlan {
     pub format: String,
     /// The far host.
     pub host: String,
-    /// Whether one-way tests instead of round trips.
+    /// True for one-way tests, false for round trips.
     pub one_way: bool,
-    /// The varied conditions.
+    /// Conditions that are varied.
     pub grid: SweepGrid,
     /// Packets per run.
     pub packets: u64,
-    /// Runs of each combination.
+    /// Number of runs of each combination.
     pub repetitions: u32,
     /// Pause between runs.
     pub pause: Span,
-    /// Seed of the random order; `None` = in the given order.
+    /// Seed of the random order; `None` for the given order.
     pub seed: Option<u64>,
     /// Confidence level of the intervals.
     pub confidence: ConfidenceLevel,
-    /// The server that receives the load: host, port, key file, and how long the load settles.
+    /// Server that receives the load: host, port, key file, and how long the load settles.
     pub load: LoadLink,
     /// Options of the test.
     pub options: Vec<String>,
 }
 
-/// Where the load is sent.
+/// Destination of the load.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LoadLink {
-    /// Its host; `None`: that of the test.
+    /// Its host; `None` for the host of the test.
     pub host: Option<String>,
     /// Its control port.
     pub port: u16,
-    /// The file with its key.
+    /// File with its key.
     pub key_file: Option<PathBuf>,
-    /// How long the load runs before the test begins.
+    /// Time that the load runs before the test begins.
     pub settle: Span,
 }
 
@@ -74,68 +74,68 @@ impl Default for LoadLink {
     }
 }
 
-/// The format in the first line of a sweep's file.
+/// Format stated in the first line of a sweep's file.
 pub const FORMAT: &str = "jitlat sweep 2";
 
-/// The formats that can be resumed: version 1 has other names for ten figures.
+/// Formats that can be resumed: version 1 has other names for ten figures.
 const READABLE: [&str; 2] = ["jitlat sweep 1", FORMAT];
 
-/// Most runs; more are certainly a mistake.
+/// Maximum number of runs; more are certainly a mistake.
 const MAX_RUNS: usize = 100_000;
 
-/// Why a file is not that of a sweep, or cannot be continued.
+/// Reason why a file is not a sweep, or cannot be continued.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SweepError {
     /// Its first line is not a plan.
-    #[error("it is not the file of a sweep")]
+    #[error("it is not a sweep file")]
     NoPlan(#[source] serde_json::Error),
-    /// It is of another program, or of a newer one.
-    #[error("it is of format '{0}', which this program does not know")]
+    /// The file was written by another program, or by a newer version.
+    #[error("its format '{0}' is not supported by this program")]
     Format(String),
     /// A line is not a run.
     #[error("line {line}")]
     NoRun {
-        /// Its number, from 1.
+        /// Number of the line, from 1.
         line: usize,
-        /// Why.
+        /// Reason.
         source: serde_json::Error,
     },
-    /// A run that the plan does not have, or has once.
-    #[error("line {0}: this run is not one of the plan's, or is there twice")]
+    /// A run that is not in the plan, or that appears twice.
+    #[error("line {0}: this run is not in the plan, or appears twice")]
     Stray(usize),
     /// More runs than a sweep may have.
-    #[error("{0} runs are too many: a sweep has at most {MAX_RUNS}")]
+    #[error("too many runs: {0} (limit {MAX_RUNS})")]
     TooMany(usize),
     /// A file could not be created, opened, read or written.
     #[error("{doing} {}", .path.display())]
     File {
-        /// What was being done.
+        /// Operation that failed.
         doing: &'static str,
         /// The file.
         path: PathBuf,
-        /// The system's error.
+        /// Error of the system.
         source: io::Error,
     },
-    /// No file of a random name could be created.
-    #[error("creating a file for the sweep in this folder")]
+    /// No file with a random name could be created.
+    #[error("creating the sweep file in the current folder")]
     Folder(#[source] io::Error),
-    /// The file has more than 1 GiB.
-    #[error("{} is too long for a sweep", .0.display())]
+    /// The file is larger than 1 GiB.
+    #[error("{} is too large for a sweep file (limit 1 GiB)", .0.display())]
     TooLong(PathBuf),
-    /// What a file contains is not a sweep.
+    /// The contents of a file are not a sweep.
     #[error("reading the sweep {}", .path.display())]
     Read {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// Reason.
         source: Box<SweepError>,
     },
-    /// A plan or a run could not be written as JSON, which none causes.
+    /// A plan or a run could not be written as JSON, which does not happen in practice.
     #[error(transparent)]
     Json(#[from] serde_json::Error),
-    /// More runs than fit a number.
-    #[error("there are more combinations than can be counted")]
+    /// The number of runs overflows.
+    #[error("the number of combinations overflows: use fewer factors or levels")]
     Uncountable,
 }
 
@@ -146,7 +146,7 @@ impl SweepError {
 }
 
 impl SweepPlan {
-    /// Ten packets for every combination of `grid` to `host`, three times, in the given order.
+    /// Creates a plan: ten packets for every combination of `grid` to `host`, three times, in the given order.
     pub fn new(host: &str, grid: SweepGrid) -> SweepPlan {
         SweepPlan {
             format: FORMAT.to_owned(),
@@ -163,7 +163,7 @@ impl SweepPlan {
         }
     }
 
-    /// The runs, in order.
+    /// Returns the runs, in order.
     ///
     /// # Errors
     /// [`SweepError::TooMany`], [`SweepError::Uncountable`].
@@ -176,22 +176,23 @@ impl SweepPlan {
         }
     }
 
-    /// What the delays of this sweep are.
+    /// Name of the delay that this sweep measures.
     pub fn quantity(&self) -> &'static str {
         if self.one_way { "one-way delay" } else { "round trip" }
     }
 }
 
-/// What a file contains.
+/// Contents of a sweep's file.
 #[derive(Clone, Debug)]
 pub struct Contents {
     /// Its plan.
     pub plan: SweepPlan,
     /// The finished runs.
     pub outcomes: Vec<RunOutcome>,
-    /// The accepted packets of each run, in the order of the outcomes; empty where an older program did not keep them.
+    /// Accepted packets of each run, in the order of the outcomes; empty for runs of older programs, which did not store
+    /// them.
     pub packets: Vec<Samples>,
-    /// Bytes of its whole lines. A line that was cut follows.
+    /// Total size of its complete lines. A truncated line follows.
     pub whole: usize,
 }
 
@@ -200,28 +201,28 @@ pub struct Contents {
 struct SweepLine<RunOutcome, Packets> {
     #[serde(flatten)]
     outcome: RunOutcome,
-    /// Its accepted packets; absent from files of older programs.
+    /// Its accepted packets; absent in files of older programs.
     #[serde(default)]
     packets: Packets,
 }
 
-/// The first line, with its end.
+/// Formats the first line, with its line feed.
 ///
 /// # Errors
-/// None that a plan can cause.
+/// None in practice: a plan can always be serialised.
 pub fn plan_line(plan: &SweepPlan) -> serde_json::Result<String> {
     Ok(serde_json::to_string(plan)? + "\n")
 }
 
-/// The line of a finished run with its accepted packets.
+/// Formats the line of a finished run with its accepted packets.
 ///
 /// # Errors
-/// None that a run can cause.
+/// None in practice: a run can always be serialised.
 pub fn run_line(outcome: &RunOutcome, packets: &Samples) -> serde_json::Result<String> {
     Ok(serde_json::to_string(&SweepLine { outcome, packets })? + "\n")
 }
 
-/// Reads a file. A last line without an end is left out.
+/// Reads a file. A last line without a line feed is ignored.
 ///
 /// # Errors
 /// [`SweepError`].

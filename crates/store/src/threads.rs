@@ -1,18 +1,18 @@
-//! [`Threads`]: how many processors the reading and the analysis of one log may use.
+//! [`Threads`]: number of threads that may read and analyse one log.
 
 use jitlat_core::helpers::Helpers;
 use std::num::NonZero;
 use std::thread;
 
-/// So many threads, the one that waits for the result among them.
+/// Number of threads, including the one that waits for the result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Threads(pub NonZero<usize>);
 
 impl Threads {
-    /// The caller's alone.
+    /// The caller's thread alone.
     pub const ONE: Threads = Threads(NonZero::<usize>::MIN);
 
-    /// As many as this process may use processors.
+    /// Returns the number of processors that this process may use.
     pub fn available() -> Threads {
         thread::available_parallelism().map_or(Threads::ONE, Threads)
     }
@@ -24,7 +24,7 @@ impl Helpers for Threads {
             for _ in 1..self.0.get().min(pieces) {
                 let helper = thread::Builder::new().name("helper".to_owned());
                 if helper.spawn_scoped(scope, work).is_err() {
-                    // This thread does it all, only later.
+                    // This thread does all the work, only later.
                     break;
                 }
             }

@@ -1,4 +1,4 @@
-//! Draws the screen of a made-up test into a buffer and prints it: no terminal is needed.
+//! Prints the screen of a simulated test, drawn into a buffer: no terminal is needed.
 
 use jitlat_core::observer::Event;
 use jitlat_core::{PacketRecord, Session, Span, SteadyTime, TestSpec, WallTime};

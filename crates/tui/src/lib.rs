@@ -1,15 +1,15 @@
-//! Full-screen terminal views: what happens in tests while they run, and scrolling through saved ones.
+//! Full-screen terminal views of running tests and of saved ones.
 //!
-//! * [`View`] – takes the terminal over and draws on a thread of its own; [`BoardObserver`] – observes the events of a test
-//! * [`Board`] – everything known about the tests that are shown: a [`LiveState`] per test, fed by its events
-//! * [`draw`] – the screen as a pure function of [`ScreenState`]: a board, what a person looks at ([`Viewing`]), and what the terminal
-//!   can show ([`Look`])
+//! * [`View`] – controls the terminal and draws on a thread of its own; [`BoardObserver`] – observes the events of a test
+//! * [`Board`] – state of the tests that are shown: a [`LiveState`] per test, updated by its events
+//! * [`draw`] – the screen as a pure function of [`ScreenState`]: a board, the user's selection ([`Viewing`]), and the
+//!   abilities of the terminal ([`Look`])
 //!
 //! The thread that talks to the far host copies events into the board; the drawing thread reads the board. Neither touches a
-//! packet, and a slow or stuck terminal costs pictures, never packets.
+//! packet, and a slow or stuck terminal delays frames, never packets.
 //!
-//! Neighbours: [`jitlat_core::live`] computes what is shown, [`jitlat_instruments`] runs the tests. Which option opens a view, and
-//! reading logs for one, is the caller's part.
+//! Related crates: [`jitlat_core::live`] computes what is shown, [`jitlat_instruments`] runs the tests. The caller decides when
+//! to open a view, and reads logs for it.
 #![forbid(unsafe_code)]
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
@@ -26,22 +26,22 @@ pub use screen::{ScreenState, draw};
 pub use terminal::{BoardObserver, View, ViewError};
 pub use viewing::{ViewTab, ViewerRequest, Viewing};
 
-/// The example of the README.
+/// Compiles the example of the README.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;
 
-/// Every test that is shown.
+/// State of all tests that are shown.
 #[derive(Clone, Debug, Default)]
 pub struct Board {
     /// State of each test, in the order in which [`View::follow`] numbers them.
     pub targets: Vec<LiveState>,
-    /// True if the tests are over and were read from logs: a key then ends the view, and no test.
+    /// True if the tests were read from logs: quitting then ends the view, not a test.
     pub saved: bool,
 }
 
 impl Board {
-    /// A board of tests with these hosts, none of which has begun.
+    /// Creates a board of tests with these hosts, none of which has begun.
     pub fn of_hosts<'a>(hosts: impl IntoIterator<Item = &'a str>) -> Board {
         Board {
             targets: hosts
@@ -52,7 +52,7 @@ impl Board {
         }
     }
 
-    /// The test with this number, from 0.
+    /// Returns the test with this number, from 0.
     pub fn target(&self, target: usize) -> Option<&LiveState> {
         self.targets.get(target)
     }

@@ -1,26 +1,26 @@
-//! [`Look`]: what a terminal can show.
+//! [`Look`]: abilities of a terminal.
 
 use ratatui::buffer::Buffer;
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::symbols::Marker;
 
-/// What a terminal can show.
+/// Abilities of a terminal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Look {
-    /// Colours.
+    /// True if it shows colours.
     pub colour: bool,
-    /// Characters beyond ASCII.
+    /// True if it shows characters beyond ASCII.
     pub unicode: bool,
 }
 
 impl Look {
-    /// The style of the `k`-th stream: colours that are told apart by every eye.
+    /// Style of the `k`-th stream, in colours that people with colour-vision deficiencies can distinguish.
     pub(crate) fn stream(self, k: usize) -> Style {
         const COLOURS: [Color; 2] = [Color::Cyan, Color::Yellow];
         self.coloured(COLOURS[k % COLOURS.len()])
     }
 
-    /// The marker of the `k`-th stream: without colours streams differ by it.
+    /// Marker of the `k`-th stream, which distinguishes streams without colours.
     pub(crate) fn marker(self, k: usize) -> Marker {
         match (self.unicode, self.colour, k % 2) {
             (true, true, _) | (true, false, 0) => Marker::Braille,
@@ -30,7 +30,7 @@ impl Look {
         }
     }
 
-    /// Dots that a column of the `k`-th stream's marker has side by side.
+    /// Number of dots per column of the `k`-th stream's marker.
     pub(crate) fn dots(self, k: usize) -> usize {
         if self.marker(k) == Marker::Braille { 2 } else { 1 }
     }
@@ -55,7 +55,7 @@ impl Look {
         if self.colour { Style::new().fg(colour) } else { Style::new() }
     }
 
-    /// Replaces what the terminal cannot show.
+    /// Replaces characters that the terminal cannot show.
     pub(crate) fn adapt(self, buffer: &mut Buffer) {
         if self.unicode {
             return;

@@ -1,4 +1,4 @@
-//! [`View`]: the terminal, taken over and given back, and the thread that draws on it.
+//! [`View`]: takes over the terminal, restores it, and runs the thread that draws on it.
 
 use super::Board;
 use super::look::Look;
@@ -31,17 +31,17 @@ use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// Time between two pictures, unless a key is pressed.
+/// Time between two frames, unless a key is pressed.
 const FRAME_INTERVAL: Duration = Duration::from_millis(250);
-/// Time between two computations of every figure, which are made only while they are looked at.
+/// Time between two computations of all figures, which only happen while they are visible.
 const FIGURES_INTERVAL: Duration = Duration::from_secs(1);
-/// How long the last picture may take, once the test is over.
+/// Timeout for the last frame, once the test is over.
 const LAST_FRAME_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Whether the terminal is taken over.
+/// True while the terminal is taken over.
 static TERMINAL_TAKEN: AtomicBool = AtomicBool::new(false);
 
-/// Gives the terminal back, if it was taken over. A failure is ignored: nobody could read about it.
+/// Restores the terminal, if it was taken over. Errors are ignored, because nobody could read about them.
 fn give_back() {
     if TERMINAL_TAKEN.swap(false, Ordering::SeqCst) {
         let _ = execute!(io::stdout(), LeaveAlternateScreen, Show);
@@ -49,24 +49,24 @@ fn give_back() {
     }
 }
 
-/// The terminal while it is taken over; given back when dropped, and when the program panics.
+/// The terminal while it is taken over; restored when dropped, and when the program panics.
 struct OwnedTerminal {
     terminal: Terminal<CrosstermBackend<Stdout>>,
-    /// Dropped once the terminal is given back.
+    /// Dropped once the terminal is restored.
     _while_taken: Box<dyn Send>,
 }
 
-/// Why there is no view.
+/// Reason why a view could not be started.
 #[derive(Debug, thiserror::Error)]
 pub enum ViewError {
     /// Neither standard input nor the controlling terminal can be read from.
     #[error("no terminal to read keys from")]
     Keyboard(#[source] io::Error),
-    /// Standard output did not become a full screen.
+    /// Standard output could not be switched to full screen.
     #[error("taking the terminal over")]
     Terminal(#[source] io::Error),
     /// The drawing thread could not be started.
-    #[error("starting a thread that draws")]
+    #[error("starting the drawing thread")]
     Thread(#[source] io::Error),
 }
 
@@ -115,11 +115,11 @@ fn lock(board: &Mutex<Board>) -> MutexGuard<'_, Board> {
 }
 
 impl View {
-    /// Takes the terminal over and draws `board`; a key that ends the test requests `stop`. `while_taken` is dropped once the
-    /// terminal is given back: a guard that holds back other output to it, say.
+    /// Takes over the terminal and draws `board`; a key that ends the test requests `stop`. `while_taken` is dropped once
+    /// the terminal is restored, for example a guard that holds back other output.
     ///
     /// # Errors
-    /// [`ViewError`]; then the terminal is as it was.
+    /// [`ViewError`]; the terminal is then unchanged.
     pub fn start(
         board: Board,
         look: Look,
@@ -145,19 +145,19 @@ impl View {
         Ok(View { board, over, stop: stop.clone(), drawing: Some(drawing) })
     }
 
-    /// An observer of the test of a target.
+    /// Returns an observer for the test of a target.
     pub fn follow(&self, target: usize) -> BoardObserver {
         BoardObserver { board: self.board.clone(), target }
     }
 
-    /// The test of a target failed.
+    /// Reports that the test of a target failed.
     pub fn failed(&self, target: usize, why: String) {
         if let Some(state) = lock(&self.board).targets.get_mut(target) {
             state.phase = LivePhase::Failed(why);
         }
     }
 
-    /// Waits until the person who watches leaves, or a stop is requested.
+    /// Waits until the user quits, or a stop is requested.
     pub fn wait(mut self) {
         while self.drawing.as_ref().is_some_and(|drawing| !drawing.is_finished()) && !self.stop.is_requested()
         {
@@ -166,7 +166,7 @@ impl View {
         self.finish();
     }
 
-    /// Gives the terminal back.
+    /// Restores the terminal.
     pub fn finish(&mut self) {
         self.over.store(true, Ordering::Release);
         let Some(drawing) = self.drawing.take() else { return };
@@ -175,10 +175,10 @@ impl View {
             thread::sleep(Duration::from_millis(5));
         }
         if drawing.is_finished() {
-            // A panic there has given the terminal back and said so.
+            // A panic in the thread has already restored the terminal and printed a message.
             let _ = drawing.join();
         } else {
-            // A terminal that takes nothing more holds no test.
+            // A terminal that accepts no more output must not block the test.
             give_back();
         }
     }
@@ -190,7 +190,7 @@ impl Drop for View {
     }
 }
 
-/// Copies what happens in a test into what is shown.
+/// Updates the board with the events of a test.
 pub struct BoardObserver {
     board: Arc<Mutex<Board>>,
     target: usize,
@@ -205,7 +205,7 @@ impl Observer for BoardObserver {
     }
 }
 
-/// Where keys come from, as crossterm finds it.
+/// Opens the source of keys, in the same way as crossterm.
 fn keyboard() -> io::Result<OwnedFd> {
     let stdin = io::stdin();
     if stdin.is_terminal() {
@@ -215,10 +215,10 @@ fn keyboard() -> io::Result<OwnedFd> {
     }
 }
 
-/// Waits until there is input, or for `limit`.
+/// Waits until there is input, or until `limit` has passed.
 ///
 /// # Errors
-/// If the terminal is gone: crossterm reads from such a one for ever, so it is asked only after this.
+/// If the terminal is gone: crossterm would then read forever, so this is checked before every read.
 fn wait_for_input(keyboard: &OwnedFd, limit: Duration) -> io::Result<()> {
     let mut waiting = [PollFd::new(keyboard.as_fd(), PollFlags::POLLIN)];
     let limit = PollTimeout::try_from(limit).unwrap_or(PollTimeout::ZERO);
@@ -243,13 +243,13 @@ struct Drawer {
     viewing: Viewing,
     look: Look,
     summaries: Vec<Option<Summary>>,
-    /// When these were computed, and of which target.
+    /// Time at which the figures were computed, and their target.
     computed: Option<(Instant, usize)>,
 }
 
 impl Drawer {
     fn run(mut self) {
-        // Packet threads come first.
+        // Threads that handle packets have priority.
         pace::yield_to_others();
         let saved = lock(&self.board).saved;
         while !self.over.load(Ordering::Acquire) {
@@ -257,7 +257,7 @@ impl Drawer {
                 return;
             }
             self.compute_figures();
-            // The terminal is gone: the test goes on without it.
+            // The terminal is gone: the test continues without it.
             if self.draw().is_err() {
                 return;
             }
@@ -271,7 +271,7 @@ impl Drawer {
         }
     }
 
-    /// Draws one picture. What is known is locked while it becomes characters, and not while the terminal takes them.
+    /// Draws one frame. The board is locked while the frame is rendered, but not while it is written to the terminal.
     fn draw(&mut self) -> io::Result<()> {
         let size = self.taken.terminal.size()?;
         let mut picture = Buffer::empty(Rect::new(0, 0, size.width, size.height));
@@ -282,7 +282,7 @@ impl Drawer {
             screen::draw(&shown, &mut picture);
         }
         self.taken.terminal.draw(|frame| {
-            // It may have been resized since.
+            // The terminal may have been resized since.
             if frame.area() == picture.area {
                 *frame.buffer_mut() = picture;
             }
@@ -290,14 +290,14 @@ impl Drawer {
         Ok(())
     }
 
-    /// Takes keys until the next picture is due, or something changes.
+    /// Handles keys until the next frame is due, or something changes.
     fn keys(&mut self) -> io::Result<Option<ViewerRequest>> {
         wait_for_input(&self.keyboard, FRAME_INTERVAL)?;
         if !event::poll(Duration::ZERO)? {
             return Ok(None);
         }
         let mut request = None;
-        // Keys that are held down come faster than pictures are drawn.
+        // Limited, because held keys may arrive faster than frames are drawn.
         for _ in 0..64 {
             match event::read()? {
                 Event::Key(key) => {
@@ -314,7 +314,7 @@ impl Drawer {
         Ok(request)
     }
 
-    /// Computes every figure, if they are looked at and it is time.
+    /// Computes all figures, if they are visible and due.
     fn compute_figures(&mut self) {
         let target = self.viewing.target;
         let fresh = |(at, of): (Instant, usize)| of == target && at.elapsed() < FIGURES_INTERVAL;

@@ -1,4 +1,4 @@
-//! Screens as pictures, from events in virtual time.
+//! Screens rendered from events in virtual time.
 
 use super::Board;
 use super::look::Look;
@@ -27,7 +27,7 @@ const FULL: Look = Look { colour: true, unicode: true };
 const PLAIN: Look = Look { colour: false, unicode: true };
 const ASCII: Look = Look { colour: false, unicode: false };
 
-/// The beginning of the tests here, ns since 1970.
+/// Start of the tests in this file, ns since 1970.
 const EPOCH: i64 = 1_763_697_001_000_000_000;
 const PERIOD: i64 = 20_000_000;
 
@@ -63,7 +63,7 @@ fn session(direction: Direction, packets: u64) -> Session {
     }
 }
 
-/// Delay of packet `k` less the offset of the clocks, ns; `None` if it is lost: between seconds 8 and 10, and now and then.
+/// Delay of packet `k` minus the clock offset, ns; `None` if it is lost: between seconds 8 and 10, and occasionally.
 fn delay(k: i64) -> Option<i64> {
     let lost = (400..500).contains(&k) || k % 97 == 13;
     let wave = ((k as f64 / 40.0).sin() * 3e6) as i64 + (k * 7919 % 1000) * 1500;
@@ -79,7 +79,7 @@ fn at(ms: i64) -> SteadyTime {
     SteadyTime(0) + Span::millis(ms)
 }
 
-/// A test of both directions, `seconds` after its beginning.
+/// Board of a test of both directions, `seconds` after its start.
 fn both(seconds: i64) -> (Board, SteadyTime) {
     let mut board = Board::of_hosts(["server.example"]);
     let state = &mut board.targets[0];
@@ -118,7 +118,7 @@ fn chars(keys: &str) -> Vec<KeyCode> {
     keys.chars().map(KeyCode::Char).collect()
 }
 
-/// The picture of a board on a terminal of this size.
+/// Renders a board on a terminal of this size.
 fn picture(
     (board, now): &(Board, SteadyTime),
     viewing: &Viewing,
@@ -177,7 +177,7 @@ fn figures_of_a_stream_that_arrives_elsewhere_are_those_the_far_host_reports() {
     }
     let text = picture(&shown, &viewing, FULL, [80, 160]);
     let row = |label: &str| text.lines().find(|line| line.contains(label)).unwrap().to_owned();
-    // What both columns know is the same: the streams lose the same packets.
+    // Both streams lose the same packets, so the figures known for both are equal.
     for label in ["packets sent", "unique and valid", "lost packets", "loss runs", "longest loss"] {
         let row = row(label);
         let values: Vec<&str> = row.trim_matches('"').split_whitespace().rev().take(2).collect();
@@ -195,13 +195,13 @@ fn nothing_received_is_said_at_once() {
     let text = picture(&(board.clone(), at(10_100)), &viewing, FULL, [80, 24]);
     assert!(text.contains("to server: nothing received for 2.1 s"), "{text}");
     assert!(text.contains("from server: nothing received for 2.1 s"), "{text}");
-    // The classic protocol has no word for it, and the view says so.
+    // The classic protocol cannot report what arrives, and the view says so.
     board.targets[0].streams[0].session.classic = true;
     let mut classic = Board::of_hosts(["old"]);
     let session = Session { classic: true, ..session(Direction::Up, 100) };
     classic.targets[0].event(&Event::Started(&[session]), at(0));
     let text = picture(&(classic, at(500)), &viewing, FULL, [80, 24]);
-    assert!(text.contains("known at the end (the classic protocol says nothing before)"), "{text}");
+    assert!(text.contains("known at the end (not reported by the classic protocol)"), "{text}");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! [`Viewing`]: what the person who watches looks at, and what keys do. Pure.
+//! [`Viewing`]: the user's selection, and the effects of keys. Pure.
 
 use super::Board;
 use super::screen::targets::COLUMNS;
@@ -9,19 +9,19 @@ use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 /// The pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ViewTab {
-    /// A table of all tests; only with several.
+    /// Table of all tests; only with several targets.
     Targets,
     /// Delay and loss over time.
     Overview,
     /// Histogram and distribution function.
     Distribution,
-    /// Every figure.
+    /// All figures.
     Figures,
     /// Both hosts and their clocks.
     Hosts,
 }
 
-/// All pages with their names. The first one is there with several targets only.
+/// All pages with their names. The first one only exists with several targets.
 pub const TABS: [(ViewTab, &str); 5] = [
     (ViewTab::Targets, "Targets"),
     (ViewTab::Overview, "Overview"),
@@ -30,59 +30,59 @@ pub const TABS: [(ViewTab, &str); 5] = [
     (ViewTab::Hosts, "Hosts"),
 ];
 
-/// All keys and what they do, for the help.
+/// All keys and their effects, for the help.
 pub const KEYS: [(&str, &str); 12] = [
-    ("q, Ctrl-C", "end the test; what was measured is kept and reported"),
-    ("Tab, Shift-Tab", "next page, page before"),
-    ("1 to 5", "the page of this number"),
+    ("q, Ctrl-C", "end the test; results so far are stored and reported"),
+    ("Tab, Shift-Tab", "next page, previous page"),
+    ("1 to 5", "page with this number"),
     ("+, -", "zoom in and out"),
-    ("←, →", "back and forth in time; a running test goes on meanwhile"),
-    ("Home, End", "the beginning; the end, which a running test follows"),
-    ("0", "the whole test"),
+    ("←, →", "scroll in time; a running test continues"),
+    ("Home, End", "go to the beginning; go to the end, which follows a running test"),
+    ("0", "show the whole test"),
     (", .", "move the time cursor; Esc removes it"),
-    ("↑, ↓, PgUp, PgDn", "choose a figure, or a target"),
-    ("s, r", "targets: sort by the next column; turn the order"),
-    ("Enter", "targets: look at the chosen one"),
+    ("↑, ↓, PgUp, PgDn", "select a figure or a target"),
+    ("s, r", "targets: sort by the next column; reverse the order"),
+    ("Enter", "targets: open the selected one"),
     ("?", "this help"),
 ];
 
-/// A request of the person who watches, beyond looking at something else.
+/// Request of the user that goes beyond a change of the selection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ViewerRequest {
-    /// The test is to end, or the view of a saved one.
+    /// End the test, or the view of a saved one.
     End,
-    /// The screen is to be drawn anew.
+    /// Redraw the screen.
     Redraw,
 }
 
-/// What is looked at.
+/// Selection of the user.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Viewing {
-    /// The page.
+    /// Selected page.
     pub tab: ViewTab,
-    /// True while the help covers it.
+    /// True while the help is shown over the page.
     pub help: bool,
-    /// How much time is shown, ns; `None`: all.
+    /// Length of the time shown, ns; `None` for all.
     pub span: Option<i64>,
-    /// The end of that time, ns since the beginning; `None`: now.
+    /// End of the time shown, ns since the start; `None` for now.
     pub end: Option<i64>,
-    /// The time cursor, as a share of the time shown.
+    /// Position of the time cursor, as a share of the time shown.
     pub cursor: Option<f64>,
-    /// The chosen figure, in the list of those that apply.
+    /// Index of the selected figure, among those that apply.
     pub figure: usize,
-    /// The chosen target.
+    /// Selected target.
     pub target: usize,
-    /// The column that targets are sorted by, counted from the left.
+    /// Column by which targets are sorted, counted from the left.
     pub sort: usize,
-    /// True if the largest come first.
+    /// True if the largest values come first.
     pub falling: bool,
 }
 
-/// The shortest time shown, ns.
+/// Minimum length of the time shown, ns.
 const MIN_SPAN_NS: i64 = 100_000_000;
 
 impl Viewing {
-    /// The first look at so many targets.
+    /// Initial selection with this number of targets.
     pub fn new(targets: usize) -> Viewing {
         Viewing {
             tab: if targets > 1 { ViewTab::Targets } else { ViewTab::Overview },
@@ -97,12 +97,12 @@ impl Viewing {
         }
     }
 
-    /// The pages of a view of so many targets.
+    /// Pages of a view with this number of targets.
     pub fn tabs(targets: usize) -> &'static [(ViewTab, &'static str)] {
         if targets > 1 { &TABS } else { &TABS[1..] }
     }
 
-    /// The time shown of `board`, ns since the beginning of the chosen test.
+    /// Returns the time shown of `board`, ns since the start of the selected test.
     pub fn window(&self, board: &Board, now: SteadyTime) -> [i64; 2] {
         let all = board.target(self.target).map_or(1_000_000_000, |state| state.end(now));
         let span = self.span.unwrap_or(all).min(all);
@@ -110,7 +110,7 @@ impl Viewing {
         [end - span, end]
     }
 
-    /// Follows a key; returns what it asks for beyond looking at something else.
+    /// Handles a key; returns a request that goes beyond a change of the selection.
     pub fn key(&mut self, key: KeyEvent, board: &Board, now: SteadyTime) -> Option<ViewerRequest> {
         if key.kind == KeyEventKind::Release {
             return None;
@@ -161,7 +161,7 @@ impl Viewing {
         self.tab = tabs[(at + by) % tabs.len()].0;
     }
 
-    /// Around the cursor, if there is one, else around the end that is followed, else around the middle.
+    /// Zooms around the cursor, if there is one, otherwise around the followed end, otherwise around the middle.
     fn zoom(&mut self, board: &Board, now: SteadyTime, closer: bool) {
         let [from, to] = self.window(board, now);
         let span = to - from;
@@ -182,7 +182,7 @@ impl Viewing {
         self.end = Some(end.clamp(wanted, all)).filter(|end| *end < all || self.end.is_some());
     }
 
-    /// A quarter of what is shown.
+    /// Scrolls by a quarter of the time shown.
     fn pass(&mut self, board: &Board, now: SteadyTime, way: i64) {
         let [from, to] = self.window(board, now);
         let all = board.target(self.target).map_or(to, |state| state.end(now));

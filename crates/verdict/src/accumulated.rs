@@ -9,14 +9,15 @@ use super::profiles::Profile;
 use super::sentences::causes::{outage, queue};
 use super::severity::{Experience, Waits, of_outage};
 use super::steps::StepReason;
-use jitlat_core::answer::CauseId;
+use jitlat_core::answer::{CauseId, Severity};
 use jitlat_core::evidence::{
     Evidence, Judgement, MAX_CAUSES_PER_KIND, StretchFindings, StretchSeam, WholeStream,
 };
 
-/// Adds the next stretch, whose numbers stand for what `seam` says. `origin` is when the stream's first packet was sent,
-/// and `due` when the stretch's first one was, if none of it came: in ns. Returns where what lasts to its end begins,
-/// by the numbers of the stretch, ascending.
+/// Adds the next stretch; `seam` maps its packet numbers to those of the stream. `origin` is the time at which the
+/// stream's first packet was sent, and `due` the time at which the first packet of the stretch was due, for a stretch
+/// that received none of its packets; both in ns. Returns the packets at which causes begin that last to the end of the
+/// stretch, by the numbers of the stretch, ascending.
 pub fn add(
     so_far: &mut StretchFindings,
     material: &Evidence<'_>,
@@ -35,7 +36,7 @@ pub fn add(
     let left_out = seam.left_out as f64 / 1e9;
     case.begin = Begin { at, again_until: case.seconds(seam.again.into()), left_out };
     let packets = case.known.sent as f64;
-    // Times of a test begin with its first packet that came.
+    // Times of a test count from its first received packet.
     let before = (-case.seconds(0)).max(0.0);
     for mut found in RULES.iter().flat_map(|rule| (rule.find)(&case)) {
         let cause = &mut found.cause;
@@ -80,10 +81,11 @@ pub fn add(
     lasting(&case)
 }
 
-/// Takes note of `new`, which began before the stretch that showed it if that stretch began at `seam`.
+/// Adds `new` to the findings. `seam` is given if the cause began before the stretch that showed it.
 fn take(so_far: &mut StretchFindings, new: FoundCause, seam: Option<&StretchSeam>) {
     let id = new.cause.id;
-    // The same level, of which more is known now: where it falls shows whether a queue or a way led to it.
+    // It is the same level, and more of it is known now: the packet at which it ends shows whether a queue or a route
+    // caused it.
     let is_level = |id| matches!(id, CauseId::Queue | CauseId::RouteChange);
     let lasted = |last: &FoundCause, seam: &StretchSeam| {
         is_level(last.cause.id)
@@ -103,7 +105,7 @@ fn take(so_far: &mut StretchFindings, new: FoundCause, seam: Option<&StretchSeam
     if is_a_law(id) {
         return both(last, new);
     }
-    // From the end of one stretch to the begin of the next it is one and the same.
+    // A cause that reaches from the end of one stretch to the begin of the next is a single one.
     if matches!(id, CauseId::Outage | CauseId::Queue)
         && new.cause.packets[0] <= last.cause.packets[1].saturating_add(1)
     {
@@ -115,14 +117,15 @@ fn take(so_far: &mut StretchFindings, new: FoundCause, seam: Option<&StretchSeam
     }
 }
 
-/// Makes one of many causes of one kind.
+/// Merges causes of one kind if there are many.
 fn put_together(so_far: &mut StretchFindings, id: CauseId) {
     let (same, others) = std::mem::take(&mut so_far.found).into_iter().partition(|f| f.cause.id == id);
     so_far.found = others;
     so_far.found.extend(merge_of_kind(id, same));
 }
 
-/// The verdict on the `whole` stream. None where something is known of it that its stretches could not know.
+/// Returns the verdict on the `whole` stream; `None` if something is known about the stream that its stretches could
+/// not know.
 pub fn judgement(
     mut so_far: StretchFindings,
     whole: &WholeStream<'_>,
@@ -170,7 +173,7 @@ pub fn judgement(
     };
     let found = so_far.found;
     let touched = (found.iter().map(touched_share).sum::<f64>() * known.sent as f64) as u64;
-    let findings = CaseFindings { found, lived, known, received, duration, touched };
+    let findings = CaseFindings { found, lived, known, received, duration, touched, gaps: Severity::Good };
     Some(conclude(findings, session, profiles))
 }
 
@@ -183,14 +186,19 @@ fn touched_share(found: &FoundCause) -> f64 {
     }
 }
 
-/// Keeps, of the laws that scattered losses followed in different stretches, that of the most packets.
+/// Retains one law of loss if stretches followed different ones: the one that lost most packets.
 fn keep_one_law_of_loss(so_far: &mut StretchFindings) {
-    let of_loss =
-        |f: &&FoundCause| matches!(f.cause.id, CauseId::RandomLoss | CauseId::BurstyLoss | CauseId::Policing);
+    let of_loss = |f: &&FoundCause| {
+        matches!(
+            f.cause.id,
+            CauseId::RandomLoss | CauseId::BurstyLoss | CauseId::Policing | CauseId::PeriodicLoss
+        )
+    };
     let most = so_far.found.iter().filter(of_loss).map(|f| f.harm).fold(0.0, f64::max);
     so_far.found.retain(|f| !of_loss(&f) || f.harm >= most);
 }
-/// Where what lasts to the end of `case` begins: queues, and longer ways that it does not come back from.
+/// Returns the packets at which causes begin that last to the end of `case`: queues, and longer routes without a change
+/// back.
 fn lasting(case: &Case<'_>) -> Vec<u32> {
     let n = case.delays.len();
     let queues = case.episodes.queues.iter().filter(|q| q.to + MAX_PACKETS_AFTER >= n).map(|q| q.from);
@@ -207,16 +215,17 @@ fn lasting(case: &Case<'_>) -> Vec<u32> {
     begins
 }
 
-/// So many packets may follow a queue that lasts.
+/// Number of packets that may follow a queue that still counts as lasting.
 const MAX_PACKETS_AFTER: usize = 16;
 
-/// Causes that have a share of the packets rather than a time each.
+/// True for causes that have a share of packets instead of a time.
 fn is_a_law(id: CauseId) -> bool {
     matches!(
         id,
         CauseId::RandomLoss
             | CauseId::BurstyLoss
             | CauseId::Policing
+            | CauseId::PeriodicLoss
             | CauseId::Reordering
             | CauseId::Duplication
             | CauseId::SizeDependent
@@ -224,7 +233,7 @@ fn is_a_law(id: CauseId) -> bool {
     )
 }
 
-/// Of two stretches that show the same law: from the first to the last, and the mean by packets.
+/// Merges the same law of two stretches: from the first to the last packet, with the mean share by packets.
 fn both(last: &mut FoundCause, new: FoundCause) {
     let span = |f: &FoundCause| (f.cause.packets[1].saturating_sub(f.cause.packets[0]) + 1) as f64;
     let (here, there) = (span(last), span(&new));
@@ -245,7 +254,7 @@ fn both(last: &mut FoundCause, new: FoundCause) {
     last.harm += new.harm;
 }
 
-/// The same level as `last`, over more packets.
+/// Extends the level `last` by what is known now.
 fn more_is_known(new: &mut FoundCause, last: &FoundCause) {
     let cause = &mut new.cause;
     new.harm += last.harm;
@@ -257,7 +266,7 @@ fn more_is_known(new: &mut FoundCause, last: &FoundCause) {
     }
 }
 
-/// The same outage or queue, which went on where a stretch ended.
+/// Joins the two parts of an outage or queue that a stretch boundary divides.
 fn join(last: &mut FoundCause, new: &FoundCause) {
     let cause = &mut last.cause;
     (cause.to_s, cause.packets[1]) = (new.cause.to_s, new.cause.packets[1]);

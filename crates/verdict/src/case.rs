@@ -6,9 +6,10 @@ use super::law::{LossLaw, lets_even_rate_through};
 use super::levels::{self, LevelStep};
 use super::losses::{LossTimes, PathLosses, Scattered};
 use super::schedule::{self, SenderDelays};
-use super::severity::{Experience, Waits};
+use super::severity::{Experience, Waits, of_outage};
 use super::slots;
 use super::steps::{self, StepReason};
+use jitlat_core::answer::Severity;
 use jitlat_core::distribution::sample::Sample;
 use jitlat_core::evidence::Evidence;
 use jitlat_core::evidence::KnownPackets;
@@ -316,6 +317,18 @@ impl<'a> Case<'a> {
         let at_steps: u64 = self.lost_at_steps.iter().map(|r| r.len).sum();
         let lost = if self.material.shows_loss() { self.losses.others().lost() + at_steps } else { 0 };
         [self.material.came.len() + lost, lost]
+    }
+
+    /// Severity of gaps within bursts of loss: each is as long as an outage, and none is one by itself. They are fair at
+    /// worst unless they are as long as a second.
+    pub fn of_gaps(&self) -> Severity {
+        let [longest, total] = self.losses.gaps();
+        let severity = of_outage(longest, total, self.duration);
+        match longest {
+            _ if !self.material.shows_loss() => Severity::Good,
+            ..1.0 => severity.min(Severity::Fair),
+            _ => severity,
+        }
     }
 
     /// What an application lives through, without outages: with what its own host adds.

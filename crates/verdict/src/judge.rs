@@ -1,10 +1,10 @@
-//! [`judge`]: what the evidence on a test says is wrong, and how bad that is; [`into_answer`] puts it into words.
+//! [`judge`]: faults and their severity, from the evidence of a test; [`into_answer`] adds the headline.
 
 use super::case::{Case, MIN_PACKETS};
 use super::causes::{FoundCause, RULES, merge_repeated};
 use super::profiles::{Interruption, Profile, SentTraffic};
 use super::sentences::headline::{
-    effect_of_delay, effect_of_jitter, effect_of_missing, headline, not_as_asked,
+    broadcast, effect_of_delay, effect_of_jitter, effect_of_missing, headline, not_as_asked,
 };
 use super::severity::{Experience, Played, of_outage};
 use jitlat_core::answer::{Answer, Cause, CauseId, Fault, HostGrade, Severity};
@@ -12,28 +12,30 @@ use jitlat_core::evidence::KnownPackets;
 use jitlat_core::evidence::{Evidence, Judgement};
 use jitlat_core::session::Session;
 
-/// The answer of `judgement` with its headline.
+/// Returns the answer of `judgement` with its headline.
 pub fn into_answer(judgement: Judgement) -> Answer {
     let Judgement { mut answer, known, received, lost, felt } = judgement;
     answer.headline = headline(&answer, known, [received, lost], felt.as_deref());
     answer
 }
 
-/// What was found in a test, not yet judged.
+/// Findings of a test before they are judged.
 pub(super) struct CaseFindings {
-    /// In any order.
+    /// Causes, in any order.
     pub found: Vec<FoundCause>,
     pub lived: Experience,
     pub known: KnownPackets,
-    /// Packets that came.
+    /// Number of received packets.
     pub received: u64,
-    /// From the first packet to the end of what is known, in seconds.
+    /// Time from the first packet to the last whose fate is known, in seconds.
     pub duration: f64,
     /// Packets that a host touched, so that they say nothing about the path: sent late, read late, or refused.
     pub touched: u64,
+    /// Severity of gaps within bursts of loss.
+    pub gaps: Severity,
 }
 
-/// Judges a test by its evidence, for its users in these `profiles`.
+/// Judges a test by its evidence, for these `profiles`.
 pub fn judge(material: &Evidence<'_>, profiles: &[Profile]) -> Judgement {
     let case = Case::new(material);
     let findings = CaseFindings {
@@ -43,19 +45,23 @@ pub fn judge(material: &Evidence<'_>, profiles: &[Profile]) -> Judgement {
         received: material.came.len(),
         duration: case.duration,
         touched: case.touched(),
+        gaps: case.of_gaps(),
     };
     conclude(findings, material.session, profiles)
 }
 
-/// What the `findings` in the test of `session` mean for its users.
+/// Concludes from the `findings` in the test of `session` what its users experience.
 pub(super) fn conclude(findings: CaseFindings, session: &Session, profiles: &[Profile]) -> Judgement {
-    let CaseFindings { mut found, lived, known, received, duration, touched } = findings;
+    let CaseFindings { mut found, lived, known, received, duration, touched, gaps } = findings;
     let enough = known.sent >= MIN_PACKETS as u64;
     if !enough {
-        // What needs no statistics may still be said.
+        // These causes need no statistics.
         found.retain(|f| matches!(f.cause.id, CauseId::IncompleteLog | CauseId::SendFailure));
     }
-    sort(&mut found);
+    let no_answers_expected = session.two_way.as_ref().is_some_and(|two_way| !two_way.expects_answers());
+    if no_answers_expected {
+        found.retain(|f| !is_loss(f.cause.id));
+    }
     let played = lived.best();
     let outages: Vec<f64> = found
         .iter()
@@ -73,15 +79,22 @@ pub(super) fn conclude(findings: CaseFindings, session: &Session, profiles: &[Pr
     let measured =
         touched == 0 || rest >= MIN_PACKETS as u64 && rest as f64 >= MIN_UNTOUCHED * known.sent as f64;
     let severity = match &played {
-        // However few were sent.
-        _ if received == 0 && known.complete && known.sent > 0 => Severity::Bad,
+        // This holds for any number of sent packets.
+        _ if received == 0 && known.complete && known.sent > 0 && !no_answers_expected => Severity::Bad,
+        _ if no_answers_expected => Severity::Unknown,
         _ if !enough || received == 0 || !measured => Severity::Unknown,
-        Some(p) => p.severity.max(gone).max(standing(&found)),
+        Some(p) => p.severity.max(gone).max(gaps).max(standing(&found)),
         None => Severity::Unknown,
     };
-    let felt = match played {
-        _ if enough && !measured => Some(not_as_asked(touched, known.sent)),
-        played => played.and_then(|p| strongest_effect(&p, &lived)),
+    if let Some(played) = played.filter(|_| severity > Severity::Unknown) {
+        agree(&mut found, &played, &lived, severity);
+    }
+    sort(&mut found);
+    let felt = match severity {
+        _ if no_answers_expected => Some(broadcast(known.sent, received)),
+        Severity::Unknown if enough && !measured => Some(not_as_asked(touched, known.sent)),
+        Severity::Unknown => None,
+        _ => played.and_then(|p| strongest_effect(&p, &lived)),
     };
     let host = enough.then(|| host_grade(&found));
     let buffer_ns = played.map(|p| p.buffer_ns).filter(|_| enough);
@@ -100,7 +113,20 @@ pub(super) fn conclude(findings: CaseFindings, session: &Session, profiles: &[Pr
     Judgement { answer, known, received, lost, felt }
 }
 
-/// The effect that users notice most with the buffer of `played`. `None` if they notice none.
+/// True for causes that are lost packets.
+fn is_loss(id: CauseId) -> bool {
+    matches!(
+        id,
+        CauseId::Outage
+            | CauseId::RandomLoss
+            | CauseId::BurstyLoss
+            | CauseId::Policing
+            | CauseId::PeriodicLoss
+            | CauseId::SizeDependent
+    )
+}
+
+/// Returns the effect that users notice most with the buffer of `played`; `None` if they notice none.
 fn strongest_effect(played: &Played, lived: &Experience) -> Option<String> {
     let (missing, wait, worst) = (played.of_missing(lived.sent), played.of_wait(), played.severity);
     let delay = lived.base_ns.map(|base| base + played.buffer_ns as f64);
@@ -134,8 +160,26 @@ fn host_grade(found: &[FoundCause]) -> HostGrade {
     HostGrade { severity, causes }
 }
 
-/// The most important first: what hurts most, and of what hurts equally what concerns more packets. A log of which a
-/// good part is missing comes before everything.
+/// Adapts the severities of the path's causes to that of the answer, because near a limit headline and evidence would
+/// contradict each other: the cause of the effect that users notice gets the severity of the answer, and none is more
+/// severe.
+fn agree(found: &mut [FoundCause], played: &Played, lived: &Experience, severity: Severity) {
+    let (wait, missing) = (played.of_wait(), played.of_missing(lived.sent));
+    for cause in found.iter_mut().map(|f| &mut f.cause).filter(|c| c.fault == Fault::Path) {
+        let explains = match cause.id {
+            CauseId::Queue => {
+                wait == severity && 2 * cause.magnitude_ns.unwrap_or(0).saturating_abs() >= played.buffer_ns
+            }
+            CauseId::RandomLoss | CauseId::BurstyLoss | CauseId::Policing | CauseId::PeriodicLoss => {
+                missing == severity && 2.0 * cause.magnitude.unwrap_or(0.0) >= played.missing
+            }
+            _ => false,
+        };
+        cause.severity = if explains { severity } else { cause.severity.min(severity) };
+    }
+}
+
+/// Sorts causes by importance: by severity, then by harm. An incomplete log that lacks 5 % or more comes first.
 fn sort(found: &mut [FoundCause]) {
     let rank = |f: &FoundCause| match f.cause.id {
         CauseId::IncompleteLog => (if f.harm >= 0.05 { 9 } else { 1 }, f.harm),

@@ -1,4 +1,4 @@
-//! [`judge`]: the judge of this crate, for analyses of `jitlat-core`.
+//! [`judge`]: judge for analyses of `jitlat-core`.
 
 use crate::counts::of_counts;
 use crate::judge::into_answer;
@@ -14,7 +14,7 @@ use jitlat_core::{Options, PacketRecord, Session, Summary};
 use std::borrow::Cow;
 use std::sync::LazyLock;
 
-/// Judges a path for its users.
+/// Judge with a list of profiles.
 #[derive(Debug)]
 struct PathJudge {
     profiles: Cow<'static, [Profile]>,
@@ -22,17 +22,17 @@ struct PathJudge {
 
 static DEFAULT_JUDGE: LazyLock<SharedJudge> = LazyLock::new(|| judge_for(&PROFILES[..]));
 
-/// The judge with the [`PROFILES`]; always the same one.
+/// Returns the judge with the [`PROFILES`], which is a single shared instance.
 pub fn judge() -> SharedJudge {
     DEFAULT_JUDGE.clone()
 }
 
-/// A judge with other profiles.
+/// Returns a judge with other profiles.
 pub fn judge_for(profiles: impl Into<Cow<'static, [Profile]>>) -> SharedJudge {
     SharedJudge::new(PathJudge { profiles: profiles.into() })
 }
 
-/// The default options of an analysis, with the [`judge`].
+/// Returns the default options of an analysis, with the [`judge`].
 pub fn options() -> Options {
     Options { judge: Some(judge()), ..Options::default() }
 }

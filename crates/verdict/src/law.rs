@@ -1,53 +1,90 @@
-//! [`LossLaw`]: what lost the packets that neither an outage nor a full queue took.
+//! [`LossLaw`]: pattern of the losses that neither an outage nor a full queue explains.
 
+use super::clustering::{Clustering, MIN_RATIO};
 use super::delays::{Delays, SendPattern};
 use super::losses::{LossTimes, Pattern, Scattered};
+use super::periodic::LossPeriod;
 use jitlat_core::evidence::Evidence;
 use jitlat_core::evidence::KnownPackets;
 use jitlat_core::metrics::seqset::SeqRun;
 use jitlat_core::spec::Schedule;
 
-/// How packets are lost.
+/// Pattern of losses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LossManner {
     /// Independently of each other.
     Random,
     /// In bursts.
     Bursty,
-    /// Packets above a rate.
+    /// Packets above a rate limit.
     Policed,
+    /// At regular times.
+    Periodic,
     /// Packets of one size.
     BySize(u16),
 }
 
-/// What is known about the losses.
+/// Pattern of losses with its evidence.
 #[derive(Clone, Debug)]
 pub struct LossLaw {
-    /// The manner of loss.
+    /// Pattern.
     pub manner: LossManner,
     /// Loss ratio among all packets.
     pub ratio: f64,
     /// Number of lost packets.
     pub lost: u64,
-    /// First and last of them where they are confined to a part of the test, first and last packet where they are not.
+    /// First and last lost packet if the losses are confined to a part of the test; first and last packet of the test
+    /// otherwise.
     pub packets: [u64; 2],
-    /// How they are distributed.
+    /// Statistics of the distribution.
     pub pattern: Pattern,
-    /// How sure the manner is, 0…1.
+    /// Number of clusters of losses, and mean number of packets lost in one.
+    pub clusters: [f64; 2],
+    /// Period; `None` unless the losses are periodic.
+    pub period: Option<LossPeriod>,
+    /// True if the losses are confined to a part of the test.
+    pub is_part: bool,
+    /// Confidence in the pattern, 0…1.
     pub confidence: f64,
 }
 
-/// ITU-T Y.1541, classes 0 to 4: one packet of a thousand. What cannot be shown to be more is nothing wrong.
+/// Pattern of losses with the statistics that it rests on.
+#[derive(Clone, Copy, Debug)]
+struct FoundManner {
+    manner: LossManner,
+    confidence: f64,
+    clustering: Option<Clustering>,
+    period: Option<LossPeriod>,
+}
+
+impl FoundManner {
+    const fn new(manner: LossManner, confidence: f64) -> FoundManner {
+        FoundManner { manner, confidence, clustering: None, period: None }
+    }
+}
+
+/// Loss ratio that is not a fault: one packet of a thousand, as in classes 0 to 4 of ITU-T Y.1541.
 const ALLOWED_LOSS: f64 = 1e-3;
-/// With fewer losses, no law is determined.
+/// Fewest losses that show a pattern.
 const MIN_LOSSES: u64 = 4;
-/// One chance in a hundred that losses without a law look like it, on either side.
+/// Standard score that independent losses exceed once in a hundred tests, two-sided.
 const MIN_Z: f64 = 2.576;
-/// A burst ratio (ITU-T G.107) below this makes no difference to a decoder.
-const MIN_BURST_RATIO: f64 = 1.25;
+/// Share of losses that a part of the test must contain for the losses to be confined to it. The densest of many
+/// clusters contains a smaller share, and then the clusters are the finding.
+const MIN_CONFINED: f64 = 0.85;
+/// Largest share of periodic losses that is not taken for a rate limit. Hardly anybody sets a limit that passes 11 of
+/// 12 packets.
+const MAX_PERIODIC_SHARE: f64 = 1.0 / 12.0;
+/// Same for events at least [`MIN_LONG_PERIOD_NS`] apart, because token buckets are refilled more often.
+const MAX_LONG_PERIODIC_SHARE: f64 = 0.25;
+const MIN_LONG_PERIOD_NS: f64 = 450e6;
+/// Same for exactly one packet in every N, at any position in the test.
+const MAX_EXACT_SHARE: f64 = 0.125;
+/// Smallest share of losses at which the bucket of a rate limit shows: it drops nothing before its bucket is empty.
+const MIN_BUCKET_SHARE: f64 = 0.05;
 
 impl LossLaw {
-    /// Of the losses `all` among the packets `known`, if there are enough to speak of.
+    /// Returns the pattern of the losses `all` among the packets `known`; `None` if they are too few.
     pub fn of(
         material: &Evidence<'_>,
         known: KnownPackets,
@@ -61,10 +98,17 @@ impl LossLaw {
         if lost < MIN_LOSSES || all.interval()[0] <= ALLOWED_LOSS {
             return None;
         }
-        let stretch = all.stretch();
+        let is_confined = |part: &Scattered| part.lost() as f64 >= MIN_CONFINED * lost as f64;
+        let stretch = all.stretch().filter(|s| is_confined(&all.within(*s)));
         let part = stretch.map_or_else(|| all.clone(), |s| all.within(s));
         let pattern = part.pattern();
-        let (manner, confidence) = manner(material, known, delays, &part, pattern);
+        let found = manner(material, known, delays, &part, pattern);
+        let FoundManner { manner, confidence, clustering, period } = found;
+        let clusters = match clustering {
+            Some(clustering) => clustering.clusters(&part),
+            None => part.runs.len() as u64,
+        };
+        let clusters = [clusters as f64, part.lost() as f64 / clusters.max(1) as f64];
         let first = part.runs.first().map_or(0, |(_, o)| o.start);
         let last = part.runs.last().map_or(0, |(_, o)| o.start + o.len - 1);
         let end = known.end.saturating_sub(1);
@@ -74,7 +118,8 @@ impl LossLaw {
             None if begins_late => [first, end],
             None => [0, end],
         };
-        Some(LossLaw { manner, ratio: all.ratio(), lost, packets, pattern, confidence })
+        let (ratio, is_part) = (all.ratio(), stretch.is_some());
+        Some(LossLaw { manner, ratio, lost, packets, pattern, clusters, period, is_part, confidence })
     }
 }
 
@@ -84,42 +129,66 @@ fn manner(
     delays: &Delays<'_>,
     part: &Scattered,
     pattern: Pattern,
-) -> (LossManner, f64) {
+) -> FoundManner {
     if let Some(size) = by_size(material, known, part) {
-        return (LossManner::BySize(size), 0.95);
+        return FoundManner::new(LossManner::BySize(size), 0.95);
     }
-    if lets_even_rate_through(delays, &LossTimes::new(delays, material.session), part) {
-        return (LossManner::Policed, 0.9);
+    let departures = LossTimes::new(delays, material.session);
+    let period = LossPeriod::of(part, &departures).filter(|p| !is_of_a_bucket(p, part));
+    if period.is_some() {
+        return FoundManner { period, ..FoundManner::new(LossManner::Periodic, 0.9) };
+    }
+    if lets_even_rate_through(delays, &departures, part) {
+        return FoundManner::new(LossManner::Policed, 0.9);
     }
     let even = pattern.z.is_some_and(|z| z > MIN_Z) && part.ratio() > 0.02;
     let regular = pattern.spacing.is_some_and(|s| s < 0.45) && run_lengths_agree(part);
     let spaced = regular && part.runs.len() >= 9;
     if even && pattern.spacing.is_none_or(|s| s < 0.7) || spaced {
-        return (LossManner::Policed, 0.9);
+        return FoundManner::new(LossManner::Policed, 0.9);
     }
     if follows_rate(material, delays, part) {
-        return (LossManner::Policed, 0.8);
+        return FoundManner::new(LossManner::Policed, 0.8);
     }
-    match pattern.z {
-        Some(z) if z < -MIN_Z && pattern.burst_ratio >= MIN_BURST_RATIO => {
-            (LossManner::Bursty, if z < -4.0 { 0.95 } else { 0.8 })
-        }
-        // A handful of losses in two or three bursts.
+    if let Some(clustering) = Clustering::of(part) {
+        let confidence = if clustering.chance < 1e-6 { 0.95 } else { 0.85 };
+        let found = FoundManner::new(LossManner::Bursty, confidence);
+        return FoundManner { clustering: Some(clustering), ..found };
+    }
+    let (manner, confidence) = match pattern.z {
+        Some(z) if z < -MIN_Z && pattern.burst_ratio >= MIN_RATIO => (LossManner::Bursty, 0.8),
+        // A few losses in two or three bursts.
         None if part.runs.len() >= 2 && pattern.burst_ratio >= 2.0 => (LossManner::Bursty, 0.6),
         Some(z) => (LossManner::Random, if z.abs() < 1.96 { 0.9 } else { 0.7 }),
         None => (LossManner::Random, 0.6),
-    }
+    };
+    FoundManner::new(manner, confidence)
 }
 
-/// Parts of equal time that are compared; each of them has so many losses at least on average, and one run of them.
+/// True if a token bucket explains losses with this `period`. It drops packets at even distances, too, but only once it
+/// is empty, and a large share of them.
+fn is_of_a_bucket(period: &LossPeriod, part: &Scattered) -> bool {
+    let share = part.ratio();
+    if period.exact && period.events >= 10 && period.length <= 1.0 && share <= MAX_EXACT_SHARE {
+        return false;
+    }
+    if share > MAX_PERIODIC_SHARE {
+        return share > MAX_LONG_PERIODIC_SHARE || period.ns < MIN_LONG_PERIOD_NS;
+    }
+    share >= MIN_BUCKET_SHARE && period.first as f64 > 1.25 * period.packets + 1.0
+}
+
+/// Number of equal parts of the test that are compared. Each needs [`MIN_LOSSES_PER_PART`] losses and one run on
+/// average.
 const PARTS: usize = 24;
 const MIN_LOSSES_PER_PART: u64 = 3;
-/// Of parts that get by chance what they get, one test in ten thousand varies so little (chi-squared, 23 degrees of freedom).
+/// Largest variance of the parts relative to that of independent losses. By chance, one test in ten thousand is below
+/// it (chi-squared, 23 degrees of freedom).
 const MAX_EVEN_VARIATION: f64 = 0.25;
 
-/// Whether as many packets come through in equal times whatever is sent, and far more evenly than losses would leave them
-/// that have no law or come in bursts: the definition of a rate limit, whether its bucket is filled drop by drop or in
-/// steps.
+/// True if equal numbers of packets pass in equal times, however many are sent, and far more evenly than independent
+/// losses or bursts would leave them. This is the definition of a rate limit, with a token bucket that is filled
+/// continuously or in steps.
 pub fn lets_even_rate_through(delays: &Delays<'_>, departures: &LossTimes<'_, '_>, part: &Scattered) -> bool {
     let (lost, runs) = (part.lost(), part.runs.len());
     let (Some((_, first)), Some((_, last))) = (part.runs.first(), part.runs.last()) else { return false };
@@ -135,7 +204,7 @@ pub fn lets_even_rate_through(delays: &Delays<'_>, departures: &LossTimes<'_, '_
         |t: i64| usize::try_from(t.saturating_sub(from).div_euclid(each)).ok().filter(|k| *k < PARTS);
     let mut passed = [0.0; PARTS];
     let series = delays.series();
-    // Nearly always the part of the packet before.
+    // Consecutive packets are nearly always in the same part.
     let (mut part_of, mut ends) = (None, i64::MIN..i64::MIN);
     delays.each_time(series.position_of(first.start)..series.position_of(last.start + last.len), |t| {
         if !ends.contains(&t) {
@@ -157,13 +226,13 @@ pub fn lets_even_rate_through(delays: &Delays<'_>, departures: &LossTimes<'_, '_
         of.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / (PARTS - 1) as f64
     };
     let share = mean(&passed) / mean(&sent);
-    // How much bursts of the length they have make of that, in a chain of two states (Gilbert).
+    // Variance of bursts of this length, in a chain of two states (Gilbert).
     let leaves = runs as f64 / lost as f64;
     let enters = leaves * (1.0 - share) / share.max(1e-9);
     let stays = (1.0 - leaves - enters).clamp(0.0, 0.99);
     let by_chance = share * (1.0 - share) * mean(&sent) * (1.0 + stays) / (1.0 - stays);
     let expected = share * share * variance(&sent) + by_chance;
-    // A packet more or less is where a part ends.
+    // Below 2, the boundaries of the parts decide.
     variance(&passed) < MAX_EVEN_VARIATION * expected && expected > 2.0
 }
 
@@ -174,7 +243,7 @@ fn run_lengths_agree(part: &Scattered) -> bool {
     variance.sqrt() <= 0.35 * mean + 0.5
 }
 
-/// Whether losses come where packets were sent close together: the mark of a token bucket where departures vary.
+/// True if losses occur where packets were sent close together, which a token bucket causes if departures vary.
 fn follows_rate(material: &Evidence<'_>, delays: &Delays<'_>, part: &Scattered) -> bool {
     let Some(period) = material.period() else { return false };
     if part.runs.len() < 12 {
@@ -216,17 +285,18 @@ fn follows_rate(material: &Evidence<'_>, delays: &Delays<'_>, part: &Scattered) 
     }
 }
 
-/// The size of which packets are lost while shorter ones are not, where sizes take turns.
+/// Returns the smallest size of packets that are lost while shorter ones arrive, for tests that alternate between
+/// sizes.
 fn by_size(material: &Evidence<'_>, known: KnownPackets, part: &Scattered) -> Option<u16> {
     let notes = material.notes;
     let sizes = &notes.sizes;
-    // A turn of which nothing ever came has the size the test declares.
+    // If no packet of a turn arrived, its size is the one that the test declares.
     let declared = material.session.payload()?;
     let one = notes.only_size();
     if sizes.is_empty() && one.is_none() || part.runs.len() < 8 {
         return None;
     }
-    // How the sizes take turns: the shortest cycle that fits all rows (those before the first other size left out).
+    // The shortest cycle of sizes that fits all rows; rows before the second size count as unknown.
     let fits = |cycle: u32| {
         let mut turn: Vec<Option<u16>> = vec![None; cycle as usize];
         sizes
@@ -234,7 +304,7 @@ fn by_size(material: &Evidence<'_>, known: KnownPackets, part: &Scattered) -> Op
             .all(|(seq, size)| *turn[(seq % cycle) as usize].get_or_insert(*size) == *size)
             .then_some(turn)
     };
-    // Where all that came is of one size, the losses themselves take turns.
+    // If all received packets have one size, the losses show the cycle.
     let turns_lost = |cycle: u32| {
         let first = part.runs.first().map_or(0, |(_, run)| run.start);
         part.runs.iter().all(|(_, run)| run.len == 1 && (run.start - first).is_multiple_of(cycle.into()))

@@ -35,6 +35,7 @@
 mod accumulated;
 mod case;
 pub mod causes;
+mod clustering;
 pub mod compare;
 pub mod comparison;
 mod counts;
@@ -47,6 +48,7 @@ mod law;
 mod levels;
 mod losses;
 mod opinion;
+mod periodic;
 mod profiles;
 mod schedule;
 mod sentences;
@@ -65,7 +67,8 @@ pub use judging::{analyze, judge, judge_for, options};
 pub use opinion::Opinion;
 pub use profiles::{PROFILES, Profile};
 pub use sentences::causes::evidence;
-pub use sentences::numbers::{rate, time};
+pub use sentences::numbers::{buffer_size, rate, time};
+pub use sentences::profiles::{grade_note, other_traffic_of as other_traffic};
 
 /// The example of the README.
 #[cfg(doctest)]

@@ -1,4 +1,4 @@
-//! [`PathLosses`]: the lost packets of one way, sorted by what lost them.
+//! [`PathLosses`]: lost packets of one direction, divided into outages and other losses.
 
 use super::delays::{Delays, SendPattern};
 use jitlat_core::evidence::bounded;
@@ -7,57 +7,94 @@ use jitlat_core::metrics::stat::wilson95;
 use jitlat_core::session::Session;
 use jitlat_core::spec::Schedule;
 
-/// Runs of loss, and those that remain without the ones that have their own cause.
+/// Runs of lost packets, and which of them are outages.
 #[derive(Clone, Debug, Default)]
 pub struct PathLosses {
     /// Packets whose fate is known.
     pub sent: u64,
     /// Every run, ascending.
     pub runs: Vec<SeqRun>,
-    /// Those of them that are outages.
+    /// True for each run that is an outage.
     outage: Vec<bool>,
+    /// Length in ns of each run that is long enough to be noticed as a gap.
+    gaps: Vec<Option<i64>>,
 }
 
-/// The shortest outage, in ns: three times the gap that speech concealment bridges (ITU-T G.711 Appendix I fades to
-/// silence within 60 ms), and above what one burst of loss takes.
+/// Shortest outage among other losses, in ns: three times the gap that speech concealment bridges (ITU-T G.711 Appendix
+/// I fades to silence within 60 ms), and longer than most bursts of loss.
 const MIN_OUTAGE_NS: i64 = 180_000_000;
-/// The shortest outage of which nothing else speaks for bursts, in ns and packets.
+/// Shortest outage without other losses, in ns and packets.
 const MIN_LONE_OUTAGE: (i64, u64) = (100_000_000, 4);
+/// Share of a minimum length that suffices, because five packets of 20 ms take 100 ms give or take some microseconds.
+const LENGTH_TOLERANCE: f64 = 0.97;
+/// Largest number of gaps that are outages if there are no other losses.
+const MAX_LONE_OUTAGES: usize = 6;
+/// Largest variation (deviation over mean) of the lengths of outages. Geometric lengths, as those of bursts, vary by
+/// nearly 1.
+const MAX_LENGTH_VARIATION: f64 = 0.5;
+/// Fewest runs that show how much lengths vary.
+const MIN_RUNS_FOR_VARIATION: usize = 6;
+/// Length in ns from which on three lost packets suffice for a gap.
+const LONG_GAP_NS: i64 = 1_000_000_000;
+
+fn reaches(time: i64, least: i64) -> bool {
+    time as f64 >= LENGTH_TOLERANCE * least as f64
+}
+
+/// Standard deviation of lengths over their mean.
+fn variation(lengths: &[u64]) -> f64 {
+    let n = lengths.len().max(1) as f64;
+    let mean = lengths.iter().sum::<u64>() as f64 / n;
+    let variance = lengths.iter().map(|l| (*l as f64 - mean).powi(2)).sum::<f64>() / n;
+    variance.sqrt() / mean.max(1.0)
+}
 
 impl PathLosses {
-    /// Of `runs` among `sent` packets, `length` being the time in ns that a run took.
+    /// Divides `runs` among `sent` packets; `length` returns the length of a run in ns.
     pub fn new(runs: Vec<SeqRun>, sent: u64, length: impl Fn(&SeqRun) -> i64) -> PathLosses {
         let mut lengths: Vec<u64> = runs.iter().map(|r| r.len).collect();
         lengths.sort_unstable();
         let count = runs.len();
         let median = lengths.get(count / 2).copied().unwrap_or(1).max(1);
-        // Runs as long as this come up once in a hundred tests where runs are geometric with this median.
+        // Geometric runs with this median are longer than this once in a hundred tests.
         let stay = 0.5f64.powf(1.0 / median as f64);
         let unlikely = (0.01 / count.max(1) as f64).ln() / stay.ln();
+        let is_gap = |run: &SeqRun| {
+            let time = length(run);
+            let packets = if time >= LONG_GAP_NS { 3 } else { MIN_LONE_OUTAGE.1 };
+            run.len >= packets && reaches(time, MIN_LONE_OUTAGE.0)
+        };
+        // Gaps of about equal length without other losses are outages; lengths that vary like geometric ones are those
+        // of bursts.
+        let vary = variation(&lengths) > MAX_LENGTH_VARIATION;
+        let only_gaps = count <= MAX_LONE_OUTAGES && !vary && runs.iter().all(is_gap);
+        let of_bursts = vary && count >= MIN_RUNS_FOR_VARIATION;
         let outage = |run: &SeqRun| {
             let time = length(run);
-            let packets = if time >= 1_000_000_000 { 3 } else { MIN_LONE_OUTAGE.1 };
-            if run.len < packets || time < MIN_LONE_OUTAGE.0 {
+            if !is_gap(run) {
                 return false;
             }
             match count {
                 1 => true,
-                // Few and long: no burst of a lossy path, each of them an event.
-                2..=12 if time >= MIN_OUTAGE_NS && run.len >= 8 && median >= 8 => true,
-                _ if median >= 8
-                    && time >= 2 * MIN_OUTAGE_NS
-                    && length(&SeqRun { start: run.start, len: median }) >= MIN_OUTAGE_NS =>
+                _ if only_gaps => true,
+                // Few long runs are separate events, not bursts of a lossy path.
+                2..=12 if !of_bursts && reaches(time, MIN_OUTAGE_NS) && run.len >= 8 && median >= 8 => true,
+                _ if !of_bursts
+                    && median >= 8
+                    && reaches(time, 2 * MIN_OUTAGE_NS)
+                    && reaches(length(&SeqRun { start: run.start, len: median }), MIN_OUTAGE_NS) =>
                 {
                     true
                 }
-                _ => time >= MIN_OUTAGE_NS && run.len as f64 >= unlikely + 1.0,
+                _ => reaches(time, MIN_OUTAGE_NS) && run.len as f64 >= unlikely + 1.0,
             }
         };
+        let gaps = runs.iter().map(|run| is_gap(run).then(|| length(run))).collect();
         let outage = runs.iter().map(outage).collect();
-        PathLosses { sent, runs, outage }
+        PathLosses { sent, runs, outage, gaps }
     }
 
-    /// Takes every run for scattered losses if `is_limit` says so of all of them.
+    /// Declares that no run is an outage if `is_limit` returns true for all runs together.
     pub fn are_of_a_limit(&mut self, is_limit: impl FnOnce(&Scattered) -> bool) {
         let runs = self.runs.iter().map(|run| (*run, *run)).collect();
         if is_limit(&Scattered { sent: self.sent, runs }) {
@@ -65,12 +102,22 @@ impl PathLosses {
         }
     }
 
-    /// The outages.
+    /// Returns the longest gap that is not an outage and the sum of these gaps, in seconds.
+    pub fn gaps(&self) -> [f64; 2] {
+        let gaps =
+            self.gaps.iter().zip(&self.outage).filter(|(_, outage)| !**outage).filter_map(|(gap, _)| *gap);
+        let (longest, total) =
+            gaps.fold((0, 0i64), |(longest, total), gap| (gap.max(longest), total.saturating_add(gap)));
+        [longest as f64 / 1e9, total as f64 / 1e9]
+    }
+
+    /// Returns the outages.
     pub fn outages(&self) -> impl Iterator<Item = &SeqRun> {
         self.runs.iter().zip(&self.outage).filter(|(_, o)| **o).map(|(r, _)| r)
     }
 
-    /// Everything else, numbered as if the outages had not been sent: runs that follow each other stay apart.
+    /// Returns all other losses, numbered as if the packets of outages had not been sent. Runs that become adjacent
+    /// stay separate.
     pub fn others(&self) -> Scattered {
         let mut out = 0;
         let mut runs = Vec::new();
@@ -85,27 +132,27 @@ impl PathLosses {
     }
 }
 
-/// Losses without those that have a cause of their own.
+/// Losses without those that have another cause.
 #[derive(Clone, Debug, Default)]
 pub struct Scattered {
-    /// Packets they are among.
+    /// Number of packets that these losses are a part of.
     pub sent: u64,
-    /// Each run among those packets, and as it was numbered.
+    /// Each run by the numbers of these packets and by its original ones.
     pub runs: Vec<(SeqRun, SeqRun)>,
 }
 
 impl Scattered {
-    /// Packets lost.
+    /// Returns the number of lost packets.
     pub fn lost(&self) -> u64 {
         self.runs.iter().map(|(r, _)| r.len).sum()
     }
 
-    /// Loss ratio.
+    /// Returns the loss ratio.
     pub fn ratio(&self) -> f64 {
         self.lost() as f64 / self.sent.max(1) as f64
     }
 
-    /// The 95 % interval of that share, for losses that come by runs.
+    /// Returns the 95 % interval of the loss ratio, with runs as the independent events.
     pub fn interval(&self) -> [f64; 2] {
         let runs = self.runs.len() as u64;
         let each = self.lost() as f64 / runs.max(1) as f64;
@@ -113,14 +160,14 @@ impl Scattered {
         [(low * each).min(1.0), (high * each).min(1.0)]
     }
 
-    /// Only the runs for which `keep` holds; `fewer` packets were not among those in question.
+    /// Returns only the runs for which `keep` is true, among `fewer` packets less.
     pub fn filtered(&self, fewer: u64, keep: impl Fn(&SeqRun) -> bool) -> Scattered {
         let runs = self.runs.iter().filter(|(_, original)| keep(original)).copied().collect();
         Scattered { sent: self.sent.saturating_sub(fewer), runs }
     }
 
-    /// The part of the test in which they happen, where they clearly do not happen everywhere: the stretch of
-    /// (renumbered) packets that maximises the likelihood of two rates against one.
+    /// Returns the part of the test that contains the losses, as a range of renumbered packets that maximises the
+    /// likelihood of two rates over one; `None` if losses are spread over the test.
     pub fn stretch(&self) -> Option<[u64; 2]> {
         const PARTS: usize = 64;
         const EVENTS: usize = 12;
@@ -157,25 +204,25 @@ impl Scattered {
         let outside = (all - (parts[to] - parts[from]) as f64) / (PARTS - (to - from)).max(1) as f64;
         let clear = gain > 12.0 && outside < 0.2 * inside && (parts[to] - parts[from]) as usize >= EVENTS;
         let edge = |k: usize| (u128::from(self.sent) * k as u128 / PARTS as u128) as u64;
-        // From the first loss in it to the last.
+        // The part reaches from its first loss to its last.
         let within: Vec<SeqRun> =
             self.runs.iter().map(|(r, _)| *r).filter(|r| (edge(from)..edge(to)).contains(&r.start)).collect();
         let (first, last) = within.first().zip(within.last()).filter(|_| clear)?;
         Some([first.start, last.start + last.len])
     }
 
-    /// Those between two (renumbered) packets.
+    /// Returns the losses between two renumbered packets.
     pub fn within(&self, [from, to]: [u64; 2]) -> Scattered {
         let runs = self.runs.iter().filter(|(r, _)| (from..to).contains(&r.start));
         let runs = runs.map(|(r, o)| (SeqRun { start: r.start - from, len: r.len }, *o));
         Scattered { sent: to - from, runs: runs.collect() }
     }
 
-    /// How they lie to each other.
+    /// Returns the statistics of their distribution.
     pub fn pattern(&self) -> Pattern {
         let (n, lost, runs) = (self.sent as f64, self.lost() as f64, self.runs.len() as f64);
         let kept = n - lost;
-        // Two runs side by side (an outage lay between) are one to this test.
+        // Runs that became adjacent when an outage was removed count as one run here.
         let edges = self.runs.first().is_some_and(|(r, _)| r.start == 0) as u8 as f64
             + self.runs.last().is_some_and(|(r, _)| r.start + r.len >= self.sent) as u8 as f64;
         let observed = 2.0 * runs + 1.0 - edges;
@@ -185,7 +232,8 @@ impl Scattered {
         Pattern { z, burst_ratio: lost / runs.max(1.0) * (kept / n.max(1.0)), spacing: self.spacing() }
     }
 
-    /// Variation of the distances between the beginnings of runs: deviation over mean; 1 = by chance.
+    /// Returns the variation (deviation over mean) of the distances between the beginnings of runs, relative to
+    /// independent losses, for which it is 1; `None` with fewer than nine runs.
     fn spacing(&self) -> Option<f64> {
         if self.runs.len() < 9 {
             return None;
@@ -193,32 +241,34 @@ impl Scattered {
         let gaps: Vec<f64> = self.runs.windows(2).map(|w| (w[1].0.start - w[0].0.start) as f64).collect();
         let mean = gaps.iter().sum::<f64>() / gaps.len() as f64;
         let variance = gaps.iter().map(|g| (g - mean).powi(2)).sum::<f64>() / (gaps.len() - 1) as f64;
-        // By chance, losses that come by the second or third packet vary less than their mean: 1 − p of it.
+        // If every second or third packet is lost, independent losses vary less than their mean: by the square root of
+        // 1 − p.
         let by_chance = (1.0 - self.runs.len() as f64 / self.sent.max(1) as f64).max(0.05).sqrt();
         Some(variance.sqrt() / mean / by_chance)
     }
 }
 
-/// How losses lie to each other.
+/// Statistics of the distribution of losses.
 #[derive(Clone, Copy, Debug)]
 pub struct Pattern {
-    /// Wald–Wolfowitz: below −1.96 clustered, above 1.96 spread evenly. None of fewer than ten losses.
+    /// Standard score of the runs test of Wald and Wolfowitz: below −1.96 clustered, above 1.96 evenly spread; `None`
+    /// with fewer than ten losses.
     pub z: Option<f64>,
-    /// Mean run over that of independent losses.
+    /// Mean run length relative to independent losses.
     pub burst_ratio: f64,
-    /// Deviation over mean of the distances between runs, over what chance gives.
+    /// Variation of the distances between runs relative to independent losses.
     pub spacing: Option<f64>,
 }
 
-/// When lost packets would have been sent, in ns: between their neighbours.
+/// Send times of lost packets, in ns, interpolated between their neighbours.
 pub struct LossTimes<'a, 'b> {
     delays: &'b Delays<'a>,
     period: Option<i64>,
-    /// Packets sent at once.
+    /// Number of packets sent at once.
     burst: u64,
 }
 
-/// A packet with a delay, and when it was sent.
+/// Received packet with its send time.
 #[derive(Clone, Copy)]
 struct TimedPacket {
     seq: u64,
@@ -226,7 +276,7 @@ struct TimedPacket {
 }
 
 impl<'a, 'b> LossTimes<'a, 'b> {
-    /// Of the packets between those of `delays`, sent as `session` says.
+    /// Prepares the send times of packets lost between those of `delays`, with the schedule of `session`.
     pub fn new(delays: &'b Delays<'a>, session: &Session) -> LossTimes<'a, 'b> {
         let burst = match (session.spec.schedule(), delays.pace()) {
             (Schedule::Burst { size }, _) => u64::from(size.max(1)),
@@ -236,12 +286,12 @@ impl<'a, 'b> LossTimes<'a, 'b> {
         LossTimes { delays, period: session.period().map(|p| bounded(p.0)), burst }
     }
 
-    /// When packet `seq` was sent, or would have been.
+    /// Returns the time at which packet `seq` was sent or due.
     pub fn of(&self, seq: u64) -> i64 {
         self.between(self.neighbours(seq), seq)
     }
 
-    /// When each packet of `run`, none of which came, would have been sent.
+    /// Returns the time at which each lost packet of `run` was due.
     pub fn of_lost(&self, run: &SeqRun) -> impl Iterator<Item = i64> {
         let neighbours = self.neighbours(run.start);
         (run.start..run.start + run.len).map(move |seq| self.between(neighbours, seq))
@@ -275,8 +325,8 @@ impl<'a, 'b> LossTimes<'a, 'b> {
         })
     }
 
-    /// How long `run` took: to the packet after it. Of packets sent in bursts whole bursts count only: what of one is
-    /// lost was lost at once.
+    /// Returns the time from the first packet of `run` to the packet after it. For packets sent in bursts only whole
+    /// bursts count, because the rest of a burst is lost at once.
     pub fn length(&self, run: &SeqRun) -> i64 {
         if self.burst > 1 {
             let (first, end) = (run.start.div_ceil(self.burst), (run.start + run.len) / self.burst);

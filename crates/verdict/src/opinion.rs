@@ -1,4 +1,4 @@
-//! [`Opinion`]: the answer in a sentence, the figures it stands on, and how far to believe them.
+//! [`Opinion`]: the answer in a sentence, its evidence, and the reliability of the figures.
 
 use super::sentences::belief::{self, ClockKnowledge};
 use jitlat_core::answer::{Level, Verdict};
@@ -6,24 +6,24 @@ use jitlat_core::distribution::Percent;
 use jitlat_core::spec::Transport;
 use jitlat_core::summary::{Coverage, Summary};
 
-/// An overall judgement with its evidence.
+/// Answer with its evidence.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Opinion {
-    /// How the answer looks.
+    /// Level with which the answer is marked.
     pub level: Level,
     /// The answer in one sentence; the worst finding if there is no answer.
     pub headline: String,
-    /// What was found, the worst first, each with its evidence.
+    /// Findings with their evidence, the worst first.
     pub findings: Vec<Verdict>,
-    /// What is known of the clocks, the sample and the tool's own noise, and what follows for the figures.
+    /// Knowledge of the clocks, the sample and the tool's own noise, with its consequences for the figures.
     pub belief: Vec<String>,
 }
 
 impl Opinion {
-    /// The one `summary` supports.
+    /// Returns the opinion that `summary` supports.
     pub fn of(summary: &Summary) -> Opinion {
         let mut findings = summary.verdicts.clone();
-        // Stable: findings of one level keep the order of the analysis.
+        // The sort is stable: findings of one level stay in the order of the analysis.
         findings.sort_by_key(|f| std::cmp::Reverse(f.level));
         let (level, headline) = match (&summary.answer, findings.first()) {
             (Some(answer), _) => (answer.severity.into(), answer.headline.clone()),
@@ -34,7 +34,7 @@ impl Opinion {
     }
 }
 
-/// How reliable the figures are.
+/// Returns the reliability of the figures, one sentence per topic.
 fn belief(s: &Summary) -> Vec<String> {
     let mut lines = vec![belief::clocks(clocks(s))];
     lines.extend(sender(s));

@@ -1,43 +1,43 @@
-//! [`PROFILES`]: the requirements of uses, with their sources; and the quality of a path for each.
+//! [`PROFILES`]: requirements of profiles with their sources, and the verdict on a path for each.
 
 use super::sentences::profiles as sentences;
-use super::severity::{Experience, Played};
+use super::severity::{Experience, MIN_BUFFER_NS, MIN_SPEECH_BUFFER_NS, Played};
 use jitlat_core::answer::{Severity, Suitability};
 use jitlat_core::metrics::emodel;
 use jitlat_core::metrics::stat::wilson95;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 
-/// The requirements of one use. Limits are the upper ends of good, fair and poor.
+/// Requirements of one profile. Limits are the upper ends of good, fair and poor.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Profile {
-    /// Its name.
+    /// Name.
     pub name: Cow<'static, str>,
-    /// Its description for users.
+    /// Description for users.
     pub about: Cow<'static, str>,
     /// Payload of a typical packet, in bytes.
     pub payload: u16,
     /// Typical time between packets, in ms.
     pub period_ms: f64,
-    /// Its differentiated-services code point, 0 to 63.
+    /// Differentiated-services code point, 0 to 63.
     #[serde(default)]
     pub dscp: u8,
-    /// How long a test of it lasts, in seconds.
+    /// Duration of a test with this profile, in seconds.
     #[serde(default = "half_a_minute")]
     pub duration_s: f64,
-    /// One-way delay with the buffer, in ms.
+    /// Limits of the one-way delay including the buffer, in ms.
     pub delay_ms: [f64; 3],
-    /// Additional delay of the use, in ms: coding, packetisation, display.
+    /// Additional delay of the application, in ms: coding, packetisation, display.
     #[serde(default)]
     pub own_ms: f64,
-    /// Share of packets lost or too late.
+    /// Limits of the share of packets that are lost or too late.
     pub missing: [f64; 3],
-    /// Rated by the E-model too.
+    /// True if the E-model rates it, too.
     #[serde(default)]
     pub speech: bool,
-    /// Where the limits come from.
+    /// Source of the limits.
     pub source: Cow<'static, str>,
 }
 
@@ -45,8 +45,11 @@ fn half_a_minute() -> f64 {
     30.0
 }
 
-/// The profiles judged in every answer, unless others are asked for. Code points are those of RFC 4594 for the class of
-/// the use; those of vehicles have none.
+/// Rating R of speech, lower ends of good, fair and poor (ITU-T G.109).
+const SPEECH_RATINGS: [f64; 3] = [80.0, 70.0, 60.0];
+
+/// Profiles of every answer, unless others are given. Code points are those that RFC 4594 assigns to the class;
+/// vehicles have none.
 pub const PROFILES: [Profile; 6] = [
     Profile {
         name: Cow::Borrowed("voice"),
@@ -132,7 +135,7 @@ pub const PROFILES: [Profile; 6] = [
     },
 ];
 
-/// The test as it was, where a profile would send otherwise.
+/// Traffic of the test, for comparison with that of a profile.
 #[derive(Clone, Copy, Debug)]
 pub struct SentTraffic {
     /// Payload, in bytes.
@@ -141,7 +144,7 @@ pub struct SentTraffic {
     pub period_ms: Option<f64>,
 }
 
-/// What no buffer helps against: times without any packet, packets that were never sent.
+/// Impairment that no buffer helps against: times without any packet, packets that were never sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Interruption {
     severity: Severity,
@@ -149,23 +152,14 @@ pub struct Interruption {
 }
 
 impl Interruption {
-    /// By outages of the path that are so bad.
+    /// Interruption by outages of the path with this severity.
     pub const fn by_outages(severity: Severity) -> Interruption {
         Interruption { severity, because: sentences::OUTAGES }
-    }
-
-    /// Or, where that is worse, by what the sending host's own system refused.
-    #[must_use]
-    pub fn or_refused(self, severity: Severity) -> Interruption {
-        if severity <= self.severity {
-            return self;
-        }
-        Interruption { severity, because: sentences::NOT_SENT }
     }
 }
 
 impl Profile {
-    /// What is wrong with it; `None` if it can be measured and judged.
+    /// Returns the fault of an invalid profile; `None` if it can be measured and judged.
     pub fn fault(&self) -> Option<&'static str> {
         let rising = |limits: [f64; 3]| limits[0] >= 0.0 && limits.is_sorted() && limits[2].is_finite();
         let written = |text: &str| !text.trim().is_empty() && !text.chars().any(char::is_control);
@@ -190,8 +184,8 @@ impl Profile {
         }
     }
 
-    /// What the path is worth to this use: with the buffer that suits it best, for speech that of the answer, `played`,
-    /// where it does as well; and no better than `interrupted` lets it be.
+    /// Judges the path for this profile with the buffer that suits it best. Speech uses the buffer of the answer,
+    /// `played`, if that does as well. The result is not better than `interrupted`.
     pub fn judge(
         &self,
         lived: &Experience,
@@ -204,35 +198,48 @@ impl Profile {
             [Severity::Good, Severity::Fair, Severity::Poor, Severity::Bad][worse]
         };
         let base = lived.base_ns.unwrap_or(0.0).max(0.0);
-        let judged = lived.buffers().map(|(buffer, missing)| {
+        let judged = lived.buffers(self.least_buffer()).map(|(buffer, missing)| {
             let delay = base + buffer as f64 + self.own_ms * 1e6;
             let events = (missing * lived.sent as f64).round() as u64;
             let [low, _] = wilson95(events.min(lived.sent), lived.sent).unwrap_or([0.0, 1.0]);
             let late = level(delay / 1e6, self.delay_ms);
             let gone = level(missing, self.missing).min(level(2.0 * low, self.missing));
             let rating = lived.rating(buffer, missing);
-            let speech = if self.speech { level(-rating, [-80.0, -70.0, -60.0]) } else { Severity::Good };
+            let speech =
+                if self.speech { level(-rating, SPEECH_RATINGS.map(|r| -r)) } else { Severity::Good };
             (late.max(gone).max(speech), late, gone, buffer, missing, delay, rating)
         });
         let judged: Vec<_> = judged.collect();
         let least = judged.iter().map(|j| j.0).min()?;
         let fewest = judged.iter().filter(|j| j.0 == least).map(|j| j.4).fold(f64::INFINITY, f64::min);
-        // Of those that do, the smallest that loses hardly more than the best.
+        // The smallest of the best buffers that loses hardly more than the best of them.
         let mut fits = judged.iter().filter(|j| j.0 == least);
-        let recommended =
-            played.filter(|_| self.speech).and_then(|p| fits.clone().find(|j| j.3 == p.buffer_ns));
+        let recommended = played
+            .filter(|_| self.speech)
+            .and_then(|p| fits.clone().find(|j| j.3 == p.buffer_ns.max(self.least_buffer())));
         let (severity, late, gone, buffer, missing, delay, rating) =
             *recommended.or_else(|| fits.find(|j| j.4 <= fewest + 0.1 * self.missing[0]))?;
         let known = lived.base_ns.is_some();
-        let because = match severity.max(interrupted.severity) {
+        let path = severity.max(interrupted.severity);
+        let judged = match path {
+            // An unknown delay may make it worse.
+            Severity::Good | Severity::Fair if !known => Severity::Unknown,
+            Severity::Good if !self.is_shown(missing, lived.sent) => Severity::Unknown,
+            judged => judged,
+        };
+        let limit = |limits: [f64; 3]| limits[(severity as usize).saturating_sub(2).min(2)];
+        let because = match path {
+            _ if judged == Severity::Unknown && !known => sentences::delay_unknown(buffer, missing),
+            _ if judged == Severity::Unknown => sentences::too_few_packets(lived.sent, self.missing[1]),
             Severity::Good => sentences::suits(known.then_some(delay), buffer, missing),
             s if s == interrupted.severity && s > severity => interrupted.because.to_owned(),
-            _ if gone >= late => sentences::missing(missing),
-            _ if known => sentences::delay(delay),
-            _ => sentences::buffer(buffer),
+            _ if gone == severity => sentences::missing(missing, limit(self.missing)),
+            _ if late == severity && known => sentences::delay(delay, limit(self.delay_ms) * 1e6),
+            _ if late == severity => sentences::buffer(buffer, limit(self.delay_ms) * 1e6),
+            _ => sentences::rating(rating, limit(SPEECH_RATINGS)),
         };
         Some(Suitability {
-            severity: severity.max(interrupted.severity),
+            severity: judged,
             mos: self.speech.then(|| emodel::mos(rating)),
             missing,
             delay_ns: known.then_some(delay as i64),
@@ -240,6 +247,26 @@ impl Profile {
             because,
             limits: self.limits(known, sent),
         })
+    }
+
+    /// Returns the smallest buffer that an application with this profile has, in ns.
+    fn least_buffer(&self) -> i64 {
+        if self.speech {
+            return MIN_SPEECH_BUFFER_NS;
+        }
+        // Profiles for very short delays need a smaller one.
+        MIN_BUFFER_NS.min((self.delay_ms[0] * 0.05e6) as i64)
+    }
+
+    /// True if `sent` packets, of which this share is `missing`, exclude with 95 % confidence a share above the limit
+    /// of fair.
+    fn is_shown(&self, missing: f64, sent: u64) -> bool {
+        let events = (missing * sent as f64).round() as u64;
+        let most = match events {
+            0 => 3.0 / sent.max(1) as f64,
+            _ => wilson95(events.min(sent), sent).map_or(1.0, |[_, high]| high),
+        };
+        most <= self.missing[1]
     }
 
     fn limits(&self, known: bool, sent: SentTraffic) -> Option<String> {
@@ -314,7 +341,7 @@ mod tests {
         assert_eq!((read.duration_s, read.own_ms, read.dscp, read.speech), (30.0, 0.0, 0, false));
     }
 
-    /// A use that bears 50, 100 and 200 ms and 1, 3 and 10 % missing.
+    /// Profile with limits of 50, 100 and 200 ms and of 1, 3 and 10 %.
     fn game() -> Profile {
         let limits = ([50.0, 100.0, 200.0], [0.01, 0.03, 0.1]);
         Profile {
@@ -327,7 +354,7 @@ mod tests {
         }
     }
 
-    /// Packets that wait so long, one by one, of a path of so many ns; so many lost.
+    /// Packets with these waits and `lost` others, on a path with the delay `base_ns`.
     fn lived(base_ns: Option<f64>, waits: &[i64], lost: u64) -> Experience {
         let sample = Sample::new(waits.iter().copied());
         Experience {
@@ -351,17 +378,17 @@ mod tests {
     fn a_use_bears_its_delay_exactly() {
         let of = |ns: i64| judged(&lived(Some(ns as f64), &[0; 1000], 0), Severity::Good);
         let border = |level| first(0..=SECOND, |ns| of(ns).severity >= level);
-        // 10 ms of them are its own.
+        // 10 ms of them are its own, and 1 ms is the smallest buffer.
         assert_eq!(
             [Severity::Fair, Severity::Poor, Severity::Bad].map(border),
-            [40 * MS + 1, 90 * MS + 1, 190 * MS + 1]
+            [39 * MS + 1, 89 * MS + 1, 189 * MS + 1]
         );
-        let good = of(40 * MS);
-        assert_eq!((good.delay_ns, good.buffer_ns, good.missing), (Some(50 * MS), Some(0), 0.0));
+        let good = of(39 * MS);
+        assert_eq!((good.delay_ns, good.buffer_ns, good.missing), (Some(50 * MS), Some(MS), 0.0));
         assert_eq!(good.because, "50 ms one way with the buffer, 0.00 % missing");
-        assert_eq!(of(60 * MS).because, "70 ms one way with the buffer");
+        assert_eq!(of(59 * MS).because, "70 ms one way with the buffer, limit 50 ms");
         assert_eq!((good.mos, good.limits), (None, None));
-        assert_eq!(of(-60 * MS).delay_ns, Some(10 * MS), "a delay below 0 is none");
+        assert_eq!(of(-60 * MS).delay_ns, Some(11 * MS), "a delay below 0 is none");
     }
 
     #[test]
@@ -371,8 +398,8 @@ mod tests {
         };
         let border = |level| first(0..=50_000, |lost| of(lost).severity >= level);
         assert_eq!([Severity::Fair, Severity::Poor, Severity::Bad].map(border), [1001, 3001, 10_001]);
-        assert_eq!(of(2000).because, "2.0 % missing");
-        // Of fifty packets not before the lower end of the interval reaches half the limit.
+        assert_eq!(of(2000).because, "2.0 % missing, limit 1 %");
+        // With fifty packets, the lower end of the interval must reach half the limit.
         let of =
             |lost: i64| judged(&lived(Some(0.0), &vec![0; 50 - lost as usize], lost as u64), Severity::Good);
         let low = |share: f64| {
@@ -388,11 +415,28 @@ mod tests {
     fn what_is_unknown_is_left_out_and_said() {
         let waits: Vec<i64> = (0..1000).map(|k| k / 500 * 60 * MS).collect();
         let of = judged(&lived(None, &waits, 0), Severity::Good);
-        assert_eq!((of.severity, of.delay_ns, of.buffer_ns), (Severity::Fair, None, Some(60 * MS)));
-        assert_eq!(of.because, "buffer of 60 ms alone");
+        // Fair at best, and worse by an unknown amount.
+        assert_eq!((of.severity, of.delay_ns, of.buffer_ns), (Severity::Unknown, None, Some(60 * MS)));
+        assert_eq!(of.because, "delay unknown; 0.00 % missing with a buffer of 60 ms");
         assert_eq!(of.limits.unwrap(), "the path's delay is unknown and not counted");
         let of = judged(&lived(None, &[0; 1000], 0), Severity::Good);
-        assert_eq!(of.because, "buffer of 0 ns, 0.00 % missing");
+        assert_eq!((of.severity, of.buffer_ns), (Severity::Unknown, Some(MS)));
+        // A path that is poor without its delay is at most poor with it.
+        let waits: Vec<i64> = (0..1000).map(|k| k / 500 * 120 * MS).collect();
+        let of = judged(&lived(None, &waits, 0), Severity::Good);
+        assert_eq!(
+            (of.severity, of.because.as_str()),
+            (Severity::Poor, "buffer of 120 ms alone, limit 100 ms")
+        );
+    }
+
+    #[test]
+    fn few_packets_show_no_small_share() {
+        let telemetry = &PROFILES[4];
+        let of = |n: usize| telemetry.judge(&lived(Some(0.0), &vec![0; n], 0), None, NOT, AS_SENT).unwrap();
+        // 3 of 300 are 1 %, the limit of fair.
+        assert_eq!([of(299), of(300)].map(|suits| suits.severity), [Severity::Unknown, Severity::Good]);
+        assert_eq!(of(100).because, "100 packets cannot show less than 1 % missing");
     }
 
     #[test]
@@ -400,28 +444,23 @@ mod tests {
         let quiet = lived(Some(0.0), &[0; 1000], 0);
         let of = judged(&quiet, Severity::Poor);
         assert_eq!((of.severity, of.because.as_str()), (Severity::Poor, "outages"));
-        // Not where the delay alone is as bad.
+        // They are not named if the delay alone is as bad.
         let of = judged(&lived(Some(91e6), &[0; 1000], 0), Severity::Poor);
-        assert_eq!((of.severity, of.because.as_str()), (Severity::Poor, "101 ms one way with the buffer"));
-        let refused = |severity| Interruption::by_outages(Severity::Fair).or_refused(severity);
-        let of = |severity| game().judge(&quiet, None, refused(severity), AS_SENT).unwrap();
-        assert_eq!(of(Severity::Fair).because, "outages");
-        let bad = of(Severity::Bad);
         assert_eq!(
-            (bad.severity, bad.because.as_str()),
-            (Severity::Bad, "the sending host did not send all packets")
+            (of.severity, of.because.as_str()),
+            (Severity::Poor, "102 ms one way with the buffer, limit 100 ms")
         );
     }
 
     #[test]
     fn the_smallest_buffer_that_loses_hardly_more_than_the_best() {
-        // Hardly more is a tenth of what it bears: 1/64, or 16 of 1024 that come too late without a buffer.
+        // A tenth of the limit is hardly more: 1/64, or 16 of 1024 packets that are late without a buffer.
         let game = Profile { missing: [10.0 / 64.0, 0.2, 0.3], ..game() };
         let buffer = |late: i64| {
             let waits: Vec<i64> = (0..1024).map(|k| i64::from(k >= 1024 - late) * 20 * MS).collect();
             game.judge(&lived(Some(0.0), &waits, 0), None, NOT, AS_SENT).unwrap().buffer_ns
         };
-        assert_eq!([16, 17].map(buffer), [Some(0), Some(20 * MS)]);
+        assert_eq!([16, 17].map(buffer), [Some(MS), Some(20 * MS)]);
     }
 
     #[test]
@@ -433,9 +472,9 @@ mod tests {
             let played = Played { buffer_ns, missing: 0.0, rating: 90.0, severity: Severity::Good };
             profile.judge(&lived, Some(&played), NOT, AS_SENT).unwrap().buffer_ns
         };
-        assert_eq!(of(0, voice), Some(0));
+        assert_eq!(of(0, voice), Some(10 * MS), "no player has a smaller one");
         assert_eq!(of(20 * MS, voice), Some(20 * MS));
-        assert_eq!(of(7 * MS, voice), Some(20 * MS), "none of those looked at");
+        assert_eq!(of(15 * MS, voice), Some(20 * MS), "none of those looked at");
         assert_eq!(of(0, &game()), Some(20 * MS), "of speech only");
     }
 
@@ -443,7 +482,7 @@ mod tests {
     fn speech_is_rated_too() {
         let voice = Profile { delay_ms: [1e4, 1e4, 1e4], ..PROFILES[0].clone() };
         let of = |ms: i64| voice.judge(&lived(Some(ms as f64 * 1e6), &[0; 1000], 0), None, NOT, AS_SENT);
-        let rating = |ms: i64| lived(Some(ms as f64 * 1e6), &[0; 1000], 0).rating(0, 0.0);
+        let rating = |ms: i64| lived(Some(ms as f64 * 1e6), &[0; 1000], 0).rating(MIN_SPEECH_BUFFER_NS, 0.0);
         let below = |limit: f64| first(0..=3000, |ms| rating(ms) < limit);
         let border = |level| first(0..=3000, |ms| of(ms).unwrap().severity >= level);
         assert_eq!(
@@ -451,6 +490,8 @@ mod tests {
             [80.0, 70.0, 60.0].map(below)
         );
         assert_eq!(of(100).unwrap().mos, Some(emodel::mos(rating(100))));
+        let fair = of(below(80.0)).unwrap();
+        assert_eq!(fair.because, "speech rating R 80, limit 80");
     }
 
     #[test]
@@ -468,6 +509,33 @@ mod tests {
         assert_eq!(
             game().judge(&quiet, None, NOT, other).unwrap().limits.unwrap(),
             "measured with 1200 bytes every 1.0 ms; this profile sends 100 bytes every 16 ms"
+        );
+    }
+
+    #[test]
+    fn longer_delays_are_never_better() {
+        let of = |ms: f64| -> Vec<Severity> {
+            let lived = lived(Some(ms * 1e6), &[0; 4000], 0);
+            let played = lived.best().unwrap();
+            let uses =
+                PROFILES.iter().map(|p| p.judge(&lived, Some(&played), NOT, AS_SENT).unwrap().severity);
+            std::iter::once(played.severity).chain(uses).collect()
+        };
+        let ladder = [10.0, 20.0, 50.0, 100.0, 150.0, 200.0, 300.0, 400.0, 600.0, 1000.0, 1610.0, 2000.0];
+        let levels: Vec<String> = ladder
+            .iter()
+            .map(|ms| of(*ms).iter().map(|s| s.name().chars().next().unwrap_or(' ')).collect::<String>())
+            .collect();
+        for pair in ladder.windows(2) {
+            assert!(of(pair[0]).iter().zip(of(pair[1])).all(|(short, long)| *short <= long), "{pair:?}");
+        }
+        // The answer, then voice, video, gaming, cloud-desktop, telemetry, v2x: good, fair, poor, bad.
+        assert_eq!(
+            levels,
+            [
+                "ggggggg", "ggggggf", "gggfggp", "gggpfgb", "gffppgb", "gffbpgb", "fppbpfb", "pbbbpfb",
+                "bbbbbfb", "bbbbbpb", "bbbbbpb", "bbbbbpb",
+            ]
         );
     }
 }

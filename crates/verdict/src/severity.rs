@@ -1,4 +1,4 @@
-//! What impairments do to those who use the path: every threshold of severity, with its source.
+//! Severity of impairments for users of the path: all thresholds, with their sources.
 
 use jitlat_core::answer::Severity;
 use jitlat_core::distribution::{OrderStatistics, Percent, Quantiles, Sample, extremes};
@@ -22,7 +22,7 @@ const OUTAGE_LIMITS: GradeLimits = [0.0, 0.2, 2.0];
 /// Share of time without a path: ITU-T Y.1540's service availability of 99.99, 99.9 and 99 %.
 const UNAVAILABLE_LIMITS: GradeLimits = [1e-4, 1e-3, 1e-2];
 
-/// Speech as it is judged: G.711 with concealment (ITU-T G.113: Ie 0, Bpl 25.1) in packets of 20 ms.
+/// Codec of the rated speech: G.711 with concealment (ITU-T G.113: Ie 0, Bpl 25.1) in packets of 20 ms.
 const SPEECH_CODEC: (f64, f64, f64) = (0.0, 25.1, 20e6);
 
 fn level(value: f64, limits: GradeLimits) -> Severity {
@@ -30,8 +30,8 @@ fn level(value: f64, limits: GradeLimits) -> Severity {
     [Severity::Good, Severity::Fair, Severity::Poor, Severity::Bad][worse]
 }
 
-/// Of a share of packets that do not come in time, of which `events` of `packets` are known: a level is given only
-/// where the lower end of the 95 % interval reaches half its limit.
+/// Severity of a share of packets that are lost or late, of which `events` of `packets` are known. A level is given
+/// only if the lower end of the 95 % interval reaches half its limit.
 pub fn of_missing(share: f64, events: u64, packets: u64) -> Severity {
     let [low, _] = wilson95(events.min(packets), packets).unwrap_or([0.0, 1.0]);
     level(share, MISSING_LIMITS).min(level(2.0 * low, MISSING_LIMITS))
@@ -42,49 +42,64 @@ pub fn level_of_missing(share: f64) -> Severity {
     level(share, MISSING_LIMITS)
 }
 
-/// Of what a program did by standing still: it harms the users of that host, and does not count against the path.
+/// Severity of a stall of a program: it harms users of that host, and does not count against the path.
 pub fn of_host(severity: Severity) -> Severity {
     severity.min(Severity::Fair)
 }
 
-/// Of packets that wait so many ns in a queue.
+/// Severity of a wait of `ns` in a queue.
 pub fn of_wait(ns: i64) -> Severity {
     level(ns as f64, BUFFER_LIMITS)
 }
 
-/// Of outages in a test of `duration` seconds: the longest, and all together.
+/// Severity of outages in a test of `duration` seconds: the longest and the total, in seconds.
 pub fn of_outage(longest: f64, total: f64, duration: f64) -> Severity {
     level(longest, OUTAGE_LIMITS).min(level(total / duration.max(total), UNAVAILABLE_LIMITS))
 }
 
-/// How long packets wait beyond the smallest delay: the wait that a share of them exceeds.
+/// Smallest recommended play-out buffer, in ns: the precision of two clocks and a program's timer.
+pub const MIN_BUFFER_NS: i64 = 1_000_000;
+/// Smallest play-out buffer of speech, in ns: half a packet of 20 ms. No player uses a smaller one.
+pub const MIN_SPEECH_BUFFER_NS: i64 = 10_000_000;
+
+/// Distribution of waits beyond the smallest delay.
 #[derive(Clone, Debug, Default)]
 pub struct Waits {
-    /// Wait in ns and the share of packets received that wait longer, ascending by wait.
+    /// Wait in ns with the share of received packets that wait longer, ascending.
     points: Vec<(i64, f64)>,
 }
 
-/// Shares of packets, in thousandths of a percent, whose waits are looked at.
+/// Shares of packets whose waits are candidates for buffers, in thousandths of a percent.
 const SHARES: [u32; 13] =
     [50_000, 75_000, 90_000, 95_000, 97_000, 98_000, 99_000, 99_500, 99_700, 99_800, 99_900, 99_990, 100_000];
 
 impl Waits {
-    /// Of `n` delays, the smallest of which is `min`.
+    /// Waits of `n` delays, the smallest of which is `min`.
     pub fn new(delays: &Quantiles<'_>, min: i64, n: u64) -> Waits {
         let point = |p: u32| {
             let x = delays.edf(Percent(p))?;
             Some((x.saturating_sub(min), 1.0 - delays.count_at_most(x) as f64 / n.max(1) as f64))
         };
-        Waits { points: SHARES.into_iter().filter_map(point).collect() }
+        let later = |wait: i64| 1.0 - delays.count_at_most(min.saturating_add(wait)) as f64 / n.max(1) as f64;
+        Waits::with_least(SHARES.into_iter().filter_map(point).collect(), later)
     }
 
-    /// Of delays in order.
+    /// Adds the smallest buffers to `points`; `later` returns the share of packets that wait longer.
+    fn with_least(mut points: Vec<(i64, f64)>, later: impl Fn(i64) -> f64) -> Waits {
+        if !points.is_empty() {
+            points.extend([MIN_BUFFER_NS, MIN_SPEECH_BUFFER_NS].map(|wait| (wait, later(wait))));
+            points.sort_by_key(|(wait, _)| *wait);
+        }
+        Waits { points }
+    }
+
+    /// Waits of sorted delays.
     pub fn exact(sample: &Sample) -> Waits {
         let Some(min) = sample.min() else { return Waits::default() };
         Waits::new(&Quantiles::Exact(Cow::Borrowed(sample)), min, sample.len() as u64)
     }
 
-    /// Of delays in any order.
+    /// Waits of unsorted delays.
     pub fn of(delays: &[i64]) -> Waits {
         let Some(bounds) = extremes(delays.iter().copied()) else { return Waits::default() };
         let order = OrderStatistics::new(delays.iter().copied(), delays.len(), bounds, &SHARES.map(Percent));
@@ -93,16 +108,17 @@ impl Waits {
             let x = order.edf(Percent(p))?;
             Some((x.saturating_sub(bounds[0]), 1.0 - at_most(x) as f64 / delays.len() as f64))
         };
-        Waits { points: SHARES.into_iter().filter_map(point).collect() }
+        let later = |wait: i64| 1.0 - at_most(bounds[0].saturating_add(wait)) as f64 / delays.len() as f64;
+        Waits::with_least(SHARES.into_iter().filter_map(point).collect(), later)
     }
 }
 
-/// What an application experiences, without outages.
+/// Impairments that an application experiences, without outages.
 #[derive(Clone, Debug)]
 pub struct Experience {
     /// Waits beyond the smallest delay.
     pub waits: Waits,
-    /// Packets whose fate is known, and those of them that were lost.
+    /// Number of packets whose fate is known.
     pub sent: u64,
     /// Number of these that were lost.
     pub lost: u64,
@@ -112,7 +128,7 @@ pub struct Experience {
     pub base_ns: Option<f64>,
 }
 
-/// The result of a fixed play-out buffer.
+/// Effect of a fixed play-out buffer.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Played {
     /// The buffer, in ns.
@@ -126,29 +142,31 @@ pub struct Played {
 }
 
 impl Played {
-    /// Of the packets of `sent` that are lost or late.
+    /// Severity of the packets that are lost or late, of `sent`.
     pub fn of_missing(&self, sent: u64) -> Severity {
         of_missing(self.missing, (self.missing * sent as f64).round() as u64, sent)
     }
 
-    /// Of what the buffer adds to the delay.
+    /// Severity of the delay that the buffer adds.
     pub fn of_wait(&self) -> Severity {
         of_wait(self.buffer_ns)
     }
 }
 
 impl Experience {
-    /// Every buffer worth a look.
-    pub fn buffers(&self) -> impl Iterator<Item = (i64, f64)> + '_ {
+    /// Returns the buffers of at least `least` ns, ascending, each with the share of packets that are lost or too late
+    /// for it.
+    pub fn buffers(&self, least: i64) -> impl Iterator<Item = (i64, f64)> + '_ {
         let received = self.sent.saturating_sub(self.lost) as f64;
         let sent = self.sent.max(1) as f64;
         self.waits
             .points
             .iter()
+            .filter(move |(wait, _)| *wait >= least)
             .map(move |(wait, later)| (*wait, (self.lost as f64 + later * received) / sent))
     }
 
-    /// Speech rating with a buffer that leaves `missing`.
+    /// Returns the rating of speech with a buffer with which this share is `missing`.
     pub fn rating(&self, buffer_ns: i64, missing: f64) -> f64 {
         let (ie, bpl, codec_ns) = SPEECH_CODEC;
         let delay = self.base_ns.unwrap_or(0.0).max(0.0) + codec_ns + buffer_ns as f64;
@@ -156,11 +174,11 @@ impl Experience {
         model.base() - model.impairment(delay / 1e6) - emodel::equipment(ie, bpl, missing, self.burst_ratio)
     }
 
-    /// The buffer to set: of those with which least is felt, the smallest with which speech is rated within a point
-    /// of the best. None where nothing came.
+    /// Returns the recommended buffer: among those with the lowest severity, the smallest with which speech is rated
+    /// within a point of the best. `None` if nothing arrived.
     pub fn best(&self) -> Option<Played> {
         let played: Vec<Played> = self
-            .buffers()
+            .buffers(MIN_BUFFER_NS)
             .map(|(buffer_ns, missing)| {
                 let rating = self.rating(buffer_ns, missing);
                 let gone = of_missing(missing, (missing * self.sent as f64).round() as u64, self.sent);
@@ -220,7 +238,7 @@ mod tests {
         assert_eq!(of(&[], 10).best(), None);
     }
 
-    /// The first number from which on `of` gives each level, above good.
+    /// Returns the first number from which on `of` returns fair, poor and bad.
     fn borders(range: core::ops::RangeInclusive<i64>, of: impl Fn(i64) -> Severity) -> [i64; 3] {
         [Severity::Fair, Severity::Poor, Severity::Bad].map(|level| first(range.clone(), |x| of(x) >= level))
     }
@@ -228,14 +246,14 @@ mod tests {
     #[test]
     fn a_limit_that_is_met_exactly_is_kept() {
         assert_eq!(borders(0..=SECOND, of_wait), [50 * MS + 1, 100 * MS + 1, 300 * MS + 1]);
-        // Of a million packets, so that the interval is narrow.
+        // With a million packets the interval is narrow.
         let of_parts = |n: i64| of_missing(n as f64 / 1e6, 1_000_000, 1_000_000);
         assert_eq!(borders(0..=1_000_000, of_parts), [10_001, 30_001, 100_001]);
         let of_length = |ms: i64| of_outage(ms as f64 / 1e3, 1e3, 1e3);
         assert_eq!(borders(0..=10_000, of_length), [1, 201, 2001]);
         let of_total = |ms: i64| of_outage(10.0, ms as f64 / 1e3, 100.0);
         assert_eq!(borders(0..=10_000, of_total), [11, 101, 1001]);
-        // All that is known of the test was an outage.
+        // The known part of the test is an outage.
         assert_eq!(of_outage(3.0, 3.0, 0.0), Severity::Bad);
     }
 
@@ -256,7 +274,7 @@ mod tests {
         );
     }
 
-    /// 1000 packets of which these shares (in thousandths) wait so long, the others not at all; 20 lost.
+    /// 1000 received packets of which these numbers wait this long, and 20 lost ones.
     fn lived(shares: &[(i64, i64)]) -> Experience {
         let mut waits = vec![0; 1000];
         let mut end = 1000;
@@ -276,10 +294,17 @@ mod tests {
     #[test]
     fn a_buffer_leaves_out_the_lost_and_the_late() {
         let lived = lived(&[(10, 300 * MS), (240, 40 * MS)]);
-        let buffers: Vec<(i64, f64)> = lived.buffers().collect();
-        // The median, three quarters, …, all of those that came.
-        assert_eq!(buffers.len(), SHARES.len());
-        for (k, wait, missing) in [(0, 0, 20.0 + 250.0), (2, 40 * MS, 20.0 + 10.0), (12, 300 * MS, 20.0)] {
+        let buffers: Vec<(i64, f64)> = lived.buffers(0).collect();
+        // The median, three quarters, and so on, up to all received packets.
+        assert_eq!(buffers.len(), SHARES.len() + 2);
+        let table = [
+            (0, 0, 20.0 + 250.0),
+            (2, MIN_BUFFER_NS, 20.0 + 250.0),
+            (3, MIN_SPEECH_BUFFER_NS, 20.0 + 250.0),
+            (4, 40 * MS, 20.0 + 10.0),
+            (14, 300 * MS, 20.0),
+        ];
+        for (k, wait, missing) in table {
             assert_eq!(buffers[k].0, wait);
             assert!((buffers[k].1 - missing / 1020.0).abs() < 1e-12, "{:?}", buffers[k]);
         }
@@ -307,9 +332,10 @@ mod tests {
             let base_ns = Some(base_ms as f64 * 1e6);
             Experience { base_ns, sent, lost, ..lived(shares) }.best().unwrap().severity
         };
-        // Nothing waits, nothing is missing: the delay alone, by the rating of speech.
+        // Without waits and losses the delay alone decides, by the rating of speech.
         let rating = |ms: i64| {
-            Experience { base_ns: Some(ms as f64 * 1e6), lost: 0, sent: 1000, ..lived(&[]) }.rating(0, 0.0)
+            Experience { base_ns: Some(ms as f64 * 1e6), lost: 0, sent: 1000, ..lived(&[]) }
+                .rating(MIN_BUFFER_NS, 0.0)
         };
         let falls_below = |limit: f64| first(0..=2000, |ms| rating(ms) < limit);
         assert_eq!(
@@ -325,11 +351,11 @@ mod tests {
 
     #[test]
     fn of_buffers_that_do_as_well_the_smallest_within_a_point_of_the_best() {
-        // A later buffer loses less and delays more; what each is rated decides.
+        // A larger buffer loses less and delays more; the rating decides.
         for wait in (1..40).map(|k| k * MS) {
             let lived = Experience { lost: 0, sent: 1000, ..lived(&[(2, wait), (60, wait / 2)]) };
             let rated: Vec<(i64, f64)> =
-                lived.buffers().map(|(b, missing)| (b, lived.rating(b, missing))).collect();
+                lived.buffers(MIN_BUFFER_NS).map(|(b, missing)| (b, lived.rating(b, missing))).collect();
             let best = lived.best().unwrap();
             assert_eq!(best.severity, Severity::Good);
             let top = rated.iter().map(|r| r.1).fold(f64::MIN, f64::max);

@@ -1,5 +1,5 @@
-//! What changes along a sweep: by how much each condition changes the delay, beyond what repeated runs differ by; and how
-//! bad it is where it is worst.
+//! Changes along a sweep: the effect of each condition on the delay, compared with the variation of repeated runs, and
+//! the severity at its worst point.
 
 use crate::sentences::sweep::{SweepChange, WorstPoint, effect, headline};
 use crate::severity::{of_missing, of_wait};
@@ -7,33 +7,33 @@ use jitlat_core::answer::{Answer, Severity};
 use jitlat_core::sweep::{Estimate, SweepAxis, SweepGrid, SweepPoint};
 use std::collections::BTreeMap;
 
-/// Fewer packets under one condition bound nothing.
+/// Fewest packets of a point that is judged.
 const MIN_PACKETS: u64 = 100;
 
-/// By how much one condition changes a delay, with all others the same.
+/// Effect of one condition on the delay, with all others equal.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ConditionEffect {
     /// The condition.
     pub axis: String,
-    /// The others, if there are any that vary.
+    /// Values of the other conditions that vary.
     pub others: String,
-    /// Its level with the smallest mean delay, and that mean, in ns.
+    /// Level with the smallest mean delay, and that mean in ns.
     pub least: (String, f64),
-    /// The same with the largest.
+    /// Level with the largest mean delay, and that mean in ns.
     pub most: (String, f64),
-    /// Whether the delay is least at one end and most at the other, of conditions that are numbers: growing (`true`) or
-    /// shrinking.
+    /// True if the delay of a numeric condition grows from its first level to its last, false if it shrinks; `None` if
+    /// the extremes are elsewhere or the condition is not a number.
     pub trend: Option<bool>,
-    /// Whether the means of both differ beyond chance, with 95 % confidence for all comparisons of the sweep together (Welch's
-    /// tests, corrected by Holm); `None` of single runs.
+    /// True if the two means differ beyond chance, with 95 % confidence for all comparisons of the sweep together
+    /// (Welch's tests with Holm's correction); `None` for single runs.
     pub is_certain: Option<bool>,
 }
 
-/// Chance may make any of all comparisons look like a change in so many sweeps without one.
+/// Share of sweeps without a change in which at least one comparison looks like a change by chance.
 const SIGNIFICANCE: f64 = 0.05;
 
-/// The change that each condition makes: of all combinations of the others the largest that is beyond chance, or the
-/// largest if none is. What is beyond chance comes first.
+/// Returns the effect of each condition: the largest certain one over all combinations of the others, or the largest if
+/// none is certain. Certain effects come first.
 pub fn changes(grid: &SweepGrid, points: &[SweepPoint]) -> Vec<ConditionEffect> {
     let lines: Vec<(&SweepAxis, Vec<LevelMeans<'_>>)> =
         grid.axes.iter().map(|axis| (axis, lines(grid, points, axis))).collect();
@@ -49,7 +49,7 @@ fn size(c: &ConditionEffect) -> f64 {
     c.most.1 - c.least.1
 }
 
-/// The means of the levels of one condition, with all others the same.
+/// Means at the levels of one condition, with all others equal.
 struct LevelMeans<'a> {
     others: String,
     means: Vec<(&'a str, &'a Estimate)>,
@@ -68,8 +68,8 @@ fn lines<'a>(grid: &'a SweepGrid, points: &'a [SweepPoint], axis: &SweepAxis) ->
     lines.into_iter().map(|(others, means)| LevelMeans { others, means }).collect()
 }
 
-/// The largest probability that is small enough, of those of all pairs of means in `lines`: Holm's correction. 0 if none
-/// but 0 is.
+/// Returns the largest p-value that is significant with Holm's correction, over all pairs of means in `lines`; 0 if
+/// none is.
 fn largest_beyond_chance<'a>(lines: impl Iterator<Item = &'a LevelMeans<'a>>) -> f64 {
     let mut chances: Vec<f64> = Vec::new();
     for LevelMeans { means, .. } in lines {
@@ -82,7 +82,7 @@ fn largest_beyond_chance<'a>(lines: impl Iterator<Item = &'a LevelMeans<'a>>) ->
     chances.iter().enumerate().take_while(small).last().map_or(0.0, |(_, p)| *p)
 }
 
-/// The largest change in `lines`, those beyond chance (not more probable than `limit`) before others.
+/// Returns the largest effect in `lines`; certain ones (p-value up to `limit`) come before others.
 fn largest(axis: &SweepAxis, lines: &[LevelMeans<'_>], limit: f64) -> Option<ConditionEffect> {
     let found = lines.iter().filter_map(|LevelMeans { others, means }| {
         let by_mean = |a: &&(&str, &Estimate), b: &&(&str, &Estimate)| a.1.mean.total_cmp(&b.1.mean);
@@ -101,7 +101,7 @@ fn largest(axis: &SweepAxis, lines: &[LevelMeans<'_>], limit: f64) -> Option<Con
             is_certain: least.1.chance_of_difference(most.1).map(|p| p <= limit),
         })
     });
-    // One line alone has one level: it changes nothing.
+    // A line with one level shows no effect.
     let certain = |c: &ConditionEffect| c.is_certain == Some(true);
     found
         .filter(|c| c.least.0 != c.most.0)
@@ -109,26 +109,26 @@ fn largest(axis: &SweepAxis, lines: &[LevelMeans<'_>], limit: f64) -> Option<Con
 }
 
 impl ConditionEffect {
-    /// The effect as a clause: `delay grows with payload: 120 us at 60, 1.45 ms at 1460`.
+    /// Returns the effect as a clause: `delay grows with payload: 120 us at 60, 1.45 ms at 1460`.
     pub fn sentence(&self) -> String {
         effect(self)
     }
 }
 
-/// How bad it is under one condition: losses, and the 99th percentile of jitter; unknown of few packets.
+/// Returns the severity of a point: of its losses and of the 99th percentile of its jitter; unknown with few packets.
 pub fn severity(point: &SweepPoint) -> Severity {
     if point.sent < MIN_PACKETS {
         return Severity::Unknown;
     }
-    // TCP hides losses: then there is no such figure.
+    // TCP hides losses, so this figure is missing.
     let lost = point.get("loss").map_or(0, |_| point.sent.saturating_sub(point.received));
     let missing = of_missing(lost as f64 / point.sent as f64, lost, point.sent);
     let jitter = point.get("pdv-p99").map_or(Severity::Good, |e| of_wait(e.mean as i64));
     if point.received == 0 { Severity::Bad } else { missing.max(jitter) }
 }
 
-/// The answer of a sweep: as bad as its worst combination. Causes, buffers and uses are of single tests, which a sweep does
-/// not keep.
+/// Returns the answer of a sweep, with the severity of its worst combination. It has no causes, buffer or profiles,
+/// because a sweep does not store its single tests.
 pub fn answer(grid: &SweepGrid, points: &[SweepPoint], complete: bool) -> Answer {
     let worst = points.iter().max_by_key(|p| severity(p)).filter(|p| severity(p) > Severity::Unknown);
     let level = worst.map_or(Severity::Unknown, severity);
@@ -171,7 +171,7 @@ mod tests {
         SweepAxis::new(factor, texts.iter().map(level).collect())
     }
 
-    /// A sweep of three runs each whose mean is `mean` of the cell, in us, and differs by `spread` from run to run.
+    /// Sweep with three runs per cell, whose means are `mean` of the cell in us and differ by `spread` from run to run.
     fn of(
         axes: Vec<SweepAxis>,
         spread: f64,
@@ -227,7 +227,8 @@ mod tests {
 
     #[test]
     fn of_many_comparisons_chance_makes_none_a_change() {
-        // Means that differ by as much as two of them would once in twenty: of two it is a change, of thirty not.
+        // Means that differ as much as two equal ones would once in twenty sweeps: significant for two levels, not for
+        // thirty.
         let noise = |c: usize| 100.0 + [0.0, 2.4, 0.9, 1.7, 0.4, 2.1, 1.2][c % 7];
         let sweep = |levels: usize| {
             let texts: Vec<String> = (1..=levels).map(|k| k.to_string()).collect();
@@ -236,7 +237,7 @@ mod tests {
         };
         assert!(sweep(2).contains("delay grows with payload"), "{}", sweep(2));
         assert!(sweep(30).contains("nothing changes along the sweep"), "{}", sweep(30));
-        // A change that is far beyond what runs differ by stays one.
+        // A change far beyond the variation of the runs is still found.
         let texts: Vec<String> = (1..=30).map(|k| k.to_string()).collect();
         let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
         let far =

@@ -1,4 +1,4 @@
-//! What the tests of judgements share: packets and tests made by hand, and [`first`], which finds a border.
+//! Helpers of the tests of verdicts: packets and tests made by hand, and [`first`], which finds a border.
 
 use super::case::Case;
 use super::causes::{CauseRule, FoundCause};
@@ -23,7 +23,7 @@ pub const US: i64 = 1_000;
 pub const MS: i64 = 1_000_000;
 pub const SECOND: i64 = 1_000_000_000;
 
-/// What a kernel says of its clock when that is synchronised.
+/// State that a kernel reports for a synchronised clock.
 pub const SYNCHRONISED: SyncState = SyncState {
     synchronised: true,
     offset: Span(0),
@@ -32,8 +32,8 @@ pub const SYNCHRONISED: SyncState = SyncState {
     frequency_ppb: 0,
 };
 
-/// The first number of `range` for which `holds` is true, where it is false below and true from there on. Panics if it
-/// is true or false for all of them: such a range has no border.
+/// Returns the first number of `range` for which `holds` is true; it must be false below and true from there on. Panics
+/// if it is true or false for all of them.
 pub fn first(range: core::ops::RangeInclusive<i64>, holds: impl Fn(i64) -> bool) -> i64 {
     let (mut below, mut from) = (*range.start(), *range.end());
     assert!(!holds(below), "true for {below} already");
@@ -45,7 +45,7 @@ pub fn first(range: core::ops::RangeInclusive<i64>, holds: impl Fn(i64) -> bool)
     from
 }
 
-/// Packets of whose first `sent` everything is known, and of `unknown` after them nothing.
+/// Knowledge of a test whose first `sent` packets are known and the `unknown` ones after them are not.
 pub const fn known(sent: u64, unknown: u64, complete: bool) -> KnownPackets {
     KnownPackets { sent, end: sent, unknown, tail: unknown, complete }
 }
@@ -55,7 +55,7 @@ pub fn run(start: u64, len: u64) -> SeqRun {
     SeqRun { start, len }
 }
 
-/// Losses of these runs among `sent` packets.
+/// Losses with these runs among `sent` packets.
 pub fn scattered(sent: u64, runs: impl IntoIterator<Item = (u64, u64)>) -> Scattered {
     Scattered {
         sent,
@@ -63,25 +63,25 @@ pub fn scattered(sent: u64, runs: impl IntoIterator<Item = (u64, u64)>) -> Scatt
     }
 }
 
-/// Packets 0, 1, … sent every `period` ns, the k-th with the delay `delay(k)` in ns; none where that is `None`.
+/// Packets 0, 1, …, sent every `period` ns; `delay(k)` is the delay of the k-th in ns, `None` if it is lost.
 pub fn every(period: i64, n: u32, delay: impl Fn(u32) -> Option<i64>) -> Vec<AcceptedPacket> {
     let packet = |seq| delay(seq).map(|delay| AcceptedPacket { seq, sent: i64::from(seq) * period, delay });
     (0..n).filter_map(packet).collect()
 }
 
-/// Packets of these send times and delays, in ns.
+/// Packets with these send times and delays, in ns.
 pub fn packets(times: impl IntoIterator<Item = (i64, i64)>) -> Vec<AcceptedPacket> {
     (0..).zip(times).map(|(seq, (sent, delay))| AcceptedPacket { seq, sent, delay }).collect()
 }
 
-/// `packets` in send order, as they came. What it borrows is leaked, as a test is short.
+/// Series of `packets` in order of arrival. Its memory is leaked, which a short test may do.
 pub fn series(packets: &[AcceptedPacket]) -> &'static Series<'static> {
     let mut arrived = packets.to_vec();
     arrived.sort_by_key(AcceptedPacket::arrived);
     as_read(arrived)
 }
 
-/// The same of packets that were read in this order, whatever time they were stamped with.
+/// Like [`series`], for packets that were read in this order, regardless of their stamps.
 pub fn as_read(packets: Vec<AcceptedPacket>) -> &'static Series<'static> {
     let mut samples = Samples::default();
     for packet in packets {
@@ -91,12 +91,12 @@ pub fn as_read(packets: Vec<AcceptedPacket>) -> &'static Series<'static> {
     Box::leak(Box::new(Series::new(samples)))
 }
 
-/// The delays of `packets`.
+/// Delays of `packets`.
 pub fn delays(packets: &[AcceptedPacket]) -> Delays<'static> {
     Delays::new(series(packets))
 }
 
-/// A test as it is handed over to be judged.
+/// Test that can be judged.
 pub struct Test {
     pub session: Session,
     pub series: &'static Series<'static>,
@@ -111,17 +111,17 @@ pub struct Test {
 }
 
 impl Test {
-    /// Of `sent` packets, one every `period` ns, of which `packets` came. It ended as it should.
+    /// Complete test of `sent` packets, one every `period` ns, of which `packets` were received.
     pub fn new(sent: u32, period: i64, packets: &[AcceptedPacket]) -> Test {
         Test::of(sent, period, packets, Schedule::Periodic)
     }
 
-    /// The same with packets sent as `schedule` says.
+    /// Like [`Test::new`], with this schedule.
     pub fn of(sent: u32, period: i64, packets: &[AcceptedPacket], schedule: Schedule) -> Test {
         Test::with(sent, period, packets, schedule, (Direction::Up, Transport::Udp))
     }
 
-    /// The same in a direction and over a transport.
+    /// Like [`Test::of`], with this direction and transport.
     pub fn with(
         sent: u32,
         period: i64,
@@ -147,7 +147,7 @@ impl Test {
         }
     }
 
-    /// What the rules look at.
+    /// Returns the evidence for the rules.
     pub fn material(&self) -> Evidence<'_> {
         Evidence {
             session: &self.session,
@@ -163,13 +163,13 @@ impl Test {
         }
     }
 
-    /// Its delays.
+    /// Returns its delays.
     pub fn delays(&self) -> Delays<'static> {
         Delays::new(self.series)
     }
 }
 
-/// A cause of this kind, from second 1 to second 2, packets 100 to 199.
+/// Cause of this kind, from 1 s to 2 s, with packets 100 to 199.
 pub fn cause(id: CauseId) -> Cause {
     Cause {
         from_s: 1.0,
@@ -182,7 +182,7 @@ pub fn cause(id: CauseId) -> Cause {
     }
 }
 
-/// An answer of these causes and this severity.
+/// Answer with these causes and this severity.
 pub fn answer(severity: Severity, causes: Vec<Cause>) -> Answer {
     Answer {
         complete: true,
@@ -195,7 +195,7 @@ pub fn answer(severity: Severity, causes: Vec<Cause>) -> Answer {
     }
 }
 
-/// What `rule` finds in the case of `test` after `change`.
+/// Returns the causes that `rule` finds in the case of `test` after `change`.
 pub fn found_in(test: &Test, rule: &CauseRule, change: impl FnOnce(&mut Case<'_>)) -> Vec<FoundCause> {
     let material = test.material();
     let mut case = Case::new(&material);
@@ -203,7 +203,7 @@ pub fn found_in(test: &Test, rule: &CauseRule, change: impl FnOnce(&mut Case<'_>
     (rule.find)(&case)
 }
 
-/// 1000 packets, one every 10 ms, of which none waits.
+/// Test of 1000 packets, one every 10 ms, without jitter.
 pub fn quiet() -> Test {
     Test::new(1000, 10 * MS, &every(10 * MS, 1000, |_| Some(20 * MS)))
 }

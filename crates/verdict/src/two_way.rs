@@ -21,6 +21,7 @@ pub fn two_way(mut judged: Judgement, ways: [Option<&Answer>; 2], losses: &Reque
             | CauseId::RandomLoss
             | CauseId::BurstyLoss
             | CauseId::Policing
+            | CauseId::PeriodicLoss
             | CauseId::SizeDependent => lost_on(cause, losses),
             CauseId::Queue | CauseId::RouteChange | CauseId::Reordering => shown_on(cause, ways),
             _ => None,

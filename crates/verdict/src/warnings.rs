@@ -7,7 +7,7 @@ use jitlat_core::metrics::schedule_error::ScheduleError;
 use jitlat_core::session::{Ending, Session};
 use jitlat_core::summary::Summary;
 
-/// Notes reasons to doubt a figure.
+/// List of reasons to doubt a figure.
 #[derive(Debug, Default)]
 pub(crate) struct Notes(Vec<Warning>);
 
@@ -16,7 +16,7 @@ impl Notes {
         self.0.push(Warning::new(code, text));
     }
 
-    /// Every reason for doubt in finished figures.
+    /// Returns every reason to doubt the figures of `summary`.
     pub fn look_at(summary: &Summary, session: &Session, round_trips: bool) -> Vec<Warning> {
         let mut notes = Notes::default();
         notes.sample(summary, session);
@@ -46,7 +46,7 @@ impl Notes {
             let text = sentences::processing_unknown(without, s.counts.unique_valid);
             self.warn("processing_unknown", text);
         }
-        // Of a test whose far host reports its figures there are no percentiles.
+        // If the far host reports the figures, there are no percentiles.
         if (1..1000).contains(&s.pdv.n) {
             self.warn("few_packets", sentences::few_packets(s.counts.unique_valid));
         }
@@ -68,7 +68,7 @@ impl Notes {
             self.warn("clock_inconsistent", sentences::CLOCK_INCONSISTENT);
         }
         for (host, state) in [("client", &clock.client), ("server", &clock.server)] {
-            // Slewing alone stays below 1000 ppm; a millisecond in a test of seconds is a step.
+            // Slewing stays below 1000 ppm, so a millisecond within a test of seconds is a step.
             if let Some(step) = state.step_ns.filter(|s| s.unsigned_abs() > 1_000_000) {
                 self.warn("clock_step", sentences::clock_step(host, step));
             }
@@ -86,7 +86,7 @@ impl Notes {
             self.warn("clocks_unknown", sentences::CLOCKS_UNKNOWN);
         }
         let Some(rtt) = clock.min_rtt_ns.filter(|r| *r > 0) else { return };
-        // Packets that wait throughout are behind a queue, which the probes before and after do not meet.
+        // Packets that wait throughout the test are in a queue that the probes before and after do not meet.
         let queued = s.answer.as_ref().is_some_and(|a| a.names(CauseId::Queue));
         if min > rtt && !queued {
             self.warn("delay_exceeds_rtt", sentences::delay_exceeds_rtt(min, rtt));
@@ -131,29 +131,34 @@ impl Notes {
         let asked = of_answers.unwrap_or(s.header.dscp);
         let seen: u64 = s.far_end.dscp.values().sum();
         let kept = s.far_end.dscp.get(&asked).copied().unwrap_or(0);
-        // Answers to plain requests have the class that the far host gives them.
+        // The far host chooses the class of answers to plain requests.
         if kept < seen && (s.two_way.is_none() || of_answers.is_some() || asked != 0) {
             let other = s.far_end.dscp.iter().filter(|(d, _)| **d != asked).max_by_key(|(_, n)| **n);
             let mostly = other.map_or(0, |(d, _)| *d);
             let text = sentences::dscp_changed(of_answers.is_some(), asked, seen - kept, seen, mostly);
             self.warn("dscp_changed", text);
         }
-        if s.far_end.ecn.get(&3).is_some_and(|n| *n > 0) {
-            self.warn("congestion_marked", sentences::CONGESTION_MARKED);
+        if let Some(marked) = s.far_end.ecn.get(&CONGESTION_EXPERIENCED).filter(|n| **n > 0) {
+            let queue = s.answer.as_ref().is_some_and(|a| a.names(CauseId::Queue));
+            let all = s.far_end.ecn.values().sum();
+            self.warn("congestion_marked", sentences::congestion_marked(*marked, all, queue));
         }
     }
 }
 
-/// Whether the answer names one of `causes`; true where there is no answer to ask.
+/// ECN field of a packet that met congestion (RFC 3168).
+const CONGESTION_EXPERIENCED: u8 = 3;
+
+/// True if the answer names one of `causes`, or there is no answer.
 fn shows(s: &Summary, causes: &[CauseId]) -> bool {
     s.answer.as_ref().is_none_or(|answer| causes.iter().any(|id| answer.names(*id)))
 }
 
-/// What waking up two programs may add to a round trip of the control connection, in ns. Less than this
-/// is no contradiction between a round trip and a delay.
+/// Largest time that waking up two programs adds to a round trip of the control connection, in ns. A smaller difference
+/// between a round trip and a delay is not a contradiction.
 const HOST_WAKE_UP_NS: i64 = 100_000;
 
-/// Whether the round trip is 1.5 to 4 times the delay, give or take the hosts' own time (metrics §15).
+/// True if the round trip is 1.5 to 4 times the delay, within the hosts' own time (metrics §15).
 fn is_about_half(delay: i64, rtt: i64) -> bool {
     let (delay, rtt, host) = (delay as f64, rtt as f64, HOST_WAKE_UP_NS as f64);
     (1.5 * delay - host..=4.0 * delay + host).contains(&rtt)

@@ -1,8 +1,9 @@
-//! A year of a path in the archive, in SQLite alone, and in a Prometheus that scraped figures of each test (as from a textfile of node_exporter):
-//! `cargo run --release -p jitlat-web --example beside -- FOLDER`.
+//! Compares a year of a path in the archive, in SQLite alone, and in a Prometheus that scraped figures of each test (as from
+//! a textfile of node_exporter): `cargo run --release -p jitlat-web --example beside -- FOLDER`.
 //!
-//! All have the same 100 000 tests. The archive has their distributions, and answers the percentile of all packets of a day; the two others have
-//! figures of each test, of which there is no percentile of a day: the largest of a day is asked for instead.
+//! All three hold the same 100 000 tests. The archive stores their distributions and returns the percentile of all packets
+//! of a day. The two others store figures of each test, from which no percentile of a day can be computed: the maximum of
+//! the day is queried instead.
 
 #[path = "speed.rs"]
 #[allow(dead_code, reason = "its main is that of another example")]
@@ -24,7 +25,7 @@ use std::time::Instant;
 
 const DAY: i64 = 86_400_000_000_000;
 
-/// The shortest of five times, ms, and what it gave.
+/// Returns the shortest of five durations, ms, and the result.
 fn best<T>(mut work: impl FnMut() -> Result<T>) -> Result<(f64, T)> {
     let mut timed = || -> Result<(f64, T)> {
         let begun = Instant::now();
@@ -41,7 +42,7 @@ fn best<T>(mut work: impl FnMut() -> Result<T>) -> Result<(f64, T)> {
     Ok(best)
 }
 
-/// Bytes of the files in a folder, and in those within it.
+/// Total size of the files in a folder and its subfolders.
 fn bytes(folder: &Path) -> u64 {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     let of = |entry: std::fs::DirEntry| match entry.metadata() {
@@ -69,7 +70,7 @@ fn main() -> Result<()> {
     let figure = |key: &str| Scalar::named(key).ok_or("no such figure");
     let since = Some(When(WallTime(now - 365 * DAY)));
     let filter = Filter { since, ..Filter::default() };
-    // Each test's own figures, which are what the others have.
+    // Figures of each test, which is all that the two others store.
     let all = Filter::default();
     let [p99, loss] = ["pdv-p99", "loss"]
         .map(|key| figure(key).and_then(|f| archive.query(&all, f, PoolPeriod::Test).map_err(|_| "unread")));
@@ -123,7 +124,7 @@ fn main() -> Result<()> {
     let samples = data.path().join("samples.txt");
     std::fs::write(&samples, text)?;
     let made = Command::new("promtool")
-        // Without it, each two hours of the year are a block, for each of which it reads the whole file.
+        // By default every two hours of the year become a block, and each block reads the whole file.
         .args(["tsdb", "create-blocks-from", "--max-block-duration=9000h", "openmetrics"])
         .args([&samples, &data.path().join("data")])
         .output();

@@ -1,7 +1,7 @@
 //! Makes an archive to look at: `cargo run -p jitlat-web --example mesh -- FOLDER`, then `jitlat web FOLDER`.
 //!
-//! Five hosts test each other every hour for three days until now; one direction of one path is bad since last night, another host has
-//! been silent for a day.
+//! Five hosts test each other every hour for the last three days. One direction of one path has been bad since last night,
+//! and another host has been silent for a day.
 
 use jitlat_archive::Archive;
 use jitlat_core::{PacketRecord, Session, TestSpec, WallTime};
@@ -9,10 +9,10 @@ use jitlat_store::log::{LogVersion, LogWriter};
 use std::fs::File;
 use std::path::Path;
 
-/// An hour, ns.
+/// One hour, ns.
 pub const HOUR: i64 = 3_600_000_000_000;
 
-/// How a test went.
+/// Quality of a simulated test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Went {
     /// No packet lost, little jitter.
@@ -21,7 +21,7 @@ pub enum Went {
     Badly,
 }
 
-/// Adds a test of 250 packets from one address to another, which began at `at`.
+/// Adds a test of 250 packets from one address to another, which starts at `at`.
 pub fn add(
     archive: &Archive,
     (src, dst): (&str, &str),
@@ -40,7 +40,7 @@ pub fn add(
     let path = archive.root().join("tmp").join(format!("{src}-{dst}-{at}.log"));
     let mut out = LogWriter::new(File::create(&path)?, LogVersion::V3);
     out.begin(&session);
-    // The same every time: no randomness.
+    // Deterministic, so that every run is the same.
     let mut state = (at as u64) ^ (src.len() as u64) << 32 | 1;
     let mut noise = move |most: i64| {
         state ^= state << 13;
@@ -66,14 +66,14 @@ pub fn add(
     Ok(())
 }
 
-/// Five hosts, every hour until `now`.
+/// Five hosts, tested every hour until `now`.
 pub fn mesh(folder: &Path, now: i64, hours: i64) -> Result<Archive, Box<dyn std::error::Error>> {
     let archive = Archive::make(folder)?;
     let hosts = ["10.0.0.1", "10.0.0.2", "10.0.0.3", "10.0.0.4", "10.0.0.5"];
     for (a, src) in hosts.iter().enumerate() {
         for (b, dst) in hosts.iter().enumerate().filter(|(b, _)| *b != a) {
             for hour in (1..=hours).rev() {
-                // Nothing has come from the last host for a day; from the first to the second it was silent for a while.
+                // The last host has been silent for a day; the path from the first to the second has a gap.
                 if a == 4 && hour <= 24 || (a, b) == (0, 1) && (40..46).contains(&hour) {
                     continue;
                 }

@@ -1,8 +1,10 @@
-//! How long the largest pages take: `cargo run --release -p jitlat-web --example speed -- FOLDER [TESTS] [HOSTS]`.
+//! Measures the response time of the largest pages: `cargo run --release -p jitlat-web --example speed -- FOLDER [TESTS]
+//! [HOSTS]`.
 //!
-//! Makes an archive with a path of 100 000 tests, five minutes apart, and one of a mesh of 100 hosts, unless FOLDER has them, and asks each
-//! page over a socket as a browser does: first of a server that has just started, then again. Most tests are copies of a few in the catalogue, so
-//! that this takes seconds; these pages do not read packets. Times are by the clock; what is of the processor says more beside other programs.
+//! Makes an archive with a path of 100 000 tests, five minutes apart, and one with a mesh of 100 hosts, unless FOLDER has
+//! them, and requests each page over a socket as a browser does: first from a server that has just started, then again. Most
+//! tests are copies of a few in the catalogue, so that this takes seconds; these pages do not read packets. Both elapsed and
+//! processor time are printed; processor time is more reliable while other programs run.
 
 #[path = "mesh.rs"]
 #[allow(dead_code, reason = "its main is that of another example")]
@@ -19,19 +21,19 @@ use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// What anything here may fail with.
+/// Result of the functions of this example.
 pub type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 
 /// Time between two tests of a path, ns.
 const EVERY: i64 = 300_000_000_000;
-/// Tests that are measured; others are copies of their rows in the catalogue.
+/// Number of tests that are measured; the others are copies of their rows in the catalogue.
 const SAMPLE: i64 = 200;
 
-/// What a Prometheus accepts that takes native histograms.
+/// Accept header of a Prometheus that supports native histograms.
 const PROTOBUF: &str =
     "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited";
 
-/// An archive in `folder`, made by `fill` unless it is there.
+/// Opens the archive in `folder`; `fill` creates it if it does not exist.
 fn archive(folder: &Path, fill: impl FnOnce(&Archive, &Connection) -> Result<()>) -> Result<()> {
     if jitlat_archive::is_archive(folder) {
         return Ok(());
@@ -43,12 +45,12 @@ fn archive(folder: &Path, fill: impl FnOnce(&Archive, &Connection) -> Result<()>
     Ok(())
 }
 
-/// Copies every row of `table` for each row of `of`, with some columns as said.
-fn copy(db: &Connection, table: &str, of: &str, said: &[(&str, &str)]) -> Result<()> {
+/// Copies every row of `table` for each row of `of`, with the values of the columns in `replaced`.
+fn copy(db: &Connection, table: &str, of: &str, replaced: &[(&str, &str)]) -> Result<()> {
     let mut names = db.prepare("SELECT name FROM pragma_table_info(?)")?;
     let names = names.query_map([table], |row| row.get(0))?.collect::<rusqlite::Result<Vec<String>>>()?;
     let value = |name: &String| {
-        let given = said.iter().find(|(known, _)| known == name);
+        let given = replaced.iter().find(|(known, _)| known == name);
         given.map_or_else(|| format!("r.\"{name}\""), |(_, value)| (*value).to_owned())
     };
     let values: Vec<String> = names.iter().map(value).collect();
@@ -56,19 +58,19 @@ fn copy(db: &Connection, table: &str, of: &str, said: &[(&str, &str)]) -> Result
     Ok(())
 }
 
-/// The numbers from 1 to `n` as a table `k(n)`.
+/// SQL for a table `k(n)` of the numbers from 1 to `n`.
 fn numbers(n: i64) -> String {
     format!(
         "(WITH RECURSIVE k(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM k WHERE n < {n}) SELECT n FROM k) k"
     )
 }
 
-/// Now, ns since 1970.
+/// Current time, ns since 1970.
 pub fn now() -> Result<i64> {
     Ok(i64::try_from(SystemTime::now().duration_since(UNIX_EPOCH)?.as_nanos())?)
 }
 
-/// A path with so many tests until `now`, unless `folder` has it.
+/// Creates a path with this number of tests until `now`, unless `folder` has it.
 pub fn path(folder: &Path, now: i64, tests: i64) -> Result<()> {
     archive(folder, |archive, db| {
         for k in 0..SAMPLE {
@@ -84,7 +86,7 @@ pub fn path(folder: &Path, now: i64, tests: i64) -> Result<()> {
     })
 }
 
-/// How long a page takes, from the connection to its last byte, and its bytes.
+/// Requests a page; returns the time from the connection to the last byte, and the size of the answer.
 fn ask(address: SocketAddr, page: &str) -> Result<(Duration, usize)> {
     let begun = Instant::now();
     let mut stream = TcpStream::connect(address)?;
@@ -102,7 +104,7 @@ fn ask(address: SocketAddr, page: &str) -> Result<(Duration, usize)> {
     Ok((begun.elapsed(), answer.len()))
 }
 
-/// What `work` says of a server that has just started.
+/// Runs `work` against a server that has just started.
 fn served<T>(folder: &Path, work: impl FnOnce(SocketAddr) -> Result<T>) -> Result<T> {
     let mut settings = Settings::new(folder);
     settings.listen.set_port(0);
@@ -116,7 +118,7 @@ fn served<T>(folder: &Path, work: impl FnOnce(SocketAddr) -> Result<T>) -> Resul
     result
 }
 
-/// Processor time of the threads of this process, which says more than the clock where others use the processors too.
+/// Processor time of the threads of this process, which is more reliable than elapsed time while other programs run.
 fn processor_time() -> Duration {
     let tasks = std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
     let spent = |task: std::fs::DirEntry| -> Option<u64> {
@@ -126,7 +128,8 @@ fn processor_time() -> Duration {
     Duration::from_nanos(tasks.filter_map(spent).sum())
 }
 
-/// Prints how long `page` takes: of three servers that have just started the median, then of ten more requests to each.
+/// Prints the response time of `page`: the median of three servers that have just started, then of ten more requests to
+/// each.
 fn page(folder: &Path, page: &str, limit_ms: u64) -> Result<()> {
     let median = |mut all: Vec<Duration>| {
         all.sort_unstable();
@@ -155,7 +158,8 @@ fn page(folder: &Path, page: &str, limit_ms: u64) -> Result<()> {
     Ok(())
 }
 
-/// Prints how long a year takes as `jitlat archive query` reads it: the best of three, each with a connection of its own.
+/// Prints the time of a query for a year, as in `jitlat archive query`: the best of three, each with a connection of its
+/// own.
 fn query(folder: &Path, by: PoolPeriod, now: i64, limit_ms: u64) -> Result<()> {
     let figure = Scalar::named("pdv-p99").ok_or("no such figure")?;
     let since = Some(When(WallTime(now - 365 * 86_400_000_000_000)));
@@ -193,7 +197,7 @@ fn main() -> Result<()> {
         mesh::add(archive, ("10.0.0.2", "10.0.0.1"), now, Went::Badly)?;
         let others = numbers(hosts - 2) + " ON r.id = 1";
         copy(db, "hosts", &others, &[("id", "k.n + 2"), ("address", "'10.1.0.' || k.n")])?;
-        // Of every path a stream like one of the two that were measured, one of 50 like the bad one.
+        // Each path gets a stream like one of the two that were measured; one of 50 gets the bad one.
         db.execute_batch(
             "INSERT OR IGNORE INTO streams(src, dst, protocol, direction, payload, period_ns, dscp) \
              SELECT a.id, b.id, protocol, direction, payload, period_ns, dscp FROM hosts a, hosts b, streams s \
@@ -204,7 +208,7 @@ fn main() -> Result<()> {
         copy(db, "tests", others, &[("id", id), ("stream", "s.id"), ("entered", "0")])?;
         Ok(db.execute_batch("DELETE FROM rollups")?)
     })?;
-    // Figures of periods are stored by the first query for them, here all at once.
+    // The first query for a period stores its figures; do this for all periods at once.
     served(&path, |address| ask(address, "/path/10.0.0.1/10.0.0.2?from=1970-01-01"))?;
     page(&path, "/path/10.0.0.1/10.0.0.2", 300)?;
     page(&path, "/path/10.0.0.1/10.0.0.2?from=365d", 300)?;
@@ -214,7 +218,7 @@ fn main() -> Result<()> {
     }
     page(&matrix, "/", 500)?;
     page(&matrix, "/hosts", 500)?;
-    // 2000 streams; the first look reads all of them, a further one what entered since.
+    // 2000 streams; the first request reads all of them, later ones only new tests.
     page(&matrix, "/metrics", 10_000)?;
     page(&matrix, "/metrics, as protobuf", 10_000)?;
     let archive = Archive::open_to_write(&matrix)?;

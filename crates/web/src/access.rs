@@ -1,4 +1,4 @@
-//! Who may read, and what every answer says of itself.
+//! Access to pages, and the security headers of every answer.
 
 use crate::app::App;
 use crate::change::{self, TOKEN_COOKIE, TokenCarrier, UserRole, shows};
@@ -18,18 +18,18 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Who may read.
+/// Rule for who may read.
 #[derive(Clone, Debug)]
 pub enum ReadAccess {
-    /// Everybody on this host. Only for loopback addresses.
+    /// All users of this host. Only for loopback addresses.
     Local,
-    /// Who has the token.
+    /// Anyone with the token.
     Token(Token),
-    /// Those whom the proxy before it lets through.
+    /// Everyone whom the reverse proxy lets through.
     Proxy,
 }
 
-/// Nothing but files of this server, and no script or style within a page.
+/// Content security policy: only files of this server, and no scripts or styles within a page.
 const POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self' data:; connect-src 'self'; \
                       form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
 
@@ -43,13 +43,13 @@ const ALWAYS: [(HeaderName, &str); 7] = [
     (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
 ];
 
-/// The address of the form that asks for the token.
+/// Address of the form that asks for the token.
 pub const LOGIN: &str = "/login";
-/// Where a test is asked for, and where tests are watched and stopped.
+/// Address below which tests are started, watched and stopped.
 const RUN: &str = "/run";
 const RUNS: &str = "/api/v1/runs";
 
-/// Lets a request through, or says why not.
+/// Passes a request on, or rejects it with a reason.
 pub async fn guard(State(app): State<Arc<App>>, mut request: Request, next: Next) -> Response {
     let is_api = request.uri().path().starts_with("/api/");
     let mut response = match decide(&app, &request) {
@@ -81,7 +81,7 @@ fn decide(app: &App, request: &Request) -> Decision {
     if matches!(app.access, ReadAccess::Local) && !names_this_host(headers) {
         return Refuse(
             StatusCode::MISDIRECTED_REQUEST,
-            "This page is for the users of this host: open it as http://127.0.0.1 or http://localhost, with its port.",
+            "This server only serves users of this host: open http://127.0.0.1 or http://localhost, with its port.",
         );
     }
     if app.has_token() && *method == Method::POST && path == LOGIN {
@@ -98,24 +98,27 @@ fn decide(app: &App, request: &Request) -> Decision {
     let is_api = path.starts_with(RUNS);
     let is_run = is_api || path == RUN || path.starts_with("/run/");
     if *method != Method::POST || !is_run || app.runs.is_none() {
-        return Refuse(
-            StatusCode::METHOD_NOT_ALLOWED,
-            "Nothing can be changed here: there is only GET and HEAD.",
-        );
+        return Refuse(StatusCode::METHOD_NOT_ALLOWED, "This server is read-only: use GET or HEAD.");
     }
     let (role, shown) = match found {
         Some((UserRole::Run, shown)) => (UserRole::Run, shown),
         Some(_) => {
-            return Refuse(StatusCode::FORBIDDEN, "Starting and stopping tests takes the token for it.");
+            return Refuse(
+                StatusCode::FORBIDDEN,
+                "Starting and stopping tests needs the token for running tests.",
+            );
         }
         None => return Refuse(StatusCode::UNAUTHORIZED, ""),
     };
     if let Err(why) = change::is_own(headers) {
-        tracing::warn!("page: a request to start or stop a test was refused: {why}");
+        tracing::warn!("page: refused a request to start or stop a test: {why}");
         return Refuse(StatusCode::FORBIDDEN, why);
     }
     if is_api && shown == Some(TokenCarrier::Cookie) {
-        return Refuse(StatusCode::FORBIDDEN, "Programs show the token: Authorization: Bearer TOKEN.");
+        return Refuse(
+            StatusCode::FORBIDDEN,
+            "Programs must send the token in a header: Authorization: Bearer TOKEN.",
+        );
     }
     if is_api && !change::is_json(headers) {
         return Refuse(StatusCode::UNSUPPORTED_MEDIA_TYPE, "Send JSON: Content-Type: application/json.");
@@ -123,7 +126,7 @@ fn decide(app: &App, request: &Request) -> Decision {
     Answer(role)
 }
 
-/// What who sent `headers` may do, and how a token for it is shown; `None`: nothing.
+/// Returns the role of the sender of `headers`, and how the token was shown; `None` if the sender has no access.
 fn role(app: &App, headers: &HeaderMap) -> Option<(UserRole, Option<TokenCarrier>)> {
     match app.runs.as_ref().map(|runs| &runs.who) {
         Some(Starters::Token(token)) => {
@@ -144,8 +147,8 @@ fn role(app: &App, headers: &HeaderMap) -> Option<(UserRole, Option<TokenCarrier
     }
 }
 
-/// Whether the name that the client used can only be this host's: a page elsewhere cannot make a browser read this one
-/// by having its own name lead here (DNS rebinding).
+/// True if the name that the client used can only be this host's. Otherwise a foreign page could make a browser read this
+/// one by letting its own name resolve to this host (DNS rebinding).
 fn names_this_host(headers: &HeaderMap) -> bool {
     let Some(host) = headers.get(header::HOST).and_then(|h| h.to_str().ok()) else { return false };
     let name = match host.strip_prefix('[') {
@@ -155,15 +158,15 @@ fn names_this_host(headers: &HeaderMap) -> bool {
     name.eq_ignore_ascii_case("localhost") || name.parse().is_ok_and(|ip: IpAddr| ip.is_loopback())
 }
 
-/// How long a wrong token takes.
+/// Delay before a wrong token is rejected.
 const WRONG_TOKEN_DELAY: Duration = Duration::from_secs(1);
-/// Most bytes of a form.
+/// Maximum size of a form.
 const MAX_FORM_BYTES: usize = 4096;
 
 async fn log_in(app: &App, request: Request) -> Response {
     let body = tokio::time::timeout(app.limits.headers, to_bytes(request.into_body(), MAX_FORM_BYTES)).await;
     let Ok(Ok(body)) = body else {
-        return Problem::Wrong("The form is too long.".to_owned()).into_response();
+        return Problem::Wrong("The form is too large.".to_owned()).into_response();
     };
     let form = Query::parse(&String::from_utf8_lossy(&body));
     let shown = form.get("token").unwrap_or("");
@@ -172,9 +175,8 @@ async fn log_in(app: &App, request: Request) -> Response {
         (ReadAccess::Token(token), _) if token.is(shown) => &app.cookie,
         _ => {
             tokio::time::sleep(WRONG_TOKEN_DELAY).await;
-            tracing::warn!("page: somebody showed a wrong token");
-            return (StatusCode::UNAUTHORIZED, form_page(app, Some("This is not the token.")))
-                .into_response();
+            tracing::warn!("page: rejected a wrong token");
+            return (StatusCode::UNAUTHORIZED, form_page(app, Some("Wrong token."))).into_response();
         }
     };
     let cookie = format!("{TOKEN_COOKIE}={cookie}; Path=/; HttpOnly; SameSite=Strict; Max-Age=2592000");
@@ -208,19 +210,21 @@ fn refuse(app: &App, status: StatusCode, why: &str, is_api: bool) -> Response {
 
 fn form_page(app: &App, problem: Option<&str>) -> Html<String> {
     let (title, button, to, file) = match app.access {
-        ReadAccess::Token(_) => ("Who may read this", "Show the page", "/", "--token-file"),
-        // Everybody who comes here may read.
-        ReadAccess::Local | ReadAccess::Proxy => ("Who may run tests", "Go on", RUN, "--run-token-file"),
+        ReadAccess::Token(_) => ("Token required", "Show the page", "/", "--token-file"),
+        // Everyone who can connect may read.
+        ReadAccess::Local | ReadAccess::Proxy => {
+            ("Token required to run tests", "Continue", RUN, "--run-token-file")
+        }
     };
     let main = html! {
         @if let Some(problem) = problem { p.headline.bad role="alert" { (problem) } }
         (token_form(button, to))
-        p { "The token is in the file that the server was started with (" code { (file) } ")." }
+        p { "The token is in the file given to the server with its option (" code { (file) } ")." }
     };
     page::page(title, PageTab::None, &Markup::default(), &main)
 }
 
-/// A form that asks for a token, and leads `to` a page.
+/// Form that asks for a token and then leads to the page `to`.
 pub fn token_form(button: &str, to: &str) -> Markup {
     html! {
         form.login method="post" action="/login" {

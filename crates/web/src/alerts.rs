@@ -1,4 +1,4 @@
-//! `/alerts`: what fires, since when and why, and what was resolved.
+//! `/alerts`: alerts that fire, since when and why, and resolved ones.
 
 use crate::page::{self, PageTab};
 use crate::problem::Problem;
@@ -9,28 +9,28 @@ use jitlat_report::html::scrolling;
 use maud::{Markup, html};
 use serde::Serialize;
 
-/// Most alerts that are listed.
+/// Maximum number of alerts listed.
 const MAX_LISTED: usize = 500;
 
-/// Alerts of the monitors that fill this archive.
+/// Alerts of the monitors that write to this archive.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Alerts {
-    /// When this was read, ns since 1970.
+    /// Time of this document, ns since 1970.
     pub now_ns: i64,
-    /// Whether anything is judged: false if no monitor with alerts ever did.
+    /// True if alerts are evaluated: false if no monitor with alert rules ever wrote to this archive.
     pub judged: bool,
-    /// Those that fire, then those that were resolved, each from the newest on; 500 at most.
+    /// Alerts that fire, then those that were resolved, each newest first; 500 at most.
     pub alerts: Vec<Alert>,
 }
 
-/// Reads them.
+/// Reads the alerts.
 pub fn read(archive: &Archive, now_ns: i64) -> Result<Alerts, Problem> {
     let alerts = archive.alerts(MAX_LISTED)?;
     Ok(Alerts { now_ns, judged: archive.judged()?.is_some() || !alerts.is_empty(), alerts })
 }
 
-/// The page.
+/// Renders the page.
 pub fn page(archive: &Archive, _: &RouteRequest) -> Result<String, Problem> {
     Ok(write(&read(archive, times::now())?))
 }
@@ -39,17 +39,17 @@ fn write(all: &Alerts) -> String {
     let (firing, resolved): (Vec<&Alert>, Vec<&Alert>) =
         all.alerts.iter().partition(|alert| alert.resolved_ns.is_none());
     let (class, text) = match firing.len() {
-        _ if !all.judged => ("note", "No rule judges the tests of this archive.".to_owned()),
-        0 => ("good", "Nothing fires.".to_owned()),
-        1 => ("bad", "One alert fires.".to_owned()),
-        n => ("bad", format!("{n} alerts fire.")),
+        _ if !all.judged => ("note", "No alert rules are set for this archive.".to_owned()),
+        0 => ("good", "No alert is firing.".to_owned()),
+        1 => ("bad", "1 alert is firing.".to_owned()),
+        n => ("bad", format!("{n} alerts are firing.")),
     };
-    let header = html! { p.what { "What the rules of the monitor's file found" } };
+    let header = html! { p.what { "Alerts of the rules in the monitor's file" } };
     let main = html! {
         div data-live="alerts" {
             p.headline.(class) { (text) }
             @if !all.judged {
-                p { "A monitor whose file has " code { "[[alert]]" } " writes here what it finds." }
+                p { "A monitor whose file has " code { "[[alert]]" } " rules writes its alerts here." }
             }
             (table("Firing", &firing, all.now_ns))
             (table("Resolved", &resolved, all.now_ns))
@@ -69,8 +69,8 @@ fn table(name: &str, alerts: &[&Alert], now: i64) -> Markup {
                 @for column in ["from, to", "alert", "severity", "test", "since", "fired", "for"] {
                     th scope="col" { (column) }
                 }
-                th.words scope="col" { "what was found" }
-                @if ended { th.words scope="col" { "why it was resolved" } }
+                th.words scope="col" { "reason" }
+                @if ended { th.words scope="col" { "resolution" } }
             }
         }
         tbody { @for alert in alerts { (row(alert, ended, now)) } }
@@ -90,7 +90,7 @@ fn row(alert: &Alert, ended: bool, now: i64) -> Markup {
     };
     html! {
         tr {
-            // A path by names that the archive does not know has no page: they are plain text here.
+            // A path whose names the archive does not know has no page, so the names are plain text here.
             th scope="row" { (alert.src) " → " (alert.dst) }
             td { (alert.alert) }
             td.(class) { span.level { (alert.severity) } }

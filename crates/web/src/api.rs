@@ -1,4 +1,4 @@
-//! `/api/v1`: what the pages show, as JSON.
+//! `/api/v1`: the contents of the pages as JSON.
 
 use crate::problem::Problem;
 use crate::routes::RouteRequest;

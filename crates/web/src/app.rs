@@ -1,4 +1,4 @@
-//! [`App`]: what all requests share, and how they read the archive.
+//! [`App`]: state shared by all requests, and access to the archive.
 
 use crate::access::{ReadAccess, guard};
 use crate::change::Secrets;
@@ -23,34 +23,34 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::Semaphore;
 
-/// What all requests share.
+/// State shared by all requests.
 #[derive(Debug)]
 pub struct App {
     pub root: PathBuf,
     pub access: ReadAccess,
     pub limits: WebLimits,
-    /// What a browser keeps in place of the token; empty without one.
+    /// Value of the cookie that a browser stores in place of the token; empty without a token.
     pub cookie: String,
-    /// The same of the token for running tests.
+    /// Same for the token for running tests.
     pub run_cookie: String,
-    /// Those of the forms that change something.
+    /// Secrets of the forms that change something.
     pub secrets: Secrets,
-    /// Open connections to the catalogue that nobody uses.
+    /// Unused open connections to the catalogue.
     idle: Mutex<Vec<Archive>>,
     readers: Arc<Semaphore>,
     pub watchers: Watchers,
-    /// The monitor that serves the page.
+    /// Monitor that serves the page.
     pub monitor: Option<Arc<MonitorState>>,
-    /// Running tests; `None`: it is off.
+    /// Settings for running tests; `None` if that is off.
     pub runs: Option<PageRuns>,
-    /// Those that were asked for.
+    /// Tests that were requested.
     pub table: RunTable,
-    /// What `/metrics` counts.
+    /// Counters and histograms of `/metrics`.
     pub tally: Mutex<MetricsTally>,
 }
 
 impl App {
-    /// Opens the archive, to say at once if it cannot be read.
+    /// Opens the archive, to report at once if it cannot be read.
     pub fn new(settings: &Settings) -> Result<App, WebError> {
         let archive = Archive::open(&settings.archive)?;
         let random = || -> Result<[u8; 32], WebError> {
@@ -85,13 +85,13 @@ impl App {
         })
     }
 
-    /// Whether there is a token that somebody can show.
+    /// True if there is a token that clients can show.
     pub fn has_token(&self) -> bool {
         let runs = self.runs.as_ref().is_some_and(|runs| matches!(runs.who, Starters::Token(_)));
         runs || matches!(self.access, ReadAccess::Token(_))
     }
 
-    /// Reads the archive on a thread that may wait for the disk.
+    /// Reads the archive on a thread that may block on the disk.
     pub async fn read<T: Send + 'static>(
         self: &Arc<App>,
         work: impl FnOnce(&Archive) -> Result<T, Problem> + Send + 'static,
@@ -101,7 +101,7 @@ impl App {
         let waited = ReadGuard(Arc::new(AtomicBool::new(false)));
         let asked = waited.0.clone();
         let reading = tokio::task::spawn_blocking(move || {
-            // Held until the work ends, even if nobody waits for its result any more.
+            // Held until the work ends, even if the client has gone.
             let _permit = permit;
             let idle = app.idle().pop();
             let mut archive = idle.map_or_else(|| Archive::open(&app.root), Ok)?;
@@ -111,7 +111,9 @@ impl App {
             app.idle().push(archive);
             result
         });
-        reading.await.unwrap_or_else(|_| Err(Problem::Failed("A thread that read it failed.".to_owned())))
+        reading.await.unwrap_or_else(|_| {
+            Err(Problem::Failed("A thread that was reading the archive failed (a bug in jitlat).".to_owned()))
+        })
     }
 
     fn idle(&self) -> std::sync::MutexGuard<'_, Vec<Archive>> {
@@ -119,7 +121,7 @@ impl App {
     }
 }
 
-/// Somebody waits for what is read; when it is dropped, nobody does.
+/// Signals, when it is dropped, that the result of a query is no longer needed.
 struct ReadGuard(Arc<AtomicBool>);
 
 impl Drop for ReadGuard {
@@ -128,7 +130,7 @@ impl Drop for ReadGuard {
     }
 }
 
-/// Every address.
+/// Builds the router with all addresses.
 pub fn router(app: Arc<App>) -> Router {
     let file = |kind: &'static str, text: String| {
         let text: Arc<str> = text.into();
@@ -146,7 +148,7 @@ pub fn router(app: Arc<App>) -> Router {
         .route("/live.js", file(SCRIPT, page::LIVE.to_owned()))
         .route("/favicon.ico", get(|| async { StatusCode::NO_CONTENT }))
         .fallback(|| async {
-            Problem::NotFound("The address may be mistyped, or of another version.".to_owned())
+            Problem::NotFound("The address may be mistyped, or belong to another version.".to_owned())
                 .into_response()
         })
         .layer(from_fn_with_state(app.clone(), guard))
@@ -168,7 +170,7 @@ mod tests {
         let app = Arc::new(App::new(&settings).unwrap());
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
         runtime.block_on(async {
-            // Queries that never end by themselves.
+            // Queries that never end on their own.
             let endless = app.read(|archive| -> Result<(), Problem> {
                 loop {
                     now::read(archive, times::now())?;

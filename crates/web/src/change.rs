@@ -1,34 +1,34 @@
-//! Who may change something, and that nobody else makes them do it: a foreign page cannot have a browser start a test.
+//! Authorisation of changes, and protection against cross-site requests: a foreign page cannot make a browser start a test.
 //!
-//! A form carries a secret that belongs to a cookie of its browser, which no other site can read, or have sent along. A program
-//! sends JSON, which a foreign page cannot without asking first, and shows its token itself: a cookie is not enough. Besides,
-//! what a browser says of where a request comes from is believed when it is against it.
+//! A form carries a secret that belongs to a cookie of its browser; no other site can read the cookie or have it sent along.
+//! A program sends JSON, which a foreign page cannot send without a preflight request, and shows its token in a header: a
+//! cookie is not enough. In addition, a request is refused if the browser's headers say that it comes from another site.
 
 use crate::token::{Token, checksum, equal, hexadecimal};
 use axum::http::header;
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
 
-/// What somebody may do.
+/// Rights of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum UserRole {
     /// Read.
     Read,
-    /// Also start tests, and stop them.
+    /// Read, and start and stop tests.
     Run,
 }
 
-/// The name of the cookie that the secret of forms belongs to.
+/// Name of the cookie to which the secret of forms belongs.
 const COOKIE: &str = "jitlat-form";
-/// Most characters of it.
+/// Maximum length of the cookie's value.
 const MAX_CHARS: usize = 64;
 
 const SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
-/// The secrets of forms.
+/// Key from which the secrets of forms are derived.
 #[derive(Clone, Debug)]
 pub struct Secrets([u8; 32]);
 
-/// What a form needs: its secret, and the cookie that it belongs to if the browser has none yet.
+/// Secret of a form, and the cookie that it belongs to if the browser has none yet.
 #[derive(Debug)]
 pub struct FormSecret {
     pub secret: String,
@@ -36,12 +36,12 @@ pub struct FormSecret {
 }
 
 impl Secrets {
-    /// Out of 32 random bytes.
+    /// Creates the key from 32 random bytes.
     pub fn new(key: [u8; 32]) -> Secrets {
         Secrets(key)
     }
 
-    /// For a form that is sent to who sent `headers`. `None` if the system has no randomness.
+    /// Creates the secret of a form for the sender of `headers`. `None` if the system has no random numbers.
     pub fn for_form(&self, headers: &HeaderMap) -> Option<FormSecret> {
         if let Some(kept) = cookie(headers, COOKIE) {
             return Some(FormSecret { secret: self.of(kept), set_cookie: None });
@@ -53,7 +53,7 @@ impl Secrets {
         Some(FormSecret { secret: self.of(&value), set_cookie })
     }
 
-    /// Whether a form that came with `headers` has the secret of its browser.
+    /// True if a form that came with `headers` has the secret of its browser.
     pub fn fits(&self, headers: &HeaderMap, shown: Option<&str>) -> bool {
         let both = cookie(headers, COOKIE).zip(shown);
         both.is_some_and(|(kept, shown)| {
@@ -66,7 +66,7 @@ impl Secrets {
     }
 }
 
-/// The value of a cookie.
+/// Returns the value of a cookie.
 fn cookie<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     cookies(headers, name).find(|value| value.len() <= MAX_CHARS)
 }
@@ -81,19 +81,19 @@ fn texts(headers: &HeaderMap, name: HeaderName) -> impl Iterator<Item = &str> {
     headers.get_all(name).into_iter().filter_map(|value: &HeaderValue| value.to_str().ok())
 }
 
-/// How somebody shows a token.
+/// Way in which a client shows a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TokenCarrier {
-    /// In the header of a program, which a foreign page cannot send.
+    /// In a header, as programs do; a foreign page cannot send it.
     Header,
-    /// By what a browser keeps in its place, and sends by itself.
+    /// In a cookie, which a browser sends on its own.
     Cookie,
 }
 
-/// The name of what a browser keeps in place of a token.
+/// Name of the cookie that a browser stores in place of a token.
 pub const TOKEN_COOKIE: &str = "jitlat";
 
-/// Whether the headers have the token, or what a browser keeps in its place.
+/// Returns how the headers show the token: itself, or the cookie `kept` that stands for it; `None` if they do not.
 pub fn shows(headers: &HeaderMap, token: &Token, kept: &str) -> Option<TokenCarrier> {
     let bearer = || texts(headers, header::AUTHORIZATION).filter_map(|value| value.strip_prefix("Bearer "));
     if bearer().any(|shown| token.is(shown.trim())) {
@@ -103,13 +103,13 @@ pub fn shows(headers: &HeaderMap, token: &Token, kept: &str) -> Option<TokenCarr
     cookies(headers, TOKEN_COOKIE).any(|shown| kept.is(shown)).then_some(TokenCarrier::Cookie)
 }
 
-/// Whether a browser says that another site's page made it send this; what to do, if it is a mistake.
+/// Checks that a browser does not attribute the request to a page of another site.
 ///
 /// # Errors
-/// Why it is not followed.
+/// Reason why the request is refused, and what to do if that is a mistake.
 pub fn is_own(headers: &HeaderMap) -> Result<(), &'static str> {
     if texts(headers, SITE).any(|site| site != "same-origin") {
-        return Err("A page of another site asked for this.");
+        return Err("This request came from a page of another site.");
     }
     let host = headers.get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or("");
     let own = |origin: &str| {
@@ -120,11 +120,11 @@ pub fn is_own(headers: &HeaderMap) -> Result<(), &'static str> {
         return Ok(());
     }
     Err(
-        "A page of another site asked for this, or a proxy between changes the name of this one: it has to pass Host on as it came.",
+        "This request came from a page of another site, or through a proxy that changes the header Host: configure it to pass Host unchanged.",
     )
 }
 
-/// Whether the body is JSON, which a foreign page cannot send without asking first.
+/// True if the body is JSON, which a foreign page cannot send without a preflight request.
 pub fn is_json(headers: &HeaderMap) -> bool {
     let kind = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or("");
     kind.split(';').next().is_some_and(|kind| kind.trim().eq_ignore_ascii_case("application/json"))

@@ -1,5 +1,5 @@
-//! A path over time as one drawing: delay (density, median, 99th percentile), losses, verdicts, on one axis of time. Each period links to
-//! its own page; the table below the drawing has the same links for the keyboard.
+//! A path over time as one drawing: delay (density, median, 99th percentile), losses and verdicts on one time axis. Each
+//! period links to its own page; the table below the drawing has the same links for the keyboard.
 
 use crate::times;
 use crate::verdict::TestVerdict;
@@ -7,37 +7,37 @@ use jitlat_report::escape;
 use jitlat_report::figure::{Axis, AxisScale, AxisUnit, value_label};
 use std::fmt::Write;
 
-/// A period, as it is drawn.
+/// A period to be drawn.
 #[derive(Clone, Debug)]
 pub struct ChartPeriod {
-    /// Its beginning and end, ns since 1970.
+    /// Start and end, ns since 1970.
     pub span: (i64, i64),
-    /// Delays with their numbers, ns.
+    /// Delays (ns) with their number of packets.
     pub delays: Vec<(i64, u64)>,
     /// Median and 99th percentile, ns; `None` without packets.
     pub percentiles: Option<(i64, i64)>,
     /// Share of the packets lost; `None` if none was sent.
     pub loss: Option<f64>,
-    /// The worst verdict of its tests; `None` if they were not looked at.
+    /// Worst verdict of its tests; `None` if they were not examined.
     pub verdict: Option<TestVerdict>,
-    /// Where it leads.
+    /// Address of its page.
     pub address: String,
-    /// What it is, in a line.
+    /// Description in one line.
     pub about: String,
 }
 
-/// What is drawn.
+/// Contents of a chart.
 #[derive(Clone, Debug)]
 pub struct Chart<'a> {
-    /// Beginning and end, ns since 1970.
+    /// Start and end, ns since 1970.
     pub span: (i64, i64),
-    /// What the delays are.
+    /// Name of the delay that is drawn.
     pub quantity: &'a str,
-    /// In the order of time.
+    /// Periods in order of time.
     pub columns: &'a [ChartPeriod],
-    /// Stretches without tests.
+    /// Gaps without tests.
     pub gaps: &'a [(i64, i64)],
-    /// Where tests begin to be bad (true) or cease to be.
+    /// Times at which the path becomes bad (true) or recovers (false).
     pub changes: &'a [(i64, bool)],
 }
 
@@ -50,13 +50,13 @@ const LOSS: (f64, f64) = (316.0, 356.0);
 const VERDICT: (f64, f64) = (368.0, 392.0);
 const TICKS: f64 = 410.0;
 const HEIGHT: f64 = 420.0;
-/// Rows and shades of the density.
+/// Number of rows of the density.
 const ROWS: usize = 44;
 const SHADES: usize = 5;
-/// The loss that is drawn as high as there is room; less is at least visible.
+/// Loss that fills the whole height; smaller losses are at least visible.
 const FULL_SCALE_LOSS: f64 = 0.1;
 
-/// The range of delays that is drawn: single ones far above the rest do not flatten it.
+/// Chooses the range of delays: single outliers far above the rest do not flatten it.
 fn axis(chart: &Chart<'_>) -> Axis {
     let known = || chart.columns.iter().filter_map(|c| c.percentiles);
     let least = chart.columns.iter().flat_map(|c| c.delays.iter().map(|d| d.0)).min().unwrap_or(0);
@@ -78,7 +78,7 @@ fn axis(chart: &Chart<'_>) -> Axis {
     Axis::linear(chart.quantity, AxisUnit::Time, least as f64 - margin, high as f64 + 2.0 * margin)
 }
 
-/// Draws it; and whether delays are on a logarithmic scale.
+/// Draws the chart; also returns true if delays are on a logarithmic scale.
 pub fn svg(chart: &Chart<'_>) -> (String, bool) {
     let (from, to) = chart.span;
     let length = to.saturating_sub(from).max(1) as f64;
@@ -119,7 +119,7 @@ pub fn svg(chart: &Chart<'_>) -> (String, bool) {
     (out, axis.scale == AxisScale::Log)
 }
 
-/// At least wide enough to be seen.
+/// Widens a period so that it is at least visible.
 fn edges(left: f64, right: f64) -> (f64, f64) {
     (left.min(RIGHT - 2.0), right.max(left + 2.0).min(RIGHT))
 }
@@ -164,7 +164,7 @@ fn frame(out: &mut String, chart: &Chart<'_>, axis: &Axis, x: &impl Fn(i64) -> f
         write!(out, "<path class=\"axis\" d=\"M{LEFT} {TOP}V{BOTTOM}H{RIGHT}M{LEFT} {}H{RIGHT}\"/>", LOSS.1);
 }
 
-/// The value at a share of the axis.
+/// Returns the value at a relative position on the axis.
 fn value_at(axis: &Axis, share: f64) -> f64 {
     match axis.scale {
         AxisScale::Linear => axis.lo + (axis.hi - axis.lo) * share,
@@ -172,17 +172,17 @@ fn value_at(axis: &Axis, share: f64) -> f64 {
     }
 }
 
-/// Shades of how many of a period's packets have each delay: one path for each shade.
+/// Draws how many packets of a period have each delay: one path per shade.
 fn density(out: &mut String, chart: &Chart<'_>, axis: &Axis, edges: &[(f64, f64)]) {
     let mut paths = vec![String::new(); SHADES];
     let height = (BOTTOM - TOP) / ROWS as f64;
-    // Where each row ends: of thousands of delays none needs a logarithm of its own.
+    // The ends of all rows, so that thousands of delays need no logarithm each.
     let ends: Vec<f64> = (0..=ROWS).map(|k| value_at(axis, k as f64 / ROWS as f64)).collect();
     for (column, (left, right)) in chart.columns.iter().zip(edges) {
         let mut rows = [0u64; ROWS];
         for (delay, count) in &column.delays {
             let below = ends.partition_point(|end| *end <= *delay as f64);
-            // Below the first end, or above the last, it is not drawn.
+            // Delays outside the range are not drawn.
             if let Some(row) = below.checked_sub(1).and_then(|k| rows.get_mut(k)) {
                 *row += count;
             }
@@ -206,7 +206,7 @@ fn density(out: &mut String, chart: &Chart<'_>, axis: &Axis, edges: &[(f64, f64)
     }
 }
 
-/// A line with a step for each period, interrupted where periods do not adjoin.
+/// Draws a line with one step per period, interrupted where periods do not adjoin.
 fn steps(
     out: &mut String,
     chart: &Chart<'_>,
@@ -231,7 +231,7 @@ fn steps(
     let _ = write!(out, "<path class=\"{class}\" d=\"{path}\"/>");
 }
 
-/// Loss and verdict of a period, and its link.
+/// Draws loss and verdict of a period, and its link.
 fn period(out: &mut String, column: &ChartPeriod, left: f64, right: f64) {
     let width = right - left;
     let _ = write!(
@@ -271,12 +271,12 @@ fn period(out: &mut String, column: &ChartPeriod, left: f64, right: f64) {
     out.push_str("</a>");
 }
 
-/// A delay, or a dash.
+/// Formats a delay; a dash if it is undefined.
 pub fn time(ns: Option<i64>) -> String {
     ns.map_or_else(|| "–".to_owned(), |ns| value_label(AxisUnit::Time, ns as f64))
 }
 
-/// A share, or a dash.
+/// Formats a share; a dash if it is undefined.
 pub fn share(part: Option<f64>) -> String {
     part.map_or_else(|| "–".to_owned(), |part| value_label(AxisUnit::Share, part))
 }

@@ -1,4 +1,4 @@
-//! `/compare`: two periods of a path, or two paths, by the figures of all their packets.
+//! `/compare`: two periods of a path, or two paths, compared by the figures of all their packets.
 
 use crate::now::described;
 use crate::page::{self, PageTab};
@@ -19,57 +19,57 @@ use std::collections::BTreeSet;
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PathPeriod {
-    /// The sender, as it was asked for.
+    /// Sender, as requested.
     pub src: String,
-    /// The receiver.
+    /// Receiver.
     pub dst: String,
-    /// Beginning of the period, ns since 1970.
+    /// Start of the period, ns since 1970.
     pub from_ns: i64,
-    /// Its end.
+    /// End of the period, ns since 1970.
     pub to_ns: i64,
 }
 
-/// Packets of a kind that both parts have.
+/// Streams of the same kind in both parts.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ComparedStream {
-    /// Which packets, in the first part.
+    /// The stream in the first part.
     pub stream: PooledStream,
-    /// Tests of the first part.
+    /// Number of tests in the first part.
     pub tests: u64,
-    /// Tests of the second part.
+    /// Number of tests in the second part.
     pub tests2: u64,
     /// Figures of all packets.
     pub figures: Vec<ComparedFigure>,
 }
 
-/// A figure of both parts.
+/// A figure in both parts.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ComparedFigure {
-    /// Its key, as in every other output.
+    /// Key of the figure, as in every other output.
     pub key: &'static str,
-    /// Of the first part, in the figure's unit; null if undefined.
+    /// Value in the first part, in the figure's unit; null if undefined.
     pub first: Option<f64>,
-    /// Of the second part.
+    /// Value in the second part; null if undefined.
     pub second: Option<f64>,
     #[serde(skip)]
     figure: &'static Scalar,
 }
 
-/// Two periods of a path, or two paths.
+/// Comparison of two periods of a path, or of two paths.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ComparedPeriods {
-    /// What is compared.
+    /// First part.
     pub first: PathPeriod,
-    /// With what.
+    /// Second part.
     pub second: PathPeriod,
-    /// Packets of the same kind in both, each kind by itself.
+    /// Streams of the same kind in both parts, one entry per kind.
     pub streams: Vec<ComparedStream>,
 }
 
-/// What was asked for; `None` if no path is named.
+/// Parses the request; `None` if no path is named.
 fn parts(
     archive: &Archive,
     asked: &RouteRequest,
@@ -85,7 +85,7 @@ fn parts(
     };
     let end2 = match when("to2")? {
         Some(end) => end,
-        // Two paths are compared in the same time.
+        // Two paths are compared over the same period.
         None if same => end_of(archive, src2, dst2)?,
         None => end_of(archive, src2, dst2)?.max(end_of(archive, src, dst)?),
     };
@@ -93,7 +93,7 @@ fn parts(
     let end = when("to")?.unwrap_or(if same { from2 } else { end2 });
     let from = when("from")?.unwrap_or(end.saturating_sub(7 * DAY));
     if from >= end || from2 >= end2 {
-        return Err(Problem::Wrong("The end of a period is not after its beginning.".to_owned()));
+        return Err(Problem::Wrong("A period must end after its beginning.".to_owned()));
     }
     let part = |src: &str, dst: &str, from_ns, to_ns| PathPeriod {
         src: src.into(),
@@ -104,7 +104,7 @@ fn parts(
     Ok(Some((part(src, dst, from, end), part(src2, dst2, from2, end2))))
 }
 
-/// The whole second after the newest test of a path began.
+/// Returns the start of the newest test of a path, rounded up to whole seconds.
 fn end_of(archive: &Archive, src: &str, dst: &str) -> Result<i64, Problem> {
     let filter = Filter { path: Some(endpoints(src, dst)?), ..Filter::default() };
     let mut newest = 0;
@@ -140,7 +140,7 @@ fn pools(archive: &Archive, part: &PathPeriod) -> Result<Vec<(PooledStream, Pool
     Ok(pools)
 }
 
-/// What packets are alike, from any sender.
+/// Key of packets of the same kind, whatever their sender.
 fn kind(stream: &PooledStream) -> (&str, bool, Option<i64>, Option<i64>, i64) {
     let two_way = stream.direction == "both";
     (&stream.protocol, two_way, stream.payload_bytes, stream.period_ns, stream.dscp)
@@ -153,7 +153,7 @@ fn compared(
     let (a, mut b) = (pools(archive, &first)?, pools(archive, &second)?);
     let mut streams = Vec::new();
     for (stream, pool) in a {
-        // Of one path its own stream, of two that of the same kind.
+        // For one path its own stream, for two paths the stream of the same kind.
         let place = b.iter().position(|(other, _)| *other == stream);
         let place = place.or_else(|| b.iter().position(|(other, _)| kind(other) == kind(&stream)));
         let Some(place) = place else { continue };
@@ -171,13 +171,13 @@ fn compared(
     Ok(ComparedPeriods { first, second, streams })
 }
 
-/// Reads it.
+/// Reads the comparison.
 pub fn read(archive: &Archive, asked: &RouteRequest, now: i64) -> Result<ComparedPeriods, Problem> {
-    let none = || Problem::Wrong("Name a path: src and dst.".to_owned());
+    let none = || Problem::Wrong("Name a path with src and dst.".to_owned());
     compared(parts(archive, asked, now)?.ok_or_else(none)?, archive)
 }
 
-/// The page: a form, and below it what was asked for.
+/// Renders the page: a form, and below it the comparison.
 pub fn page(archive: &Archive, asked: &RouteRequest) -> Result<String, Problem> {
     let found = match parts(archive, asked, times::now())? {
         Some(parts) => Some(compared(parts, archive)?),
@@ -186,7 +186,7 @@ pub fn page(archive: &Archive, asked: &RouteRequest) -> Result<String, Problem> 
     let newest = archive.newest()?;
     let hosts: BTreeSet<&str> =
         newest.iter().flat_map(|n| [n.stream.src.as_str(), n.stream.dst.as_str()]).collect();
-    let header = html! { p.what { "Two periods of a path, or two paths, by all their packets" } };
+    let header = html! { p.what { "Two periods of a path, or two paths, compared by the figures of all their packets" } };
     let main = html! {
         (form(found.as_ref(), &hosts))
         @if let Some(found) = &found { (result(found)) }
@@ -203,8 +203,8 @@ fn form(found: Option<&ComparedPeriods>, hosts: &BTreeSet<&str>) -> Markup {
             p { button { "Compare" } }
         }
         p.help {
-            "Without a second path it is the first one. Without times the last day is compared with the week before it, or two \
-             paths by their last week."
+            "The second path defaults to the first. By default, the last day of a path is compared with the week before it, and two \
+             paths are compared over their last week."
         }
     }
 }
@@ -229,7 +229,7 @@ fn fields(title: &str, number: &str, part: Option<&PathPeriod>) -> Markup {
                 @let id = format!("{name}{number}");
                 label for=(id) { (label) }
                 " "
-                input id=(id) name=(id) value=(value.as_deref().unwrap_or("")) placeholder="2026-11-23, or 36h ago: 36h";
+                input id=(id) name=(id) value=(value.as_deref().unwrap_or("")) placeholder="2026-11-23 or 36h (ago)";
                 " "
             }
         }
@@ -243,7 +243,7 @@ fn result(found: &ComparedPeriods) -> Markup {
     html! {
         p { "First: " (name(&found.first)) br; "Second: " (name(&found.second)) }
         @if found.streams.is_empty() {
-            p.headline.note { "No packets of one kind were tested in both." }
+            p.headline.note { "The two parts have no tests of the same kind." }
         }
         @for compared in &found.streams {
             @let what = described(&compared.stream);
@@ -252,8 +252,8 @@ fn result(found: &ComparedPeriods) -> Markup {
         }
         @if !found.streams.is_empty() {
             p {
-                "The figures are those of all packets of each period. Delays between two hosts contain the difference of their \
-                 clocks. Whether single tests differ: " code { "jitlat compare DIR/ID DIR/ID" } "."
+                "Figures pool all packets of each period. One-way delays include the difference of the two hosts' \
+                 clocks. To compare two tests: " code { "jitlat compare DIR/ID DIR/ID" } "."
             }
         }
     }
@@ -283,18 +283,18 @@ fn rows(compared: &ComparedStream) -> Markup {
     }
 }
 
-/// A value of a figure as pages have it.
+/// Formats a value of a figure for pages.
 fn shown_value(figure: &Scalar, value: f64) -> String {
     match figure.unit {
         ScalarUnit::Time => value_label(AxisUnit::Time, value),
         ScalarUnit::Share => value_label(AxisUnit::Share, value),
-        // Counts are whole, means of counts are not.
+        // Counts are whole numbers, means of counts are not.
         _ if value.fract() == 0.0 => group_thousands(&format!("{value:.0}")),
         _ => figure.show(ExactNumber::Real(value)),
     }
 }
 
-/// The change of a figure in percent; empty if there is none to be said.
+/// Formats the change of a figure in percent; empty if it is undefined.
 fn change(f: &ComparedFigure) -> String {
     let both = f.first.zip(f.second).filter(|(a, b)| a != b && *a != 0.0);
     both.map_or_else(String::new, |(a, b)| format!("{:+.1} %", 100.0 * (b - a) / a.abs()).replace('-', "−"))

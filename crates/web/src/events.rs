@@ -1,4 +1,4 @@
-//! `/api/v1/events`: says when tests entered the archive, as server-sent events.
+//! `/api/v1/events`: announces new tests in the archive as server-sent events.
 
 use crate::app::App;
 use crate::problem::Problem;
@@ -20,20 +20,20 @@ use tokio::sync::Notify;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::time::{sleep, timeout};
 
-/// Least time between two looks at the archive.
+/// Minimum time between two reads of the archive.
 const MIN_INTERVAL: Duration = Duration::from_secs(1);
-/// Time between two looks where the system cannot watch the archive.
+/// Time between two reads if the system cannot watch the archive.
 const UNWATCHED_INTERVAL: Duration = Duration::from_secs(3);
-/// Time without news after which a client gets a sign that it is still connected.
+/// Time without events after which a client gets a keep-alive.
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(15);
 
-/// What an event `tests` says.
+/// Contents of an event `tests`.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TestsEvent {
-    /// Tests that the archive has now.
+    /// Number of tests in the archive.
     pub tests: u64,
-    /// When the last of them began, ns since 1970; null without tests.
+    /// Start of the last test, ns since 1970; null without tests.
     pub last_ns: Option<i64>,
 }
 
@@ -41,12 +41,12 @@ pub struct TestsEvent {
 #[derive(Debug, Default)]
 pub struct Watchers {
     clients: Mutex<Vec<Sender<Bytes>>>,
-    /// Woken when there is one more.
+    /// Notified when a client is added.
     added: Notify,
 }
 
 impl Watchers {
-    /// One more, unless there are `most`.
+    /// Adds a client, unless there are already `most`.
     pub fn add(&self, most: usize) -> Option<Receiver<Bytes>> {
         let mut all = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
         all.retain(|client| !client.is_closed());
@@ -54,38 +54,38 @@ impl Watchers {
             return None;
         }
         let (sender, receiver) = channel(4);
-        // How long a browser waits before it connects again.
+        // Time that a browser waits before it reconnects.
         let _ = sender.try_send(Bytes::from_static(b"retry: 5000\n\n"));
         all.push(sender);
         self.added.notify_one();
         Some(receiver)
     }
 
-    /// Sends it to all of them; one that takes nothing is forgotten.
+    /// Sends `text` to all clients; a client that reads nothing is removed.
     pub fn send(&self, text: &Bytes) {
         let mut all = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
         all.retain(|client| client.try_send(text.clone()).is_ok());
     }
 
-    /// Nothing more follows for any of them.
+    /// Ends the events of all clients.
     pub fn end(&self) {
         self.clients.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 
-    /// Waits until somebody waits.
+    /// Waits until there is a client.
     async fn somebody(&self) {
         while self.is_empty() {
             self.added.notified().await;
         }
     }
 
-    /// Whether nobody waits.
+    /// True if there is no client.
     pub fn is_empty(&self) -> bool {
         self.clients.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
     }
 }
 
-/// The body of an answer that goes on.
+/// Body of an answer that continues until the sender ends it.
 struct Events(Receiver<Bytes>);
 
 impl HttpBody for Events {
@@ -108,13 +108,13 @@ pub async fn events(State(app): State<Arc<App>>) -> Response {
     }
 }
 
-/// The answer that has what a client of [`Watchers`] is told.
+/// Returns the answer that streams the events of a client of [`Watchers`].
 pub fn sent(receiver: Receiver<Bytes>) -> Response {
     let kind = [(header::CONTENT_TYPE, "text/event-stream")];
     (kind, Body::new(Events(receiver))).into_response()
 }
 
-/// Says what is new in the archive while somebody waits for it.
+/// Announces new tests while there are clients.
 pub async fn watch(app: Arc<App>) {
     loop {
         app.watchers.somebody().await;
@@ -122,13 +122,13 @@ pub async fn watch(app: Arc<App>) {
     }
 }
 
-/// The same until nobody waits any more.
+/// Announces new tests until there are no more clients.
 async fn follow(app: &Arc<App>) {
-    // Before the first look, so that nothing is missed between both.
+    // Watch before the first read, so that no test in between is missed.
     let changes = CatalogueWatch::watch(&app.root).ok().and_then(|changes| readable(changes).ok());
     let (mut known, mut sent): (Option<ArchiveExtent>, Instant) = (None, Instant::now());
     while !app.watchers.is_empty() {
-        // An archive that cannot be read just now may be so later.
+        // An archive that cannot be read now may be readable later.
         let extent = app.read(|archive| Ok(archive.extent()?)).await.ok();
         let is_new = extent.is_some() && known.is_some() && extent != known;
         known = extent.or(known);
@@ -155,7 +155,7 @@ async fn follow(app: &Arc<App>) {
     }
 }
 
-/// Waits for a change; for ever without a way to notice one.
+/// Waits for a change; forever if changes cannot be watched.
 async fn changed(changes: Option<&AsyncFd<CatalogueWatch>>) {
     let Some(changes) = changes else { return std::future::pending().await };
     while let Ok(mut ready) = changes.readable().await {

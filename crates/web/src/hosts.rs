@@ -1,5 +1,5 @@
-//! `/hosts`: what is known of each host: its clock, what it adds to every figure, its system; of the monitor that serves the page its slots;
-//! what is pushed to collectors, and from hosts.
+//! `/hosts`: facts about each host: its clock, the delay it adds to every figure, its system. Also the slots of the monitor
+//! that serves the page, and tests pushed to collectors and received from hosts.
 
 use crate::now::badge;
 use crate::page::{self, PageTab};
@@ -21,33 +21,33 @@ use std::sync::{Mutex, PoisonError};
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct HostsOverview {
-    /// When this was read, ns since 1970.
+    /// Time of this document, ns since 1970.
     pub now_ns: i64,
-    /// The monitor that serves this; null where none does.
+    /// Monitor that serves this document; null if there is none.
     pub monitor: Option<MonitorNow>,
-    /// Every host that has tests, by its address.
+    /// Every host that has tests, by address.
     pub hosts: Vec<HostNow>,
-    /// What the host of this archive pushes to collectors.
+    /// Tests that the host of this archive pushes to collectors.
     pub pushes: Vec<Pushed>,
-    /// What other hosts have pushed to this archive.
+    /// Tests that other hosts have pushed to this archive.
     pub collected: Vec<CollectedHost>,
 }
 
-/// A monitor, as it sees itself.
+/// State of a monitor.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct MonitorNow {
-    /// The host's name in the file.
+    /// Name of the host in the monitor's file.
     pub host: String,
-    /// Version of its program.
+    /// Version of the program.
     pub version: String,
-    /// When it was started, ns since 1970.
+    /// Time at which it was started, ns since 1970.
     pub since_ns: i64,
-    /// Tests under way.
+    /// Number of tests that are running.
     pub running: u64,
-    /// Share of the time since then in which it made tests.
+    /// Share of the time since its start in which it ran tests.
     pub busy: f64,
-    /// What became of the slots of each test that it starts.
+    /// Results of the slots of each test that it starts.
     pub slots: Vec<SlotsNow>,
 }
 
@@ -55,22 +55,22 @@ pub struct MonitorNow {
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SlotsNow {
-    /// The name of the test.
+    /// Name of the test.
     pub test: String,
-    /// The name of the far host.
+    /// Name of the far host.
     pub far: String,
-    /// Slots that were measured.
+    /// Number of slots with a measurement.
     pub measured: u64,
-    /// Slots that were missed, or failed: why, and how many.
+    /// Slots that were missed or failed, by reason.
     pub lost: Vec<(String, u64)>,
 }
 
-/// What a monitor last said of itself.
+/// Last published state of a monitor.
 #[derive(Debug, Default)]
 pub struct MonitorState(Mutex<Option<MonitorNow>>);
 
 impl MonitorState {
-    /// Says something new.
+    /// Publishes a new state.
     pub fn set(&self, now: MonitorNow) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(now);
     }
@@ -80,7 +80,7 @@ impl MonitorState {
     }
 }
 
-/// What is known of a host from the newest test that says it.
+/// Facts about a host, from the newest test that has them.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct HostNow {
@@ -88,29 +88,30 @@ pub struct HostNow {
     pub address: String,
     /// Its name; null if unknown.
     pub name: Option<String>,
-    /// Streams of tests that it sends or receives.
+    /// Number of streams that it sends or receives.
     pub streams: u64,
-    /// How many of them are poor or bad.
+    /// Number of them that are poor or bad.
     pub bad: u64,
     /// Its newest test.
     pub test: String,
-    /// When that began, ns since 1970.
+    /// Start of its newest test, ns since 1970.
     pub started_ns: i64,
-    /// Operating system and version of the kernel; null if unknown, as of all that follows where a host only answers pings.
+    /// Operating system and version of the kernel; null if unknown. All fields below are null, too, for a host that only
+    /// answers pings.
     pub system: Option<String>,
-    /// Where its time comes from, as the kernel names it.
+    /// Clock source, as named by the kernel.
     pub clock_source: Option<String>,
-    /// Whether its kernel took its clock for synchronised.
+    /// True if its kernel considered its clock synchronised.
     pub synchronised: Option<bool>,
-    /// The largest possible error of its clock by its own account, ns.
+    /// Maximum error of its clock as stated by the host, ns.
     pub clock_error_ns: Option<i64>,
-    /// How far its clock was set during the test, ns.
+    /// Change of its clock by a step during the test, ns.
     pub clock_step_ns: Option<i64>,
-    /// 99th percentile of the jitter that it adds by itself, ns.
+    /// 99th percentile of the jitter added by the host itself, ns.
     pub noise_p99_ns: Option<i64>,
 }
 
-/// What is gathered of a host.
+/// Facts collected about a host.
 struct HostSummary<'a> {
     name: Option<&'a str>,
     streams: u64,
@@ -119,7 +120,7 @@ struct HostSummary<'a> {
     sends: bool,
 }
 
-/// Reads it.
+/// Reads the overview.
 pub fn read(archive: &Archive, asked: &RouteRequest, now_ns: i64) -> Result<HostsOverview, Problem> {
     let newest = archive.newest()?;
     let mut seen: BTreeMap<&str, HostSummary<'_>> = BTreeMap::new();
@@ -166,7 +167,7 @@ fn host(archive: &Archive, address: &str, seen: &HostSummary<'_>) -> Result<Host
     })
 }
 
-/// What a test says of the host that sends or receives. The client sends, unless the direction is down.
+/// Returns the facts of a test about its sender or receiver. The client sends, unless the direction is down.
 fn facts(archive: &Archive, test: TestId, down: bool, sends: bool) -> Result<HostFacts, Problem> {
     let session = archive.session(test)?;
     Ok(if sends == down { session.server } else { session.client })
@@ -178,7 +179,7 @@ pub fn page(archive: &Archive, asked: &RouteRequest) -> Result<String, Problem> 
 }
 
 fn write(all: &HostsOverview) -> String {
-    let header = html! { p.what { "Clocks, noise and systems as the newest test of each host has them" } };
+    let header = html! { p.what { "Clock, noise and system of each host, from its newest test" } };
     let main = html! {
         div data-live="hosts" {
             (headline(all))
@@ -195,17 +196,17 @@ fn headline(all: &HostsOverview) -> Markup {
     let known = all.hosts.iter().filter(|h| h.synchronised.is_some()).count();
     let (class, text) = match &off[..] {
         _ if all.hosts.is_empty() => ("note", "The archive is empty.".to_owned()),
-        [] if known == 0 => ("note", "Of no clock is known whether it is synchronised.".to_owned()),
+        [] if known == 0 => ("note", "The state of the hosts' clocks is unknown.".to_owned()),
         [] if known < all.hosts.len() => (
             "note",
             format!(
-                "{known} of {} clocks are synchronised; nothing is known of the others.",
+                "{known} of {} clocks are synchronised; the state of the others is unknown.",
                 all.hosts.len()
             ),
         ),
-        [] => ("good", "Every clock is synchronised.".to_owned()),
-        few if few.len() <= 3 => ("poor", format!("Not synchronised: {}.", few.join(", "))),
-        many => ("poor", format!("The clocks of {} hosts are not synchronised.", many.len())),
+        [] => ("good", "All clocks are synchronised.".to_owned()),
+        few if few.len() <= 3 => ("poor", format!("Clocks not synchronised: {}.", few.join(", "))),
+        many => ("poor", format!("{} clocks are not synchronised.", many.len())),
     };
     html! { p.headline.(class) { (text) } }
 }
@@ -238,15 +239,15 @@ fn of_monitor(monitor: &MonitorNow, now: i64) -> Markup {
         }
     };
     html! {
-        h2 #monitor { "The monitor of " (monitor.host) }
+        h2 #monitor { "Monitor on " (monitor.host) }
         dl.counts {
             div { dt { "version" } dd { (monitor.version) } }
             div { dt { "running for" } dd { (times::length(now.saturating_sub(monitor.since_ns))) } }
-            div { dt { "tests under way" } dd { (monitor.running) } }
+            div { dt { "tests running" } dd { (monitor.running) } }
             div { dt { "busy with tests" } dd { (format!("{:.1}", monitor.busy * 100.0)) " % of the time" } }
         }
         @if monitor.slots.is_empty() {
-            p { "No test that it starts was due yet." }
+            p { "None of its tests was due yet." }
         } @else {
             (scrolling("Slots of the monitor", &rows))
         }
@@ -258,7 +259,7 @@ fn table(all: &HostsOverview) -> Markup {
         "host",
         "address",
         "clock",
-        "largest error",
+        "max. error",
         "own jitter, p99",
         "last test",
         "streams",
@@ -274,8 +275,8 @@ fn table(all: &HostsOverview) -> Markup {
         h2 #hosts { "All hosts" }
         (scrolling("Hosts", &rows))
         p {
-            "The last columns are what a host said of itself in its newest test. Own jitter is known where it was measured \
-             before the test (" code { "--doctor" } "); hosts that only answer pings say nothing."
+            "Clock source and system are reported by the host itself. Own jitter is known if it was measured \
+             before the test (" code { "--doctor" } "). Hosts that only answer pings report nothing."
         }
     }
 }
@@ -295,7 +296,7 @@ fn row(host: &HostNow, now: i64) -> Markup {
             td { (host.address) }
             td.(verdict.word()) {
                 (badge(verdict.sign(), word))
-                @if let Some(step) = step { ", set by " (time(Some(step))) }
+                @if let Some(step) = step { ", stepped by " (time(Some(step))) }
             }
             td { (time(host.clock_error_ns)) }
             td { (time(host.noise_p99_ns)) }

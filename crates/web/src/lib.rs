@@ -1,15 +1,18 @@
 //! The page of an archive: which direction of which path is bad, and since when.
 //!
-//! * [`Settings`] – which archive, where to listen, who may read; [`Web`] – the server
+//! * [`Settings`] – archive, address to listen on, access; [`Web`] – the server
 //! * `routes` – every address; `now`, `path`, `test`, `hosts`, `compare`, `alerts` – a page each; `api` – the same as JSON
-//! * [`PageRuns`], [`Runner`] – tests that are started from a page, where that is allowed, and watched there
-//! * [`post`] – a request of its own
-//! * `access` – who may read what; `change` – who may start a test, and nobody else; `limits` – how much of it at once
+//! * [`PageRuns`], [`Runner`] – tests that are started from a page, if allowed, and watched there
+//! * [`post`] – sends a request, for notifications
+//! * `access` – who may read; `change` – who may start tests, and protection against cross-site requests; `limits` – limits
+//!   of connections and requests
 //!
-//! The only part of the program with an async runtime: one thread that waits for connections, and a few that read the archive.
-//! No request changes anything but those that start and stop tests, which are refused unless [`Settings::runs`] is set.
+//! The only part of the program with an async runtime: one thread that waits for connections, and a few that read the
+//! archive.
+//! Only requests that start or stop tests change anything, and they are refused unless [`Settings::runs`] is set.
 //!
-//! Neighbours: `jitlat-archive` has the results, `jitlat-report` draws figures, `jitlat-monitor` serves the page, and runs the tests that
+//! Related crates: `jitlat-archive` has the results, `jitlat-report` draws figures, `jitlat-monitor` serves the page, and runs
+//! the tests that
 //! are started from it ([`Runner`]).
 //!
 //! ```
@@ -21,7 +24,7 @@
 //! let web = Web::bind(&settings)?;
 //! println!("http://{}/", web.address());
 //! let (stop, _) = std::os::unix::net::UnixStream::pair()?;
-//! web.run(stop)?; // until this can be read, or its other end is closed
+//! web.run(stop)?; // until `stop` is readable, or its other end is closed
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 #![forbid(unsafe_code)]
@@ -67,7 +70,7 @@ pub use run::{
 pub use server::Web;
 pub use token::{Token, UnfitToken};
 
-/// The example of the README.
+/// Compiles the example of the README.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;
@@ -76,28 +79,28 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// The port where nothing else is said.
+/// Default port.
 pub const DEFAULT_PORT: u16 = 2680;
 
-/// What is shown, where, and to whom.
+/// Settings of the server.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// The folder of the archive.
+    /// Folder of the archive.
     pub archive: PathBuf,
-    /// Where to listen; port 0: the system chooses.
+    /// Address to listen on; with port 0 the system chooses a port.
     pub listen: SocketAddr,
-    /// Who may read.
+    /// Rule for who may read.
     pub access: ReadAccess,
-    /// How much at once.
+    /// Limits of connections and requests.
     pub limits: WebLimits,
-    /// The monitor that serves the page; `None` where none does.
+    /// Monitor that serves the page; `None` if there is none.
     pub monitor: Option<Arc<MonitorState>>,
-    /// Running tests from the page; `None`: nobody can.
+    /// Settings for running tests from the page; `None` if that is off.
     pub runs: Option<PageRuns>,
 }
 
 impl Settings {
-    /// An archive for the users of this host, on the usual port.
+    /// Settings to show an archive to the users of this host on the default port.
     pub fn new(archive: &Path) -> Settings {
         Settings {
             archive: archive.to_owned(),
@@ -110,30 +113,30 @@ impl Settings {
     }
 }
 
-/// Why there is no page.
+/// Reason why the server could not be started.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum WebError {
     /// The archive cannot be read.
     #[error(transparent)]
     Archive(#[from] jitlat_archive::ArchiveError),
-    /// Nobody can connect.
+    /// The address cannot be listened on.
     #[error("listening on {address}: {source}")]
     Listen {
-        /// Where.
+        /// The address.
         address: SocketAddr,
-        /// What the system says.
+        /// Error of the system.
         source: std::io::Error,
     },
-    /// Others could connect, and nothing says who may.
+    /// Other hosts could connect, but no access rule is set.
     #[error(
-        "--listen {0} can be reached from other hosts: name a file with a token (--token-file), or say that a proxy decides who may \
-         read (--behind-proxy)"
+        "--listen {0} can be reached from other hosts: set a token (--token-file FILE), or declare that a proxy controls \
+         access (--behind-proxy)"
     )]
     Open(SocketAddr),
-    /// Others can read, and nothing says who of them may run tests.
+    /// Other hosts can read, but no rule says who of them may run tests.
     #[error(
-        "--run: others than the users of this host can come here: name a file with a token for those who may run tests (--run-token-file)"
+        "--run: other hosts can reach this server: set a token for running tests (--run-token-file FILE)"
     )]
     OpenRuns,
     /// The threads cannot be started.

@@ -1,4 +1,4 @@
-//! [`WebLimits`]: how much at once, and for how long; [`ConnectionSlots`]: the connections there are.
+//! [`WebLimits`]: limits of connections and requests; [`ConnectionSlots`]: counts open connections.
 
 use std::collections::HashMap;
 use std::io;
@@ -11,24 +11,24 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep, sleep};
 
-/// How much at once, and for how long.
+/// Limits of connections and requests.
 #[derive(Clone, Copy, Debug)]
 pub struct WebLimits {
-    /// Connections.
+    /// Maximum number of connections.
     pub connections: usize,
-    /// Connections of one address.
+    /// Maximum number of connections of one address.
     pub connections_of_one: usize,
-    /// Connections that wait for events.
+    /// Maximum number of connections that wait for events.
     pub watching: usize,
-    /// Requests that read the archive at the same time; others wait.
+    /// Maximum number of requests that read the archive at the same time; others wait.
     pub readers: usize,
-    /// Until all headers of a request are there; also how long a connection may be idle.
+    /// Timeout for all headers of a request; also for an idle connection.
     pub headers: Duration,
-    /// For a request.
+    /// Timeout for a request.
     pub request: Duration,
-    /// That a client may read nothing of what is sent to it.
+    /// Timeout for a client that does not read its answer.
     pub stalled: Duration,
-    /// Packets of a test whose report is made; for larger ones there is the command line.
+    /// Maximum number of packets of a test whose report is created; larger ones need the command line.
     pub packets: u64,
 }
 
@@ -47,12 +47,12 @@ impl Default for WebLimits {
     }
 }
 
-/// Most bytes of a request's first line and headers.
+/// Maximum size of a request's first line and headers.
 pub const MAX_HEADER_BYTES: usize = 16 * 1024;
-/// Most headers.
+/// Maximum number of headers.
 pub const MAX_HEADERS: usize = 64;
 
-/// The connections there are.
+/// Open connections, counted per address.
 #[derive(Clone, Debug, Default)]
 pub struct ConnectionSlots(Arc<Mutex<HashMap<IpAddr, usize>>>);
 
@@ -64,7 +64,7 @@ pub struct ConnectionSlot {
 }
 
 impl ConnectionSlots {
-    /// A slot for a connection from `peer`; `None` if there are enough.
+    /// Takes a slot for a connection from `peer`; `None` if a limit is reached.
     pub fn take(&self, peer: IpAddr, limits: &WebLimits) -> Option<ConnectionSlot> {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let (sum, own) = (all.values().sum::<usize>(), all.get(&peer).copied().unwrap_or(0));
@@ -86,17 +86,17 @@ impl Drop for ConnectionSlot {
     }
 }
 
-/// A connection that fails when its client reads nothing for a while.
+/// A connection that fails if its client reads nothing until the timeout.
 #[derive(Debug)]
 pub struct TimeoutConnection {
     stream: TcpStream,
     timeout: Duration,
-    /// Runs while something cannot be sent.
+    /// Timer that runs while data cannot be sent.
     stalled: Option<Pin<Box<Sleep>>>,
 }
 
 impl TimeoutConnection {
-    /// `stream`, for as long as it takes what is sent.
+    /// Wraps `stream`, with the timeout for sending.
     pub fn new(stream: TcpStream, timeout: Duration) -> TimeoutConnection {
         TimeoutConnection { stream, timeout, stalled: None }
     }

@@ -1,4 +1,4 @@
-// Loads what is new into the page when a test entered the archive. Everything can be read without it.
+// Updates the page when a test is added to the archive. The page is complete without this script.
 (() => {
   "use strict";
   const live = document.getElementById("live");
@@ -16,7 +16,7 @@
       const focused = document.activeElement && document.activeElement.getAttribute("href");
       for (const part of document.querySelectorAll("[data-live]")) {
         const now = page.querySelector(`[data-live="${part.dataset.live}"]`);
-        // What is the same stays, with its focus and where it is scrolled to.
+        // Unchanged parts stay, with their focus and scroll position.
         if (!now || now.isEqualNode(part)) continue;
         const at = [...part.querySelectorAll(".drawn")].map((drawn) => drawn.scrollLeft);
         part.replaceWith(document.adoptNode(now));
@@ -26,15 +26,15 @@
         const same = [...document.querySelectorAll("a[href]")].find((a) => a.getAttribute("href") === focused);
         if (same) same.focus();
       }
-      live.textContent = over ? "it has ended" : `updated ${new Date().toISOString().slice(11, 19)}`;
+      live.textContent = over ? "the test has ended" : `updated ${new Date().toISOString().slice(11, 19)}`;
     } catch (e) {
-      live.textContent = "not up to date";
+      live.textContent = "update failed";
     }
     loading = false;
     if (again) { again = false; setTimeout(load, over ? 0 : 1000); }
   }
 
-  // A test under way has events of its own, until it is over.
+  // A running test has its own events until it is over.
   const own = document.querySelector("[data-events]");
   live.textContent = "connecting";
   const events = new EventSource(own ? own.dataset.events : "/api/v1/events");
@@ -47,13 +47,13 @@
   });
   events.addEventListener("error", () => { live.textContent = "no connection"; });
 
-  // A choice takes effect at once, and stays in the address.
+  // A selection takes effect at once and is stored in the address.
   for (const form of document.querySelectorAll("[data-choose]")) {
     form.addEventListener("change", () => {
       history.replaceState(null, "", `${form.getAttribute("action")}?${new URLSearchParams(new FormData(form))}`);
       load();
     });
   }
-  // Ages grow without any test.
+  // Ages grow even without new tests.
   setInterval(() => { if (!document.hidden) load(); }, 60000);
 })();

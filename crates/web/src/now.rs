@@ -1,4 +1,4 @@
-//! `/`: all paths, per direction, with their newest test: what is bad, since when, and what is silent.
+//! `/`: all paths, per direction, with their newest test: which are bad, since when, and which are silent.
 
 use crate::page::{self, PageTab, encoded};
 use crate::problem::Problem;
@@ -12,55 +12,56 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-/// A stream that has had no test for this many of the usual distances between its tests is silent.
+/// A stream is silent if it had no test for this many times the usual interval between its tests.
 const SILENCE_INTERVALS: i64 = 3;
-/// Most streams in the list of what needs attention, and in that of all.
+/// Maximum number of streams in the list of what needs attention, and in the list of all.
 const MAX_LISTED: usize = 100;
-/// Up to this many hosts the cells of the matrix have words.
+/// Maximum number of hosts for which the cells of the matrix have text.
 const MAX_HOSTS_WITH_WORDS: usize = 10;
 
 /// All paths.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Now {
-    /// When this was read, ns since 1970.
+    /// Time of this document, ns since 1970.
     pub now_ns: i64,
-    /// Every stream of packets that has tests, by addresses.
+    /// Every stream that has tests, by addresses.
     pub streams: Vec<StreamNow>,
 }
 
-/// A stream of packets from one host to another, and its newest test.
+/// A stream from one host to another, and its newest test.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct StreamNow {
-    /// Its number in this archive.
+    /// Number of the stream in this archive.
     pub id: i64,
-    /// Which packets.
+    /// The stream.
     #[serde(flatten)]
     pub stream: jitlat_archive::PooledStream,
-    /// The sender's name; null if unknown.
+    /// Name of the sender; null if unknown.
     pub src_name: Option<String>,
-    /// The receiver's name; null if unknown.
+    /// Name of the receiver; null if unknown.
     pub dst_name: Option<String>,
     /// Its newest test.
     pub test: String,
-    /// When that began, ns since 1970.
+    /// Start of its newest test, ns since 1970.
     pub started_ns: i64,
-    /// Rows of its log.
+    /// Number of rows of its log.
     pub packets: u64,
-    /// What was found.
+    /// Verdict of its newest test.
     pub verdict: TestVerdict,
-    /// The answer in a line.
+    /// Headline of the verdict.
     pub headline: String,
-    /// Median time between its newest tests, ns; null of fewer than three, and where all were asked for on a page and have ceased.
+    /// Median time between its newest tests, ns; null for fewer than three tests, and if all were started from a page and no
+    /// further ones followed.
     pub every_ns: Option<i64>,
-    /// Whether there has been no test for three times as long.
+    /// True if there has been no test for three times as long.
     pub silent: bool,
-    /// Of one that is poor or bad: when the first of the tests in a row that are began, ns since 1970; otherwise null.
+    /// Start of the first test in the current run of poor or bad tests, ns since 1970; null if the newest is neither.
     pub bad_since_ns: Option<i64>,
-    /// How many tests in a row are poor or bad.
+    /// Number of consecutive tests that are poor or bad.
     pub bad_tests: u64,
-    /// Whether there may be more before them, which were not looked at.
+    /// True if there may be more before them, which were not examined.
     pub bad_tests_at_least: bool,
 }
 
@@ -97,7 +98,7 @@ impl StreamNow {
         if self.stream.direction == "both" { "⇄" } else { "→" }
     }
 
-    /// Its verdict, or that there is none any more: an old one that was not bad says little.
+    /// Returns its verdict, or "silent" if its newest test is old and was not bad: such a verdict says little about now.
     fn shown(&self) -> (&'static str, &'static str, &'static str) {
         if self.silent && !self.verdict.is_bad() {
             return ("unknown", "…", "silent");
@@ -109,7 +110,7 @@ impl StreamNow {
         format!("/path/{}/{}?stream={}", encoded(&self.stream.src), encoded(&self.stream.dst), self.id)
     }
 
-    /// What should be looked at comes first: the worst, then what is silent.
+    /// Sort key: the worst verdicts first, then silent streams.
     fn rank(&self) -> (Option<TestVerdict>, bool) {
         (Some(self.verdict).filter(|verdict| verdict.is_bad()), self.silent)
     }
@@ -119,19 +120,19 @@ fn is_silent(every_ns: Option<i64>, age: i64) -> bool {
     every_ns.is_some_and(|every| age > every.saturating_mul(SILENCE_INTERVALS))
 }
 
-/// Reads it.
+/// Reads all paths.
 pub fn read(archive: &Archive, now: i64) -> Result<Now, Problem> {
     let mut streams: Vec<StreamNow> =
         archive.newest()?.into_iter().map(|newest| StreamNow::new(newest, now)).collect();
     for stream in streams.iter_mut().filter(|stream| stream.silent) {
-        // Tests that somebody asked for are not missed.
+        // Tests started on request are not expected to repeat.
         stream.every_ns = archive.regular_distance(stream.id)?;
         stream.silent = is_silent(stream.every_ns, now.saturating_sub(stream.started_ns));
     }
     Ok(Now { now_ns: now, streams })
 }
 
-/// What the packets of a stream are, in words.
+/// Describes the packets of a stream.
 pub fn described(stream: &jitlat_archive::PooledStream) -> String {
     let two_way = stream.direction == "both";
     let mut text = if two_way { format!("{} round trips", stream.protocol) } else { stream.protocol.clone() };
@@ -167,8 +168,8 @@ fn write(all: &Now) -> String {
             @if all.streams.is_empty() {
                 p.headline.note { "The archive is empty." }
                 p {
-                    "Every test takes " code { "--archive DIR" } " and puts its result there; "
-                    code { "jitlat archive add DIR LOG" } " adds what is already there."
+                    "Every test takes " code { "--archive DIR" } " and stores its result in the archive; "
+                    code { "jitlat archive add DIR LOG" } " adds existing logs."
                 }
             } @else {
                 (headline(all))
@@ -185,7 +186,7 @@ fn counted(n: usize, one: &str, several: &str) -> String {
     format!("{n} {}", if n == 1 { one } else { several })
 }
 
-/// Addresses of all hosts, with what they are called.
+/// Returns the addresses of all hosts, with their names.
 fn hosts(all: &Now) -> BTreeMap<&str, &str> {
     let ends = |s| {
         let s: &StreamNow = s;
@@ -194,7 +195,7 @@ fn hosts(all: &Now) -> BTreeMap<&str, &str> {
     all.streams.iter().flat_map(ends).collect()
 }
 
-/// What is wrong, in a sentence; up to three streams by name.
+/// States what is wrong in one sentence; up to three streams by name.
 fn headline(all: &Now) -> Markup {
     let of = |which: &dyn Fn(&StreamNow) -> bool| all.streams.iter().filter(|s| which(s)).collect::<Vec<_>>();
     let (bad, silent) = (of(&|s| s.verdict.is_bad()), of(&|s| s.silent));
@@ -205,8 +206,8 @@ fn headline(all: &Now) -> Markup {
         None => "note",
     };
     let mut text = match &bad[..] {
-        [] if silent.is_empty() => "Nothing is bad, and nothing is silent.".to_owned(),
-        [] => "Nothing was bad when it was last tested.".to_owned(),
+        [] if silent.is_empty() => "All streams are good or fair, and none is silent.".to_owned(),
+        [] => "No stream was poor or bad in its last test.".to_owned(),
         few @ ([_] | [_, _] | [_, _, _]) => {
             let said = few.iter().map(|s| {
                 let since = s.bad_since_ns.map_or(0, |at| all.now_ns.saturating_sub(at));
@@ -225,7 +226,7 @@ fn headline(all: &Now) -> Markup {
     };
     if !silent.is_empty() {
         let silent = counted(silent.len(), "stream is", "streams are");
-        let _ = write!(text, " {silent} silent: the tests that used to come do not.");
+        let _ = write!(text, " {silent} silent: no new test for 3 times the usual interval.");
     }
     html! { p.headline.(class) { (text) } }
 }
@@ -235,8 +236,8 @@ fn attention(all: &Now) -> Markup {
     wanted.sort_by_key(|s| std::cmp::Reverse(s.rank()));
     html! {
         @if !wanted.is_empty() {
-            h2 #attention { "What needs attention" }
-            (table("What needs attention", &wanted, all.now_ns))
+            h2 #attention { "Needs attention" }
+            (table("Needs attention", &wanted, all.now_ns))
         }
     }
 }
@@ -254,7 +255,7 @@ fn table(name: &str, streams: &[&StreamNow], now: i64) -> Markup {
         thead {
             tr {
                 @for column in ["from, to", "verdict", "bad since", "last test"] { th scope="col" { (column) } }
-                th.words scope="col" { "what was found" }
+                th.words scope="col" { "headline" }
                 th scope="col" { "packets" }
             }
         }
@@ -262,7 +263,7 @@ fn table(name: &str, streams: &[&StreamNow], now: i64) -> Markup {
     };
     html! {
         (scrolling(name, &rows))
-        @if streams.len() > MAX_LISTED { p { (streams.len() - MAX_LISTED) " more are in the matrix." } }
+        @if streams.len() > MAX_LISTED { p { (streams.len() - MAX_LISTED) " more are in the path matrix." } }
     }
 }
 
@@ -294,9 +295,9 @@ fn age(s: &StreamNow, now: i64) -> String {
     format!("{} ago", times::length(now.saturating_sub(s.started_ns)))
 }
 
-/// Senders down, receivers across.
+/// Path matrix: a row per sender, a column per receiver.
 fn matrix(all: &Now, hosts: &BTreeMap<&str, &str>) -> Markup {
-    // Of several streams between two hosts the one that is worst, then a silent one.
+    // Of several streams between two hosts, show the worst, then a silent one.
     let mut cells: BTreeMap<(&str, &str), &StreamNow> = BTreeMap::new();
     for s in &all.streams {
         let cell = cells.entry((&s.stream.src, &s.stream.dst)).or_insert(s);
@@ -334,16 +335,16 @@ fn matrix(all: &Now, hosts: &BTreeMap<&str, &str>) -> Markup {
         }
     };
     html! {
-        h2 #matrix { "Who hears whom" }
+        h2 #matrix { "Path matrix" }
         p.help {
-            "Senders down, receivers across. "
+            "One row per sender, one column per receiver. "
             @for verdict in TestVerdict::ALL {
                 span.(verdict.word()) { (badge(verdict.sign(), verdict.word())) }
                 " "
             }
             span.unknown { (badge("…", "silent")) }
         }
-        div.matrix.small[!words] { (scrolling("Matrix of hosts", &rows)) }
+        div.matrix.small[!words] { (scrolling("Path matrix", &rows)) }
     }
 }
 

@@ -1,4 +1,4 @@
-//! [`openapi`]: what programs may ask for, as an OpenAPI document made from the list of routes and the types that are written.
+//! [`openapi`]: the API as an OpenAPI document, made from the list of routes and the types of the answers.
 
 use crate::alerts::Alerts;
 use crate::compare::ComparedPeriods;
@@ -20,7 +20,7 @@ fn of<T: JsonSchema>(generator: &mut SchemaGenerator) -> Schema {
     generator.subschema_for::<T>()
 }
 
-/// What each address answers with.
+/// Type of the answer of each address.
 const TYPES: [Type; 10] = [
     ("/api/v1/now", of::<Now>),
     ("/api/v1/path/{src}/{dst}", of::<PathCourse>),
@@ -34,7 +34,7 @@ const TYPES: [Type; 10] = [
     ("/api/v1/runs/{id}/stop", of::<RunNow>),
 ];
 
-/// The document, OpenAPI 3.1.
+/// Returns the OpenAPI 3.1 document.
 ///
 /// # Panics
 /// If a route for programs has no type in the list.
@@ -47,7 +47,7 @@ pub fn openapi() -> Value {
         let (_, schema) = TYPES.iter().find(|(path, _)| *path == route.path).expect("a type for every route");
         let is_order = matches!(route.kind, RouteKind::Order(_));
         let starts = is_order && route.path == "/api/v1/runs";
-        // What is started is answered as one of those there are.
+        // POST returns the same schema as GET of a run.
         let schema = if starts { of::<RunNow>(&mut generator) } else { schema(&mut generator) };
         let takes = starts.then(|| of::<RunRequest>(&mut generator));
         let operations = paths.entry(route.path).or_insert_with(|| json!({}));
@@ -57,7 +57,7 @@ pub fn openapi() -> Value {
     let text = |about: &str| json!({ "type": "string", "description": about });
     let problem = json!({
         "type": "object",
-        "properties": { "error": text("What is wrong, in short."), "detail": text("In a sentence."), "field": text("The field that is wrong, if it is one.") },
+        "properties": { "error": text("Short description of the error."), "detail": text("Description of the error in one sentence."), "field": text("The invalid field, if there is one.") },
         "required": ["error", "detail"]
     });
     schemas.insert("Problem".to_owned(), problem);
@@ -66,9 +66,9 @@ pub fn openapi() -> Value {
         "info": {
             "title": "jitlat web",
             "version": "1",
-            "description": "What `jitlat web` and a monitor with [web] answer to programs: all that their pages show, and running \
-                            tests where that is on. \
-                            Times are UTC. Nanoseconds unless a name says otherwise; null is undefined."
+            "description": "API of `jitlat web` and of a monitor with [web]: the contents of all pages, and running \
+                            tests if that is enabled. \
+                            Times are UTC, in nanoseconds unless a name says otherwise; null means undefined."
         },
         "servers": [{ "url": "http://127.0.0.1:2680" }],
         "security": [{}, { "token": [] }],
@@ -85,7 +85,7 @@ fn operation(route: &Route, schema: &Schema, takes: Option<&Schema>) -> Value {
         if matches!(route.kind, RouteKind::Events(_)) { "text/event-stream" } else { "application/json" };
     let parts = route.path.split('{').skip(1).filter_map(|rest| rest.split('}').next());
     let parts = parts.map(|name| {
-        let about = if name == "id" { "The id of a test that was started." } else { "An address or a name of a host." };
+        let about = if name == "id" { "Id of a test that was started." } else { "Address or name of a host." };
         json!({ "name": name, "in": "path", "required": true, "schema": { "type": "string" }, "description": about })
     });
     let asked = route.parameters.iter().map(|(name, about)| {
@@ -97,18 +97,19 @@ fn operation(route: &Route, schema: &Schema, takes: Option<&Schema>) -> Value {
         json!({ "description": what, "content": { "application/json": { "schema": schema } } })
     };
     let mut responses = json!({
-        "400": problem("The address says something impossible."),
+        "400": problem("The address has an invalid value."),
         "401": problem("The token is missing or wrong."),
-        "404": problem("There is no such thing."),
-        "503": problem("Others are being answered, or it took too long.")
+        "404": problem("The requested object does not exist."),
+        "503": problem("The server is busy, or the request took too long.")
     });
     let done = if takes.is_some() { "201" } else { "200" };
     responses[done] =
-        json!({ "description": "What was asked for.", "content": { kind: { "schema": schema } } });
+        json!({ "description": "The requested document.", "content": { kind: { "schema": schema } } });
     let mut operation = json!({ "summary": route.about, "parameters": parameters });
     if matches!(route.kind, RouteKind::Order(_)) {
-        responses["403"] = problem("Whoever asks may not, or a foreign page made them ask.");
-        responses["409"] = problem("There is no room for it now.");
+        responses["403"] =
+            problem("The client is not authorised, or a page of another site caused the request.");
+        responses["409"] = problem("The limit of tests is reached.");
         operation["security"] = json!([{}, { "token": [] }]);
     }
     if let Some(schema) = takes {

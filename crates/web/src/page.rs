@@ -1,39 +1,39 @@
-//! What all pages have: the links between them, the files they use, and their beginning and end.
+//! Parts of every page: links between pages, their files, and the beginning and end.
 
 use axum::response::Html;
 use jitlat_report::html::{PageFrame, STYLE, document};
 use maud::{Markup, html};
 use std::fmt::Write;
 
-/// This program and its version.
+/// Name and version of this program.
 pub const PROGRAM: &str = concat!("jitlat ", env!("CARGO_PKG_VERSION"));
 
-/// The style sheet: that of the reports, and what only these pages have.
+/// Style sheet: that of the reports, and rules of these pages.
 pub fn style() -> String {
     [STYLE, include_str!("web.css")].concat()
 }
 
-/// The script that loads what is new.
+/// Script that loads new content.
 pub const LIVE: &str = include_str!("live.js");
 
-/// Which link of a page leads to itself.
+/// Link of the navigation that leads to the current page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PageTab {
     /// All paths.
     Now,
-    /// What is known of each host.
+    /// Facts about each host.
     Hosts,
     /// Two periods, or two paths.
     Compare,
-    /// What fires.
+    /// Alerts.
     Alerts,
-    /// Where a test is asked for.
+    /// Form that starts a test.
     Run,
-    /// None of them.
+    /// No link.
     None,
 }
 
-/// Pages that every page has a link to.
+/// Pages that every page links to.
 const TABS: [(PageTab, &str, &str); 5] = [
     (PageTab::Now, "/", "Now"),
     (PageTab::Hosts, "/hosts", "Hosts"),
@@ -42,7 +42,7 @@ const TABS: [(PageTab, &str, &str); 5] = [
     (PageTab::Run, "/run", "Run"),
 ];
 
-/// The links between pages; the first skips them.
+/// Links between pages; the first one skips them.
 pub fn navigation(current: PageTab) -> Markup {
     html! {
         a.skip href="#main" { "Skip to the content" }
@@ -58,12 +58,12 @@ pub fn navigation(current: PageTab) -> Markup {
     }
 }
 
-/// A page: `header` follows the title, `main` is its main part.
+/// Renders a page: `header` follows the title, `main` is its main part.
 pub fn page(title: &str, current: PageTab, header: &Markup, main: &Markup) -> Html<String> {
     page_in(&navigation(current), title, header, &html! { main #main { (main) } })
 }
 
-/// A page that begins with `before`, and whose main element is `main`.
+/// Renders a page that begins with `before`, and whose main element is `main`.
 pub fn page_in(before: &Markup, title: &str, header: &Markup, main: &Markup) -> Html<String> {
     let frame = PageFrame { style: "/style.css", scripts: &["/live.js"], before };
     let body = html! {
@@ -73,7 +73,7 @@ pub fn page_in(before: &Markup, title: &str, header: &Markup, main: &Markup) -> 
     Html(document(title, PROGRAM, Some(&frame), header, &body).into_string())
 }
 
-/// Text as a part of an address.
+/// Encodes text as a part of an address.
 pub fn encoded(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for byte in text.bytes() {

@@ -1,4 +1,4 @@
-//! `/path/A/B`: delay, loss and verdicts of a path over time, from all there is down to a test.
+//! `/path/A/B`: delay, loss and verdicts of a path over time, from the whole archive down to a single test.
 
 use crate::chart::{self, Chart, ChartPeriod, share, time};
 use crate::now::{badge, described};
@@ -17,21 +17,21 @@ use maud::{Markup, PreEscaped, html};
 use serde::Serialize;
 use std::fmt::Write;
 
-/// What is shown where nothing else is asked for: so long before the newest test.
+/// Default length of the period shown, before the newest test.
 const DEFAULT_SPAN_NS: i64 = 7 * DAY;
-/// Most tests that are shown one by one.
+/// Maximum number of tests that are shown individually.
 const MAX_TESTS: u64 = 600;
-/// Most tests whose verdicts are looked at.
+/// Maximum number of tests whose verdicts are read.
 const MAX_VERDICTS: u64 = 30_000;
-/// Most changes and gaps in their lists, the newest of them.
+/// Maximum number of changes and gaps in their lists; the newest are listed.
 const MAX_LISTED_CHANGES: usize = 12;
 
-/// What the delays are.
+/// Kind of delay shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ShownQuantity {
-    /// As measured.
+    /// Delay as measured.
     Delay,
-    /// Above the smallest of their test.
+    /// Delay above the smallest of its test.
     Jitter,
 }
 
@@ -57,22 +57,22 @@ impl ShownQuantity {
 pub struct PathCourse {
     /// Number of the stream in this archive.
     pub id: i64,
-    /// Which packets.
+    /// The stream.
     #[serde(flatten)]
     pub stream: PooledStream,
-    /// Beginning of what is shown, ns since 1970.
+    /// Start of the period shown, ns since 1970.
     pub from_ns: i64,
-    /// End of it.
+    /// End of the period shown, ns since 1970.
     pub to_ns: i64,
     /// Length of a period: test, hour, day or month.
     pub by: &'static str,
-    /// All packets of it together.
+    /// Figures of all packets together.
     pub all: PeriodFigures,
-    /// Periods that have tests, in the order of time.
+    /// Periods that have tests, in order of time.
     pub periods: Vec<PeriodFigures>,
-    /// Where tests begin to be poor or bad, or cease to be; null if there are too many tests to look at each.
+    /// Tests with which the path became poor or bad, or recovered; null if there are too many tests to examine each.
     pub changes: Option<Vec<VerdictChange>>,
-    /// Stretches without a test longer than three times the usual distance; null as above.
+    /// Gaps between tests longer than three times the usual interval; null if there are too many tests to examine each.
     pub gaps: Option<Vec<TestGap>>,
 }
 
@@ -80,51 +80,51 @@ pub struct PathCourse {
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PeriodFigures {
-    /// Its beginning, ns since 1970; of a test, when that began.
+    /// Start of the period, ns since 1970; for a single test, its start.
     pub start_ns: i64,
-    /// Its end.
+    /// End of the period, ns since 1970.
     pub end_ns: i64,
     /// The test; null for longer periods.
     pub test: Option<String>,
-    /// Tests.
+    /// Number of tests.
     pub tests: u64,
-    /// Packets sent.
+    /// Number of packets sent.
     pub sent: u64,
-    /// Packets lost.
+    /// Number of packets lost.
     pub lost: u64,
-    /// Lost of those sent; null if none was.
+    /// Share of the packets that were lost; null if none was sent.
     pub loss: Option<f64>,
     /// Median delay as measured, ns; null without packets.
     pub delay_median_ns: Option<i64>,
-    /// 99th percentile of it.
+    /// 99th percentile of the delay as measured, ns; null without packets.
     pub delay_p99_ns: Option<i64>,
-    /// Median of the delay above the smallest of its test.
+    /// Median of the delay above the smallest of its test, ns; null without packets.
     pub jitter_median_ns: Option<i64>,
-    /// 99th percentile of it.
+    /// 99th percentile of the delay above the smallest of its test, ns; null without packets.
     pub jitter_p99_ns: Option<i64>,
-    /// The worst verdict of its tests; null if there are too many to look at each.
+    /// Worst verdict of its tests; null if there are too many to examine each.
     pub worst: Option<TestVerdict>,
 }
 
-/// A test with which a path turned poor or bad, or ceased to be.
+/// A test with which a path became poor or bad, or recovered.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct VerdictChange {
-    /// When the test began, ns since 1970.
+    /// Start of the test, ns since 1970.
     pub at_ns: i64,
-    /// Whether it is poor or bad, after one that was neither.
+    /// True if the path became poor or bad, false if it recovered.
     pub bad: bool,
     /// The test.
     pub test: String,
 }
 
-/// A stretch without a test.
+/// A gap between tests.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TestGap {
-    /// When the test before it began, ns since 1970.
+    /// Start of the test before it, ns since 1970.
     pub from_ns: i64,
-    /// When the test after it began.
+    /// Start of the test after it, ns since 1970.
     pub to_ns: i64,
 }
 
@@ -152,23 +152,24 @@ impl PeriodFigures {
     }
 }
 
-/// What was read for a page.
+/// Data of a page.
 pub struct PathPage {
     pub course: PathCourse,
     streams: Vec<(i64, PooledStream)>,
-    /// Whether there are tests of the other direction.
+    /// True if there are tests of the other direction.
     back: bool,
-    /// Whether tests can be started from the page.
+    /// True if tests can be started from the page.
     can_run: bool,
     shown: ShownQuantity,
     pools: Vec<StreamPeriod>,
-    /// When the first test of the stream began, and the end of the last as it is drawn.
+    /// Start of the first test of the stream, and end of the last as drawn.
     extent: (i64, i64),
     last: Option<(TestVerdict, i64, TestId)>,
     bad_since: Option<i64>,
 }
 
-/// Reads the path that an address names; what it may ask for is in the list of [routes](crate::routes::ROUTES), and `show`.
+/// Reads the path that an address names; its parameters are in the list of [routes](crate::routes::ROUTES), in addition to
+/// `show`.
 pub fn read(archive: &Archive, asked: &RouteRequest, now: i64) -> Result<PathPage, Problem> {
     let (src, dst, query) = (asked.part(0), asked.part(1), &asked.query);
     let none = || Problem::NotFound(format!("The archive has no tests from {src} to {dst}."));
@@ -188,7 +189,9 @@ pub fn read(archive: &Archive, asked: &RouteRequest, now: i64) -> Result<PathPag
     }
     let newest = streams.iter().max_by_key(|(_, _, extent)| extent.1).map(|s| s.0).ok_or_else(none)?;
     let stream = query.get("stream").map(|text| {
-        text.parse().map_err(|_| Problem::Wrong("stream is a number, as in the links of a path.".to_owned()))
+        text.parse().map_err(|_| {
+            Problem::Wrong("stream must be a number, as in the links of a path's page.".to_owned())
+        })
     });
     let wanted = stream.transpose()?.unwrap_or(newest);
     let (id, stream, extent) =
@@ -201,7 +204,7 @@ pub fn read(archive: &Archive, asked: &RouteRequest, now: i64) -> Result<PathPag
             .iter()
             .find(|(name, _)| *name == text)
             .map(|(_, shown)| *shown)
-            .ok_or_else(|| Problem::Wrong("show is 'delay' or 'jitter'.".to_owned()))?,
+            .ok_or_else(|| Problem::Wrong("show must be 'delay' or 'jitter'.".to_owned()))?,
     };
     let when =
         |name: &str| query.get(name).map(|text| When::parse(text, WallTime(now)).map(|w| w.0.0)).transpose();
@@ -211,7 +214,7 @@ pub fn read(archive: &Archive, asked: &RouteRequest, now: i64) -> Result<PathPag
         end.saturating_sub(DEFAULT_SPAN_NS).max(extent.0.div_euclid(times::SECOND) * times::SECOND).min(to);
     let from = when("from")?.unwrap_or(usual);
     if from >= to {
-        return Err(Problem::Wrong("The end is not after the beginning.".to_owned()));
+        return Err(Problem::Wrong("The end must be after the beginning.".to_owned()));
     }
     let tests = archive.tests_between(id, from, to)?;
     let by = period(to.min(end).saturating_sub(from.max(extent.0)), tests);
@@ -242,7 +245,7 @@ pub fn read(archive: &Archive, asked: &RouteRequest, now: i64) -> Result<PathPag
     Ok(PathPage { course, streams, back, can_run, shown, pools, extent, last, bad_since })
 }
 
-/// The end of a stream's last test as it is drawn: as long after it as its tests are apart, in whole seconds.
+/// Returns the end of a stream's last test as drawn: one interval between its tests after its start, in whole seconds.
 fn end_of(archive: &Archive, id: i64, (first, last): (i64, i64)) -> Result<i64, Problem> {
     let from = first.max(last.saturating_sub(DEFAULT_SPAN_NS));
     let tests = archive.tests_between(id, from, last.saturating_add(1))?;
@@ -255,7 +258,7 @@ fn change((at_ns, bad, test): (i64, bool, TestId)) -> VerdictChange {
     VerdictChange { at_ns, bad, test: test.to_string() }
 }
 
-/// The length of what is pooled in a view.
+/// Chooses the length of the pooled periods in a view.
 fn period(span: i64, tests: u64) -> PoolPeriod {
     match span {
         _ if span <= HOUR || (tests <= MAX_TESTS && span <= 8 * DAY) => PoolPeriod::Test,
@@ -269,13 +272,13 @@ fn name(period: PoolPeriod) -> &'static str {
     PoolPeriod::NAMES.iter().find(|(_, p)| *p == period).map_or("", |(name, _)| name)
 }
 
-/// The verdict of the newest test, and since when tests in a row are bad, as far as a month before it tells.
+/// Verdict of the newest test, and start of the current run of bad tests, looking back at most a month.
 type NewestVerdict = (Option<(TestVerdict, i64, TestId)>, Option<i64>);
 
 fn newest_verdict(archive: &Archive, id: i64, last: i64) -> Result<NewestVerdict, Problem> {
     let mut since = None;
     let mut newest = None;
-    // Ever longer, so that a path that turned bad a minute ago is not read for a month.
+    // Look back in growing steps, so that a month is not read for a path that turned bad a minute ago.
     for back in [HOUR, DAY, 7 * DAY, 31 * DAY] {
         let from = last.saturating_sub(back);
         let verdicts = archive.verdicts(id, from, last.saturating_add(1))?;
@@ -290,7 +293,7 @@ fn newest_verdict(archive: &Archive, id: i64, last: i64) -> Result<NewestVerdict
     Ok((newest, since))
 }
 
-/// Figures of each period, with the worst verdict of its tests.
+/// Returns the figures of each period, with the worst verdict of its tests.
 fn figures(pools: &[StreamPeriod], verdicts: Option<&Verdicts>, end: i64) -> Vec<PeriodFigures> {
     let worst = |from: i64, to: i64| {
         let tests = &verdicts?.tests;
@@ -301,7 +304,7 @@ fn figures(pools: &[StreamPeriod], verdicts: Option<&Verdicts>, end: i64) -> Vec
     let figures = pools.iter().enumerate().map(|(k, course)| {
         let next = pools.get(k + 1).map_or(end, |next| next.start_ns);
         let end = match course.test {
-            // A test is as wide as they usually are apart.
+            // A test is drawn as wide as the usual interval between tests.
             Some(_) => course.start_ns.saturating_add(usual.unwrap_or(i64::MAX)).min(next),
             None => course.end_ns,
         };
@@ -323,7 +326,7 @@ pub fn page(archive: &Archive, asked: &RouteRequest) -> Result<String, Problem> 
 }
 
 impl PathPage {
-    /// The address of another part of it.
+    /// Address of another part of the path's history.
     fn address(&self, from: i64, to: i64) -> String {
         self.with(self.course.id, self.shown, Some((from, to)))
     }
@@ -344,7 +347,7 @@ impl PathPage {
         Some((self.course.from_ns, self.course.to_ns))
     }
 
-    /// Where a period leads: to its parts, or to the test.
+    /// Address of a period's page: its parts, or the test.
     fn into(&self, period: &PeriodFigures) -> String {
         match &period.test {
             Some(test) => format!("/test/{test}"),
@@ -352,7 +355,7 @@ impl PathPage {
         }
     }
 
-    /// The name of a period, as exact as its length needs.
+    /// Name of a period, as precise as its length requires.
     fn name(&self, period: &PeriodFigures) -> String {
         let length = match self.course.by {
             "test" => 19,
@@ -382,12 +385,12 @@ fn write(view: &PathPage) -> String {
     page::page(&title, PageTab::None, &html! { p.what { (described(stream)) } }, &main).0
 }
 
-/// A link in a list; `current`: it leads to what is shown.
+/// A link in a list; `current` if it leads to the page shown.
 fn link(address: &str, current: bool, text: &str) -> Markup {
     html! { li { a href=(address) aria-current=[current.then_some("true")] { (text) } } }
 }
 
-/// Links to the other direction, and to other packets of the same.
+/// Links to the other direction, and to other streams of the same direction.
 fn others(view: &PathPage) -> Markup {
     let PooledStream { src, dst, .. } = &view.course.stream;
     let several = view.streams.iter().filter(|_| view.streams.len() > 1);
@@ -398,20 +401,20 @@ fn others(view: &PathPage) -> Markup {
     let compare = format!("/compare?src={src}&dst={dst}&from={before}&to={from}&from2={from}&to2={to}");
     html! {
         ul.steps aria-label="Other views of this path" {
-            @if view.back { (link(&format!("/path/{dst}/{src}"), false, "The other direction")) }
+            @if view.back { (link(&format!("/path/{dst}/{src}"), false, "Other direction")) }
             @for (id, stream) in several {
                 (link(&view.with(*id, view.shown, None), *id == view.course.id, &described(stream)))
             }
             @for (name, shown) in ShownQuantity::NAMES {
                 (link(&view.with(view.course.id, shown, view.here()), shown == view.shown, name))
             }
-            (link(&compare, false, "Compare with the time before"))
+            (link(&compare, false, "Compare with the period before"))
             @if view.can_run { (link(&format!("/run?host={dst}"), false, "Test it now")) }
         }
     }
 }
 
-/// The newest verdict, and since when it is bad.
+/// Newest verdict, and since when it is bad.
 fn state(view: &PathPage) -> Markup {
     let Some((verdict, at, test)) = view.last else { return Markup::default() };
     let class = if verdict.is_bad() {
@@ -424,7 +427,7 @@ fn state(view: &PathPage) -> Markup {
     let since = view.bad_since.map_or(String::new(), |at| format!(" since {}", utc(at)));
     html! {
         p.headline.(class) {
-            (verdict.sign()) " " (sentence(verdict.word())) (since) ". The last test began at "
+            (verdict.sign()) " " (sentence(verdict.word())) (since) ". Last test: "
             a href=(format!("/test/{test}")) { (utc(at)) }
             "."
         }
@@ -436,7 +439,7 @@ fn sentence(text: &str) -> String {
     chars.next().map_or(String::new(), |c| c.to_uppercase().chain(chars).collect())
 }
 
-/// Links to longer and shorter times, before and after.
+/// Links to longer and shorter periods, before and after.
 fn steps(view: &PathPage) -> Markup {
     let (from, to) = (view.course.from_ns, view.course.to_ns);
     let (first, after_all) = view.extent;
@@ -466,7 +469,7 @@ fn steps(view: &PathPage) -> Markup {
 fn drawing(view: &PathPage) -> Markup {
     let course = &view.course;
     if course.periods.is_empty() {
-        return html! { p.headline.note { "There is no test in this time." } };
+        return html! { p.headline.note { "No tests in this period." } };
     }
     let column = |(period, pool): (&PeriodFigures, &StreamPeriod)| {
         let delays = view.shown.of(&pool.pool);
@@ -486,7 +489,7 @@ fn drawing(view: &PathPage) -> Markup {
     let columns: Vec<ChartPeriod> = course.periods.iter().zip(&view.pools).map(column).collect();
     let two_way = course.stream.direction == "both";
     let quantity = match (view.shown, two_way) {
-        (ShownQuantity::Jitter, _) => "above the smallest of each test",
+        (ShownQuantity::Jitter, _) => "jitter: delay above the smallest of each test",
         (ShownQuantity::Delay, true) => "round trip",
         (ShownQuantity::Delay, false) => "one-way delay, as measured",
     };
@@ -502,16 +505,16 @@ fn drawing(view: &PathPage) -> Markup {
                 ul.key {
                     li { "solid line: median" }
                     li { "dashed line: 99th percentile" }
-                    li { "shades: how many packets had which delay, of each " (course.by) }
-                    li { "orange: lost" }
-                    li { "height of the verdict: low is good, high is bad" }
+                    li { "shades: number of packets by delay, per " (course.by) }
+                    li { "orange: lost packets" }
+                    li { "verdict: a higher bar is worse" }
                 }
-                @if is_logarithmic { "The scale of delays is logarithmic. " }
+                @if is_logarithmic { "Delays are on a logarithmic scale. " }
                 @if !two_way && view.shown == ShownQuantity::Delay {
-                    "Delays from one host to another contain the difference of their clocks: their changes are sure, their \
-                     height may not be. "
+                    "One-way delays include the difference of the two hosts' clocks: changes are reliable, absolute \
+                     values may not be. "
                 }
-                "Choose a part to see it closer; the table below has the same links."
+                "Select a period to zoom in; the table below has the same links."
             }
         }
     }
@@ -533,7 +536,7 @@ fn about(view: &PathPage, period: &PeriodFigures) -> String {
     )
 }
 
-/// Figures of everything shown together.
+/// Figures of all packets shown.
 fn summary(view: &PathPage) -> Markup {
     let all = &view.course.all;
     let rows = [
@@ -541,8 +544,8 @@ fn summary(view: &PathPage) -> Markup {
         ("packets sent", all.sent.to_string()),
         ("lost", format!("{} ({})", all.lost, share(all.loss))),
         ("median delay", time(all.delay_median_ns)),
-        ("99 % of delays up to", time(all.delay_p99_ns)),
-        ("99 % of jitter up to", time(all.jitter_p99_ns)),
+        ("p99 delay", time(all.delay_p99_ns)),
+        ("p99 jitter", time(all.jitter_p99_ns)),
     ];
     html! {
         section.view {
@@ -552,15 +555,15 @@ fn summary(view: &PathPage) -> Markup {
     }
 }
 
-/// When it became bad or ceased to be, and when there were no tests.
+/// List of changes to bad and back, and of gaps between tests.
 fn changes(view: &PathPage) -> Markup {
     let (Some(changes), Some(gaps)) = (&view.course.changes, &view.course.gaps) else {
         return html! {
-            p { "These are too many tests to look at each verdict: choose a shorter time to see what changed when." }
+            p { "Too many tests to list changes: choose a shorter period." }
         };
     };
     let changed = changes.iter().map(|c| {
-        let what = if c.bad { "turned poor or bad" } else { "was good or fair again" };
+        let what = if c.bad { "turned poor or bad" } else { "recovered (good or fair)" };
         (c.at_ns, html! { (utc(c.at_ns)) ": " a href={"/test/" (c.test)} { (what) } })
     });
     let silent = gaps.iter().map(|gap| {
@@ -571,14 +574,14 @@ fn changes(view: &PathPage) -> Markup {
     all.sort_by_key(|(at, _)| std::cmp::Reverse(*at));
     html! {
         @if !all.is_empty() {
-            h2 { "What changed" }
+            h2 { "Changes" }
             ul { @for (_, text) in all.iter().take(MAX_LISTED_CHANGES) { li { (text) } } }
         }
-        @if all.len() > MAX_LISTED_CHANGES { p { (all.len() - MAX_LISTED_CHANGES) " more before them." } }
+        @if all.len() > MAX_LISTED_CHANGES { p { (all.len() - MAX_LISTED_CHANGES) " earlier ones are not listed." } }
     }
 }
 
-/// Every period with its figures and its link, newest first.
+/// Table of all periods with figures and links, newest first.
 fn table(view: &PathPage) -> Markup {
     let course = &view.course;
     if course.periods.is_empty() {

@@ -1,4 +1,4 @@
-//! [`Problem`]: why there is no answer, as a page or as JSON.
+//! [`Problem`]: error answers, as a page or as JSON.
 
 use crate::page::{self, PageTab};
 use crate::run::RunRefusal;
@@ -7,22 +7,22 @@ use axum::response::{IntoResponse, Response};
 use jitlat_archive::ArchiveError;
 use maud::{Markup, html};
 
-/// Why there is no answer.
+/// Reason for an error answer.
 #[derive(Debug)]
 pub enum Problem {
-    /// There is no such thing.
+    /// The requested object does not exist.
     NotFound(String),
-    /// The address says something impossible.
+    /// The address has an impossible value.
     Wrong(String),
     /// The archive could not be read.
     Failed(String),
-    /// Others are being answered.
+    /// Too many other requests are being answered.
     Busy,
-    /// It took too long.
+    /// Reading the archive took too long.
     TooLong,
-    /// The client may not ask for it, or another page made it ask.
+    /// The client is not authorised, or a page of another site caused the request.
     NotAllowed(String),
-    /// A test is not made: what is wrong with what was asked for, or that there is no room for it.
+    /// A test is refused: the request is invalid, or no capacity is free.
     Refused(RunRefusal),
 }
 
@@ -37,7 +37,7 @@ impl From<ArchiveError> for Problem {
         match e {
             ArchiveError::NoSuchTest { .. } => Problem::NotFound("The archive has no such test.".to_owned()),
             ArchiveError::Ambiguous { count, .. } => Problem::Wrong(format!(
-                "{count} tests begin with these digits, or have this name: write more digits."
+                "{count} tests begin with these digits or have this name: give more digits."
             )),
             ArchiveError::Usage(text) => Problem::Wrong(format!("{text}.")),
             ArchiveError::Busy { .. } => Problem::Busy,
@@ -47,40 +47,40 @@ impl From<ArchiveError> for Problem {
 }
 
 impl Problem {
-    /// Status, title and text.
+    /// Returns status, title and text.
     fn said(&self) -> (StatusCode, &'static str, &str) {
         match self {
-            Problem::NotFound(text) => (StatusCode::NOT_FOUND, "There is no such page", text),
-            Problem::Wrong(text) => (StatusCode::BAD_REQUEST, "The address cannot be understood", text),
+            Problem::NotFound(text) => (StatusCode::NOT_FOUND, "Not found", text),
+            Problem::Wrong(text) => (StatusCode::BAD_REQUEST, "Invalid request", text),
             Problem::Failed(text) => {
                 (StatusCode::INTERNAL_SERVER_ERROR, "The archive could not be read", text)
             }
             Problem::Busy => (
                 StatusCode::SERVICE_UNAVAILABLE,
                 "Busy",
-                "Others are being answered. Load the page again in a moment.",
+                "The server is answering other requests. Reload the page in a moment.",
             ),
             Problem::TooLong => (
                 StatusCode::SERVICE_UNAVAILABLE,
-                "This takes too long",
-                "The archive did not answer in time. Ask for a shorter time.",
+                "Timeout",
+                "Reading the archive took too long. Choose a shorter period.",
             ),
             Problem::NotAllowed(text) => (StatusCode::FORBIDDEN, "Refused", text),
             Problem::Refused(refusal) => {
                 let status = match refusal {
-                    RunRefusal::Wish(..) => StatusCode::BAD_REQUEST,
+                    RunRefusal::Field(..) => StatusCode::BAD_REQUEST,
                     RunRefusal::Busy(_) => StatusCode::CONFLICT,
                 };
-                (status, "The test is not made", refusal.why())
+                (status, "Test refused", refusal.why())
             }
         }
     }
 
-    /// As JSON.
+    /// Answer as JSON.
     pub fn json(&self) -> Response {
         let (status, title, text) = self.said();
         let mut body = serde_json::json!({ "error": title, "detail": text });
-        if let Problem::Refused(RunRefusal::Wish(field, _)) = self
+        if let Problem::Refused(RunRefusal::Field(field, _)) = self
             && !field.is_empty()
         {
             body["field"] = field.as_str().into();

@@ -1,35 +1,35 @@
-//! What is pushed to collectors, and what others push to this archive: tables of `/hosts`.
+//! Tests pushed to collectors, and tests that others push to this archive: tables of `/hosts`.
 
 use crate::times;
 use jitlat_archive::{CollectedHost, Pushed};
 use jitlat_report::html::scrolling;
 use maud::{Markup, html};
 
-/// How long ago something was; `never` if it never was.
+/// Age of a time; `never` if there is none.
 fn ago(at_ns: Option<i64>, now: i64) -> String {
     at_ns.map_or("never".to_owned(), |at| format!("{} ago", times::length(now.saturating_sub(at).max(0))))
 }
 
-/// The tables; empty where nobody pushes.
+/// Renders the tables; empty if nothing is pushed.
 pub fn tables(pushes: &[Pushed], collected: &[CollectedHost], now: i64) -> Markup {
     html! {
         @if !pushes.is_empty() {
-            h2 #pushes { "Pushed from here" }
+            h2 #pushes { "Pushed to collectors" }
             (scrolling("Collectors", &pushed_rows(pushes, now)))
             p {
-                "Dropped: removed here, or beyond what may wait, before the collector had them. Every test is stored there, \
-                 waits, was dropped or was refused."
+                "Dropped: removed here, or beyond the limit of waiting tests, before the collector had stored them. Every test is stored, \
+                 waiting, dropped or refused."
             }
         }
         @if !collected.is_empty() {
-            h2 #collected { "Collected here" }
+            h2 #collected { "Received from hosts" }
             (scrolling("Hosts that push", &collected_rows(collected, now)))
         }
     }
 }
 
 fn pushed_rows(pushes: &[Pushed], now: i64) -> Markup {
-    let columns = ["collector", "last stored", "waiting", "oldest of them", "stored", "dropped", "refused"];
+    let columns = ["collector", "last stored", "waiting", "oldest waiting", "stored", "dropped", "refused"];
     html! {
         thead {
             tr {
@@ -55,8 +55,7 @@ fn pushed_rows(pushes: &[Pushed], now: i64) -> Markup {
 }
 
 fn collected_rows(collected: &[CollectedHost], now: i64) -> Markup {
-    let columns =
-        ["host", "last push", "stored", "refused", "last heard of", "waiting then", "dropped there"];
+    let columns = ["host", "last push", "stored", "refused", "last report", "waiting there", "dropped there"];
     html! {
         thead { tr { @for column in columns { th scope="col" { (column) } } } }
         tbody {

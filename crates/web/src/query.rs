@@ -1,11 +1,11 @@
-//! [`Query`]: what stands after the question mark of an address, or in a form.
+//! [`Query`]: parameters of an address or a form.
 
 /// Names and values, in order.
 #[derive(Clone, Debug, Default)]
 pub struct Query(Vec<(String, String)>);
 
 impl Query {
-    /// What `text` says: `a=1&b=two+words`.
+    /// Parses `text`, such as `a=1&b=two+words`.
     pub fn parse(text: &str) -> Query {
         let pair = |pair: &str| {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
@@ -14,14 +14,14 @@ impl Query {
         Query(text.split('&').filter(|pair| !pair.is_empty()).map(pair).collect())
     }
 
-    /// The value of a name; `None` if there is none, or it is empty.
+    /// Returns the value of a name; `None` if it is missing or empty.
     pub fn get(&self, name: &str) -> Option<&str> {
         let value = self.0.iter().find(|(known, _)| known == name).map(|(_, value)| value.trim());
         value.filter(|value| !value.is_empty())
     }
 }
 
-/// A value of a form.
+/// Decodes a value of a form.
 fn decoded(text: &str) -> String {
     let mut bytes = Vec::new();
     let mut rest = text.bytes();

@@ -12,75 +12,75 @@ use axum::routing::{MethodRouter, get};
 use jitlat_archive::Archive;
 use std::sync::Arc;
 
-/// What an address asks for.
+/// A request for a route.
 #[derive(Debug)]
 pub struct RouteRequest {
     pub app: Arc<App>,
-    /// What who asks may do.
+    /// Rights of the client.
     pub role: UserRole,
-    /// The variable parts of its path.
+    /// Variable parts of its path.
     parts: Vec<String>,
     pub query: Query,
 }
 
 impl RouteRequest {
-    /// An address without variable parts.
+    /// Creates a request without variable parts.
     pub fn of(app: &Arc<App>, role: UserRole) -> RouteRequest {
         RouteRequest { app: app.clone(), role, parts: Vec::new(), query: Query::default() }
     }
 
-    /// A variable part of its path, from 0.
+    /// Returns a variable part of its path, counted from 0.
     pub fn part(&self, k: usize) -> &str {
         self.parts.get(k).map_or("", String::as_str)
     }
 }
 
-/// Makes an answer from the archive: text of HTML or JSON.
+/// Function that makes an answer from the archive: text of HTML or JSON.
 type AnswerFn = fn(&Archive, &RouteRequest) -> Result<String, Problem>;
 
-/// What an address answers with.
+/// Kind of answer.
 #[derive(Clone, Copy, Debug)]
 pub enum RouteKind {
-    /// A page, for people.
+    /// Page for people.
     Page(AnswerFn),
-    /// The same as JSON, for programs.
+    /// JSON for programs.
     Json(AnswerFn),
     /// Server-sent events.
     Events(Handler),
     /// A page with a form that changes something.
     Form(Handler),
-    /// Something to be done, for programs: POST, which answers with JSON.
+    /// Command for programs: POST, which answers with JSON.
     Order(Handler),
 }
 
-/// Answers by itself, as what changes something does.
+/// Function that handles a request itself, as those that change something do.
 type Handler = fn() -> MethodRouter<Arc<App>>;
 
-/// An address.
+/// A route.
 #[derive(Clone, Copy, Debug)]
 #[cfg_attr(
     not(feature = "schema"),
-    allow(dead_code, reason = "what is said of them is for the OpenAPI document")
+    allow(dead_code, reason = "descriptions are only used for the OpenAPI document")
 )]
 pub struct Route {
-    /// Its path, with names for variable parts.
+    /// Path, with names for variable parts.
     pub path: &'static str,
     pub kind: RouteKind,
-    /// What it answers, for programs; empty of pages.
+    /// Description of the answer, for programs; empty for pages.
     pub about: &'static str,
-    /// What may stand after the question mark, and what it says.
+    /// Query parameters, with their descriptions.
     pub parameters: &'static [(&'static str, &'static str)],
 }
 
 const FROM: (&str, &str) =
-    ("from", "Beginning: a date, a time as in 2026-11-23T10:00:00Z, or how long ago as in 36h.");
-const TO: (&str, &str) = ("to", "End, written as from.");
+    ("from", "Start: a date, a time such as 2026-11-23T10:00:00Z, or a time before now such as 36h.");
+const TO: (&str, &str) = ("to", "End, in the same form as from.");
 
 const fn page(path: &'static str, answer: AnswerFn) -> Route {
     Route { path, kind: RouteKind::Page(answer), about: "", parameters: &[] }
 }
 
-/// Every address of pages and documents.
+/// All routes of pages and documents.
 pub const ROUTES: &[Route] = &[
     page("/", now::page),
     page("/path/{src}/{dst}", path::page),
@@ -94,19 +94,19 @@ pub const ROUTES: &[Route] = &[
     Route {
         path: "/api/v1/now",
         kind: RouteKind::Json(api::now),
-        about: "Of every stream of tests the newest: what is bad since when, and what is silent.",
+        about: "The newest test of every stream: which are bad, since when, and which are silent.",
         parameters: &[],
     },
     Route {
         path: "/api/v1/path/{src}/{dst}",
         kind: RouteKind::Json(api::path),
         about: "A path over time, from its sender to its receiver, by addresses or names.",
-        parameters: &[FROM, TO, ("stream", "The number of the stream; that with the newest test otherwise.")],
+        parameters: &[FROM, TO, ("stream", "Number of the stream; default: the one with the newest test.")],
     },
     Route {
         path: "/api/v1/hosts",
         kind: RouteKind::Json(api::hosts),
-        about: "What is known of each host, and what became of the slots of the monitor that serves this.",
+        about: "Facts about each host, and results of the slots of the monitor that serves this document.",
         parameters: &[],
     },
     Route {
@@ -114,68 +114,62 @@ pub const ROUTES: &[Route] = &[
         kind: RouteKind::Json(api::compare),
         about: "Figures of all packets of two periods of a path, or of two paths.",
         parameters: &[
-            ("src", "The sender of the first path."),
-            ("dst", "Its receiver."),
-            ("from", "Beginning of the first period; a week before its end otherwise."),
-            (
-                "to",
-                "End of the first period; the beginning of the second otherwise, or of two paths its end.",
-            ),
-            ("src2", "The sender of the second path; that of the first otherwise."),
-            ("dst2", "Its receiver."),
-            (
-                "from2",
-                "Beginning of the second period; a day before its end otherwise, or of two paths a week.",
-            ),
-            ("to2", "End of the second period; after the newest test of both otherwise."),
+            ("src", "Sender of the first path."),
+            ("dst", "Receiver."),
+            ("from", "Start of the first period; default: a week before its end."),
+            ("to", "End of the first period; default: the start of the second, or for two paths its end."),
+            ("src2", "Sender of the second path; default: that of the first."),
+            ("dst2", "Receiver."),
+            ("from2", "Start of the second period; default: a day before its end, or for two paths a week."),
+            ("to2", "End of the second period; default: after the newest test of both."),
         ],
     },
     Route {
         path: "/api/v1/alerts",
         kind: RouteKind::Json(api::alerts),
-        about: "Alerts that fire, then those that were resolved, the newest first.",
+        about: "Alerts that fire, then those that were resolved, newest first.",
         parameters: &[],
     },
     Route {
         path: "/api/v1/events",
         kind: RouteKind::Events(|| get(events::events)),
-        about: "Server-sent events: `tests`, with how many the archive has, whenever one entered it.",
+        about: "Server-sent events: `tests`, with the number of tests in the archive, whenever one is added.",
         parameters: &[],
     },
     Route {
         path: "/api/v1/runs",
         kind: RouteKind::Json(api::runs),
-        about: "Running tests: what may be asked for, how much of it, and the tests that were started. Not found where it is off.",
+        about: "Running tests: the hosts and tests to choose from, the limits, and the tests that were started. Not found if running tests is off.",
         parameters: &[],
     },
     Route {
         path: "/api/v1/runs",
         kind: RouteKind::Order(run::api::starting),
-        about: "Starts a test, at once or in the next gap of the monitor's timetable; takes the token for running tests.",
+        about: "Starts a test, now or in the next gap of the monitor's timetable; needs the token for running tests.",
         parameters: &[],
     },
     Route {
         path: "/api/v1/runs/{id}",
         kind: RouteKind::Json(api::run),
-        about: "A test that was started: how far it is, the answer so far, and in the end its tests in the archive.",
+        about: "A test that was started: its progress, the verdict so far, and in the end its results in the archive.",
         parameters: &[],
     },
     Route {
         path: "/api/v1/runs/{id}/events",
         kind: RouteKind::Events(run::api::following),
-        about: "Server-sent events: `run`, the same once a second until it is over.",
+        about: "Server-sent events: `run`, the same object once per second until it is over.",
         parameters: &[],
     },
     Route {
         path: "/api/v1/runs/{id}/stop",
         kind: RouteKind::Order(run::api::stopping),
-        about: "Asks a test to end and keep what it has; a second time also to drop what the far host still has.",
+        about: "Stops a test and stores its results so far; a second call also discards the results still at the far host.",
         parameters: &[],
     },
 ];
 
 impl Route {
-    /// What answers it.
+    /// Returns the handler of this route.
     pub fn handler(&self) -> MethodRouter<Arc<App>> {
         match self.kind {
             RouteKind::Events(handler) | RouteKind::Form(handler) | RouteKind::Order(handler) => handler(),

@@ -1,4 +1,4 @@
-//! [`Web`]: accepts connections, each within its limits.
+//! [`Web`]: accepts connections within limits.
 
 use crate::access::ReadAccess;
 use crate::app::{App, router};
@@ -23,7 +23,7 @@ use tokio::runtime::Builder;
 use tokio::time::timeout;
 use tracing::debug;
 
-/// The server of the page.
+/// Server of the pages.
 #[derive(Debug)]
 pub struct Web {
     app: App,
@@ -31,14 +31,14 @@ pub struct Web {
     address: SocketAddr,
 }
 
-/// Time after a failure to accept a connection.
+/// Pause after a failure to accept a connection.
 const ACCEPT_RETRY_PAUSE: Duration = Duration::from_millis(100);
 
 impl Web {
-    /// Opens the archive, and listens.
+    /// Opens the archive and starts to listen.
     ///
     /// # Errors
-    /// [`WebError`], as where other hosts could connect and nothing says who may.
+    /// [`WebError`], for example if other hosts could connect but no access rule is set.
     pub fn bind(settings: &Settings) -> Result<Web, WebError> {
         let address = settings.listen;
         if !address.ip().is_loopback() && matches!(settings.access, ReadAccess::Local) {
@@ -56,20 +56,20 @@ impl Web {
         Ok(Web { app, listener, address })
     }
 
-    /// Where it listens.
+    /// Address on which it listens.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Answers requests until `stop` can be read, or its other end is closed.
+    /// Answers requests until `stop` is readable, or its other end is closed.
     ///
     /// # Errors
     /// [`WebError::Runtime`].
     pub fn run(self, stop: impl AsFd) -> Result<(), WebError> {
         let Web { app, listener, .. } = self;
         let app = Arc::new(app);
-        // One thread waits; those that read the archive are a few, and one more asks it what is new, another
-        // follows tests under way.
+        // One thread accepts connections. A few blocking threads read the archive; two more watch it for new tests and
+        // follow running tests.
         let runtime = Builder::new_current_thread()
             .enable_io()
             .enable_time()
@@ -91,14 +91,14 @@ impl Web {
             .await
             {
                 match accepted {
-                    // Too many open files, for example: later there may be fewer.
+                    // For example too many open files: later there may be fewer.
                     Err(e) => {
                         debug!("page: accepting a connection: {e}");
                         let _ = timeout(ACCEPT_RETRY_PAUSE, stop.readable()).await;
                     }
                     Ok((stream, peer)) => {
                         let Some(slot) = slots.take(peer.ip(), &app.limits) else {
-                            debug!("page: {peer} has too many connections, or all have");
+                            debug!("page: too many connections, from {peer} or in total");
                             continue;
                         };
                         let answering = answer(stream, router.clone(), app.clone());
@@ -117,10 +117,10 @@ impl Web {
     }
 }
 
-/// Lets tasks wait until a descriptor can be read.
+/// Lets tasks wait until a descriptor is readable.
 #[expect(
     deprecated,
-    reason = "the way without a warning is unsafe; an owned descriptor stays the same and open"
+    reason = "the alternative without a warning is unsafe; an owned descriptor stays the same and open"
 )]
 pub fn readable<T: AsRawFd>(descriptor: T) -> std::io::Result<AsyncFd<T>> {
     AsyncFd::with_interest(descriptor, Interest::READABLE)

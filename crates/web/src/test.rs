@@ -1,4 +1,4 @@
-//! `/test/ID`: the report of a test, from its packets.
+//! `/test/ID`: report of a test, made from its packets.
 
 use crate::page::{self, PROGRAM, PageTab, encoded};
 use crate::problem::Problem;
@@ -14,18 +14,18 @@ pub fn page(archive: &Archive, asked: &RouteRequest) -> Result<String, Problem> 
     let id = archive.find(asked.part(0))?;
     let listed = archive.listed(id)?;
     if !listed.has_packets {
-        return Ok(without(&listed, "Its packets were removed to save space; its figures stay."));
+        return Ok(without(&listed, "Its packets were removed to save space; its figures remain."));
     }
     if listed.packets > asked.app.limits.packets {
-        let why = format!("It is too large to be analysed here: jitlat archive show DIR {id} does that.");
+        let why = format!("It is too large for a report here: run jitlat archive show DIR {id}.");
         return Ok(without(&listed, &why));
     }
     report(archive, id, &listed)
 }
 
-/// The report, within the links of this server.
+/// Renders the report with the links of this server.
 fn report(archive: &Archive, id: TestId, listed: &ListedTest) -> Result<String, Problem> {
-    let unreadable = |e: &dyn std::fmt::Display| Problem::Failed(format!("Reading the test {id}: {e}."));
+    let unreadable = |e: &dyn std::fmt::Display| Problem::Failed(format!("Cannot read test {id}: {e}."));
     let mut reader = archive.reader(id, &listed.source)?;
     let mut analyzer = Analyzer::new(reader.session(), &jitlat_verdict::options());
     let mut failure = None;
@@ -54,7 +54,7 @@ fn report(archive: &Archive, id: TestId, listed: &ListedTest) -> Result<String, 
     Ok(html::page_in(&report, &frame))
 }
 
-/// The link to the path at the time of the test.
+/// Link to the path at the time of the test.
 fn way_back(listed: &ListedTest) -> Markup {
     let (from, to) = crate::times::CalendarUnit::Day.around(listed.started_ns);
     let address = format!(
@@ -65,13 +65,13 @@ fn way_back(listed: &ListedTest) -> Markup {
         crate::times::address(to)
     );
     markup! {
-        nav.back aria-label="The path of this test" {
+        nav.back aria-label="Path of this test" {
             a href=(address) { (listed.src) " → " (listed.dst) " on that day" }
         }
     }
 }
 
-/// A test without packets: what the catalogue has of it.
+/// Renders a test without packets, from its facts in the catalogue.
 fn without(listed: &ListedTest, why: &str) -> String {
     let title = format!("{} to {}", listed.src, listed.dst);
     let header =

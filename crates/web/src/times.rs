@@ -1,4 +1,4 @@
-//! Times as people and addresses write them, and the periods of the calendar. All are of UTC.
+//! Times as people and addresses write them, and periods of the calendar, all in UTC.
 
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
@@ -11,23 +11,23 @@ pub const MINUTE: i64 = 60 * SECOND;
 pub const HOUR: i64 = 60 * MINUTE;
 pub const DAY: i64 = 24 * HOUR;
 
-/// Now, ns since 1970.
+/// Current time, ns since 1970.
 pub fn now() -> i64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_nanos());
     i64::try_from(since).unwrap_or(i64::MAX)
 }
 
-/// A time as in an address: `2026-11-23T10:00:00Z`. Parts of a second are left out.
+/// Formats a time for an address: `2026-11-23T10:00:00Z`, rounded down to seconds.
 pub fn address(at: i64) -> String {
     utc(at).replace(' ', "T") + "Z"
 }
 
-/// A time as in an address, none earlier: with a second more where there are parts of one.
+/// Formats a time for an address, rounded up to seconds.
 pub fn address_after(at: i64) -> String {
     address(at.saturating_add(SECOND - 1))
 }
 
-/// A length of time, rounded down: `3 min`.
+/// Formats a length of time, rounded down: `3 min`.
 pub fn length(ns: i64) -> String {
     let ns = ns.max(0);
     match ns {
@@ -38,7 +38,7 @@ pub fn length(ns: i64) -> String {
     }
 }
 
-/// A part of the calendar.
+/// A unit of the calendar.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum CalendarUnit {
     Hour,
@@ -52,7 +52,7 @@ impl CalendarUnit {
     pub const ALL: [CalendarUnit; 4] =
         [CalendarUnit::Year, CalendarUnit::Month, CalendarUnit::Day, CalendarUnit::Hour];
 
-    /// The one that `at` lies in: its beginning and its end.
+    /// Start and end of the unit that contains `at`.
     pub fn around(self, at: i64) -> (i64, i64) {
         let whole = |length: i64| {
             let start = at.div_euclid(length).saturating_mul(length);
@@ -74,7 +74,7 @@ impl CalendarUnit {
         }
     }
 
-    /// The one that `at` lies in, as it is written: `2026`, `2026-11`, `2026-11-23`, `10:00`.
+    /// Name of the unit that contains `at`: `2026`, `2026-11`, `2026-11-23`, `10:00`.
     pub fn name(self, at: i64) -> String {
         let text = utc(at);
         match self {
@@ -90,7 +90,7 @@ fn start(date: Date) -> Option<i64> {
     i64::try_from(date.to_zoned(TimeZone::UTC).ok()?.timestamp().as_nanosecond()).ok()
 }
 
-/// At most about `most` ticks of an axis of time, with their labels.
+/// Returns about `most` ticks at most for a time axis, with their labels.
 pub fn ticks(from: i64, to: i64, most: i64) -> Vec<(i64, String)> {
     let span = to.saturating_sub(from).max(1);
     let steps = [

@@ -1,9 +1,9 @@
-//! [`Token`]: a secret by which people are known.
+//! [`Token`]: a secret that authenticates clients.
 
 use sha2::{Digest, Sha256};
 use std::fmt;
 
-/// A secret that people show. Only its checksum is kept.
+/// A secret that clients show. Only its checksum is stored.
 #[derive(Clone)]
 pub struct Token([u8; 32]);
 
@@ -13,10 +13,10 @@ impl fmt::Debug for Token {
     }
 }
 
-/// What a file has is no token: too easy to guess, or it cannot be sent in a header.
+/// The file's contents are not a token: too easy to guess, or unfit for a header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "a token has {MIN} to {MAX} characters of ASCII without spaces, in the first line; `openssl rand -hex 24` makes one",
+    "the first line must be a token of {MIN} to {MAX} ASCII characters without spaces: create one with `openssl rand -hex 24`",
     MIN = Token::LENGTHS.start(), MAX = Token::LENGTHS.end()
 )]
 pub struct UnfitToken;
@@ -24,7 +24,7 @@ pub struct UnfitToken;
 impl Token {
     const LENGTHS: std::ops::RangeInclusive<usize> = 16..=512;
 
-    /// The first line of what a file has.
+    /// Reads a token from the first line of a file's contents.
     ///
     /// # Errors
     /// [`UnfitToken`].
@@ -35,35 +35,35 @@ impl Token {
         if fit { Ok(Token::new(line)) } else { Err(UnfitToken) }
     }
 
-    /// A token that the caller knows to be hard to guess.
+    /// Creates a token that the caller knows to be hard to guess.
     pub fn new(secret: &str) -> Token {
         Token(checksum(&[secret.as_bytes()]))
     }
 
-    /// Whether `shown` is it; in a time that does not depend on how much of it is right.
+    /// Compares `shown` with the token, in constant time.
     pub(crate) fn is(&self, shown: &str) -> bool {
         equal(&self.0, &checksum(&[shown.as_bytes()]))
     }
 
-    /// What a browser keeps in its place, as long as this process runs with this `salt`.
+    /// Value of the cookie that a browser stores in its place, valid as long as this process runs with this `salt`.
     pub(crate) fn cookie(&self, salt: &[u8]) -> String {
         hexadecimal(&checksum(&[salt, &self.0]))
     }
 }
 
-/// Bytes as text.
+/// Formats bytes in hexadecimal.
 pub fn hexadecimal(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// The checksum of all parts.
+/// Checksum of all parts.
 pub fn checksum(parts: &[&[u8]]) -> [u8; 32] {
     let mut sum = Sha256::new();
     parts.iter().for_each(|part| sum.update(part));
     sum.finalize().into()
 }
 
-/// Whether both are the same; in a time that does not depend on how much of them is.
+/// Compares in constant time.
 pub fn equal(a: &[u8; 32], b: &[u8; 32]) -> bool {
     std::hint::black_box(a.iter().zip(b).fold(0, |all, (a, b)| all | (a ^ b))) == 0
 }

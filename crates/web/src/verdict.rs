@@ -1,19 +1,19 @@
-//! [`TestVerdict`]: how good a test was, as a word, a sign and a class of the style sheet.
+//! [`TestVerdict`]: verdict of a test, as a word, a sign and a class of the style sheet.
 
 use serde::Serialize;
 
-/// How good a test was.
+/// Verdict of a test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum TestVerdict {
-    /// The sample does not show it.
+    /// The sample is too small for a verdict.
     Unknown,
-    /// Nobody will notice anything.
+    /// Nobody notices a problem.
     Good,
-    /// Some will notice.
+    /// Some people notice problems.
     Fair,
-    /// Many will be annoyed.
+    /// Many people are annoyed.
     Poor,
     /// Unusable for conversation or control.
     Bad,
@@ -24,12 +24,12 @@ impl TestVerdict {
     pub const ALL: [TestVerdict; 5] =
         [TestVerdict::Good, TestVerdict::Fair, TestVerdict::Poor, TestVerdict::Bad, TestVerdict::Unknown];
 
-    /// As the archive has it.
+    /// Parses the verdict as stored in the archive.
     pub fn named(text: &str) -> TestVerdict {
         TestVerdict::ALL.into_iter().find(|v| v.word() == text).unwrap_or(TestVerdict::Unknown)
     }
 
-    /// In a word; also its class.
+    /// Word, which is also its class.
     pub fn word(self) -> &'static str {
         match self {
             TestVerdict::Unknown => "unknown",
@@ -40,7 +40,7 @@ impl TestVerdict {
         }
     }
 
-    /// A sign that differs without its colour.
+    /// Sign that can be told apart without colour.
     pub fn sign(self) -> &'static str {
         match self {
             TestVerdict::Unknown => "?",
@@ -51,7 +51,7 @@ impl TestVerdict {
         }
     }
 
-    /// Whether somebody should look at it.
+    /// True if the verdict needs attention.
     pub fn is_bad(self) -> bool {
         self >= TestVerdict::Poor
     }

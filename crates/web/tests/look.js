@@ -1,5 +1,5 @@
-// Looks at a page and writes what it finds where `--dump-dom` shows it: `data-wide`, whether the page is wider than the window;
-// `data-keys`, `ok` or what cannot be reached with keys, or does not show that it was.
+// Checks a page and writes the results to attributes that `--dump-dom` prints: `data-wide`, true if the page is wider than the window;
+// `data-keys`, `ok` or the elements that the keyboard cannot reach, or that do not show their focus.
 {
     const root = document.documentElement;
     root.dataset.wide = root.scrollWidth > root.clientWidth + 1;
@@ -10,14 +10,14 @@
         e.focus();
         return e.tabIndex >= 0 && document.activeElement === e;
     });
-    // A browser without a screen may show the page before its window has the focus, and then shows none.
+    // A headless browser may render the page before its window has the focus, and then shows no focus.
     const unseen = reached.filter((e) => {
         const hadFocus = document.hasFocus();
         e.focus();
         const style = getComputedStyle(e);
         return style.outlineStyle === "none" && style.boxShadow === "none" && hadFocus && document.hasFocus();
     });
-    // The parts of a figure are links too; a table has the same.
+    // The parts of a figure are links too; the table below has the same links.
     const leads = (e) => e.getAttribute("href");
     const led = new Set(reached.map(leads));
     const missed = there.filter((e) => !reached.includes(e) && !(leads(e) && led.has(leads(e))));

@@ -1,4 +1,4 @@
-//! [`COLUMNS`]: the columns of packets, in one list.
+//! [`COLUMNS`]: the list of all columns of packets.
 
 use jitlat_core::record::Moment;
 use jitlat_core::time::StampSource;
@@ -6,7 +6,7 @@ use jitlat_core::twoway::TcpSample;
 use jitlat_core::{Flags, PacketRecord, Span, Stamp, WallTime};
 use jitlat_store::log::LogRow;
 
-/// How a column is stored.
+/// Storage type of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Width {
@@ -14,24 +14,24 @@ pub enum Width {
     Wide,
     /// INT32.
     Narrow,
-    /// INT32 that is known to fit 16 bits.
+    /// INT32 whose values fit 16 bits.
     Short,
 }
 
-/// A column: its name, type, and how it is taken from a row and put into one.
+/// A column: its name, its type, and functions that read it from a row and write it to a row.
 #[non_exhaustive]
 pub struct PacketColumn {
     /// Its name.
     pub name: &'static str,
-    /// How it is stored.
+    /// Storage type.
     pub width: Width,
-    /// Whether each row has it.
+    /// True if every row has a value.
     pub required: bool,
-    /// Whether it has few different values.
+    /// True if it has few distinct values.
     pub few: bool,
-    /// The value of a row; `None`: it has none.
+    /// Reads the value of a row; `None` if it has none.
     pub take: fn(&LogRow) -> Option<i64>,
-    /// Gives a row this value; `None`: no row can have it.
+    /// Sets the value of a row; `None` if the value is impossible.
     pub put: fn(&mut LogRow, i64) -> Option<()>,
 }
 
@@ -56,7 +56,7 @@ impl PacketColumn {
 
 const MOMENTS: [Moment; 4] = [Moment::Sent, Moment::Arrived, Moment::Answered, Moment::Returned];
 
-/// After `test_id`. What needs another column (times their sources, the queue the lag) comes after it.
+/// Columns after `test_id`. A column that depends on another (sources on times, the queue on the lag) follows it.
 pub static COLUMNS: [PacketColumn; 18] = {
     use Width::{Narrow, Short, Wide};
     [
@@ -91,7 +91,7 @@ fn time(row: &LogRow, moment: Moment) -> Option<i64> {
     row.record.time(moment).map(|t| t.0)
 }
 
-/// Two bits a moment: 0 user, 1 kernel, 2 hardware, 3 wire; 0 where there is no time.
+/// Sources of the stamps, two bits each: 0 user, 1 kernel, 2 hardware, 3 wire; 0 without a stamp.
 fn stamps(record: &PacketRecord) -> i64 {
     let of = |m: Moment| record.stamp(m).map_or(0, |s| i64::from(s.source as u8) << (2 * m as u8));
     MOMENTS.into_iter().map(of).sum()
@@ -119,7 +119,7 @@ fn put_stamps(row: &mut LogRow, x: i64) -> Option<()> {
     let bits = u8::try_from(x).ok()?;
     for moment in MOMENTS {
         let source = StampSource::ALL[usize::from(bits >> (2 * moment as u8) & 3)];
-        // The time follows from its own column; without it there is no stamp.
+        // The time is set later by its own column; without it there is no stamp.
         row.record.set(moment, Stamp { at: WallTime(0), source });
         row.record.clear(moment);
     }
@@ -174,15 +174,15 @@ fn put_tcp(row: &mut LogRow, x: i64, of: fn(&mut TcpSample) -> &mut u32) -> Opti
     Some(())
 }
 
-/// Rows in columns.
+/// A block of rows, stored by column.
 #[derive(Default)]
 pub(crate) struct ColumnBlock {
     rows: usize,
-    /// Of each column the values that are there.
+    /// Present values of each column.
     pub values: [Vec<i64>; COLUMNS.len()],
-    /// Of each column 1 where there is a value, 0 where there is none.
+    /// Presence flags of each column: 1 if the row has a value, 0 if not.
     pub present: [Vec<i16>; COLUMNS.len()],
-    /// The tests in it: id, and rows.
+    /// Tests in the block: id and number of rows.
     pub tests: Vec<(i64, usize)>,
 }
 
@@ -191,7 +191,7 @@ impl ColumnBlock {
         self.rows
     }
 
-    /// Begins the rows of another test.
+    /// Starts the rows of another test.
     pub fn begin(&mut self, test: i64) {
         self.tests.push((test, 0));
     }
@@ -210,13 +210,13 @@ impl ColumnBlock {
         }
     }
 
-    /// A block for the rows of the last test that follow.
+    /// Creates a block for the following rows of the last test.
     pub fn next(&self) -> ColumnBlock {
         let last = self.tests.last().map(|(test, _)| (*test, 0));
         ColumnBlock { tests: last.into_iter().collect(), ..ColumnBlock::default() }
     }
 
-    /// Removes all rows; the last test goes on.
+    /// Removes all rows; later rows still belong to the last test.
     pub fn clear(&mut self) {
         let last = self.tests.last().map(|(test, _)| (*test, 0));
         self.values.iter_mut().for_each(Vec::clear);

@@ -1,4 +1,4 @@
-//! [`PacketFileWriter`]: a file of packets, published when it is whole.
+//! [`PacketFileWriter`]: writes a packet file and publishes it when it is complete.
 
 use super::columns::{COLUMNS, ColumnBlock, Width};
 use super::{FileTests, TESTS_KEY, VERSION, VERSION_KEY};
@@ -16,35 +16,35 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use twox_hash::XxHash3_128;
 
-/// A part of a file with the checksum of its bytes.
+/// A part of a file, with its checksum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Piece {
     pub start: u64,
     pub bytes: u64,
-    /// Rows of the row group; 0 of a footer.
+    /// Number of rows of the row group; 0 for a footer.
     pub rows: u64,
-    /// XXH3-128.
+    /// Checksum, XXH3-128.
     pub sum: u128,
 }
 
-/// A file that has its name.
+/// A file under its final name.
 #[derive(Clone, Debug)]
 pub(crate) struct PublishedFile {
-    /// Below the archive.
+    /// Name, relative to the archive.
     pub name: String,
     pub bytes: u64,
     pub row_groups: Vec<Piece>,
     pub footer: Piece,
 }
 
-/// A file that is being written; removed if it is dropped before [`PacketFileWriter::publish`].
+/// A file being written; removed if it is dropped before [`PacketFileWriter::publish`].
 pub(crate) struct PacketFileWriter {
     path: PathBuf,
     parquet: Option<SerializedFileWriter<ChecksumWriter>>,
     row_groups: Vec<Piece>,
 }
 
-/// Output that knows the checksum of what was written since it was last asked.
+/// Output that computes the checksum of the bytes written since the last request for it.
 struct ChecksumWriter {
     file: BufWriter<File>,
     sum: XxHash3_128,
@@ -70,7 +70,7 @@ impl ChecksumWriter {
     }
 }
 
-/// The schema of a file.
+/// Returns the schema of a packet file.
 fn schema() -> Result<TypePtr, ParquetError> {
     let field = |name, width, required| {
         let (physical, logical) = match width {
@@ -108,7 +108,7 @@ fn properties() -> WriterPropertiesPtr {
 }
 
 impl PacketFileWriter {
-    /// Begins a file at `path`, which nobody else uses.
+    /// Creates a file at `path`, which no other writer uses.
     pub fn create(path: &Path) -> Result<PacketFileWriter, ArchiveError> {
         let file = File::create(path).map_err(ArchiveError::io("creating", path))?;
         let out = ChecksumWriter { file: BufWriter::with_capacity(1 << 18, file), sum: XxHash3_128::new() };
@@ -119,7 +119,7 @@ impl PacketFileWriter {
     }
 
     fn parquet(&mut self) -> Result<&mut SerializedFileWriter<ChecksumWriter>, ArchiveError> {
-        let gone = || ArchiveError::Impossible("a file that was published is written to".to_owned());
+        let gone = || ArchiveError::Impossible("the file is already published".to_owned());
         self.parquet.as_mut().ok_or_else(gone)
     }
 
@@ -131,7 +131,7 @@ impl PacketFileWriter {
         }
         let path = self.path.clone();
         let parquet = self.parquet()?;
-        // What precedes a row group is not part of it: the four bytes that every file begins with.
+        // The four bytes with which every file begins are not part of the row group.
         let write = |e| ArchiveError::io("writing", &path)(e);
         parquet.flush().map_err(write)?;
         parquet.inner_mut().take();
@@ -144,7 +144,7 @@ impl PacketFileWriter {
         Ok(())
     }
 
-    /// Ends the file with what is no row, puts it on the disk and names it `name` below `archive`.
+    /// Writes the other lines to the end of the file, syncs it and renames it to `name` in `archive`.
     pub fn publish(
         mut self,
         archive: &Path,
@@ -175,7 +175,7 @@ impl PacketFileWriter {
         }
         let footer = Piece { start, bytes: bytes - start, rows: 0, sum };
         let row_groups = std::mem::take(&mut self.row_groups);
-        // It has another name now: nothing to remove.
+        // The file has its final name: nothing to remove.
         self.path = PathBuf::new();
         Ok(PublishedFile { name: name.to_owned(), bytes, row_groups, footer })
     }
@@ -184,13 +184,13 @@ impl PacketFileWriter {
 impl Drop for PacketFileWriter {
     fn drop(&mut self) {
         if !self.path.as_os_str().is_empty() {
-            // Nobody knows of it; if it cannot be removed, fsck does.
+            // The catalogue does not list the file; fsck removes it if this fails.
             let _ = fs::remove_file(&self.path);
         }
     }
 }
 
-/// Puts the names in a folder on the disk.
+/// Syncs the names in a folder to the disk.
 pub(crate) fn sync_folder(folder: &Path) -> io::Result<()> {
     File::open(folder)?.sync_all()
 }
@@ -228,7 +228,7 @@ fn write_group(
                     narrow.extend(block.values[k - 1].iter().map(|x| *x as i32));
                     out.write_batch(&narrow, levels(block, k - 1), None)?;
                 }
-                _ => return Err(ParquetError::General("a column of another type".to_owned())),
+                _ => return Err(ParquetError::General("a column has an unexpected type".to_owned())),
             }
         }
         chunk.close()?;

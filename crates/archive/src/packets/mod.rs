@@ -1,8 +1,8 @@
-//! Files of packets: Parquet, in columns that docs/formats/parquet.md specifies.
+//! Packet files: Parquet, with the columns specified in docs/formats/parquet.md.
 //!
-//! A file has whole tests, each in one row group or, where it is long, in several of its own. It is written beside the others and
-//! renamed when its bytes are on the disk, so that a file with a name is whole. What is no row of a log (header, closing lines,
-//! damaged lines) stands in the file's metadata, so that a file without a catalogue is complete.
+//! A file holds whole tests, each in one row group or, if it is long, in several of its own. It is written under a temporary
+//! name and renamed once it is synced, so that a file with its final name is complete. Lines of a log that are not rows
+//! (header, closing lines, damaged lines) are in the file's metadata, so that a file without a catalogue is complete, too.
 
 mod columns;
 mod file;
@@ -18,9 +18,9 @@ pub(crate) use read::{FileTests, StoredFile, StoredTest, TestRows};
 pub const VERSION: i64 = 1;
 /// Key of the version in the metadata of a file.
 pub(crate) const VERSION_KEY: &str = "jitlat.packets";
-/// Key of what is no row, of each test.
+/// Key of the descriptions of the tests, with their lines that are not rows.
 pub(crate) const TESTS_KEY: &str = "jitlat.tests";
-/// Most rows of a row group. Each takes about 150 bytes of memory while it is written.
+/// Maximum number of rows of a row group. Each row takes about 150 bytes of memory while it is written.
 pub(crate) const MAX_ROW_GROUP_ROWS: usize = 1 << 21;
-/// Rows read at a time.
+/// Number of rows read per batch.
 pub(crate) const ROWS_PER_READ: usize = 16_384;

@@ -1,12 +1,12 @@
-//! What the headers of pages claim, before the Parquet library believes it: it makes room for as many bytes as a page says it has when it is
-//! unpacked, up to 2 GiB, before it unpacks anything. Headers are structures in Thrift's compact form.
+//! Checks the headers of pages before the Parquet library reads them: it allocates as many bytes as a page claims to have
+//! when unpacked, up to 2 GiB, before it unpacks anything. Headers are structures in Thrift's compact form.
 
-/// Most bytes of a page when it is unpacked: those that are written have about one megabyte.
+/// Maximum size of an unpacked page; pages written by jitlat have about one megabyte.
 const MAX_PAGE_BYTES: u64 = 1 << 24;
-/// Structures within structures.
+/// Maximum depth of nested structures.
 const MAX_NESTING: usize = 8;
 
-/// Looks at the headers of all pages in the bytes of a column. An error says what is wrong.
+/// Checks the headers of all pages in the bytes of a column. The error describes the problem.
 pub(super) fn check(mut column: &[u8]) -> Result<(), String> {
     while !column.is_empty() {
         let (unpacked, packed) = header(&mut column).ok_or_else(|| "a page without a header".to_owned())?;
@@ -19,7 +19,7 @@ pub(super) fn check(mut column: &[u8]) -> Result<(), String> {
     Ok(())
 }
 
-/// The bytes of a page when it is unpacked, and as it is.
+/// Reads a header: size of the page unpacked, and as stored.
 fn header(bytes: &mut &[u8]) -> Option<(u64, u64)> {
     let (mut id, mut unpacked, mut packed) = (0u64, None, None);
     loop {
@@ -33,7 +33,7 @@ fn header(bytes: &mut &[u8]) -> Option<(u64, u64)> {
     }
 }
 
-/// The kind of the next field, and its number in `id`; 0 ends a structure.
+/// Reads the kind of the next field, and its number into `id`; 0 ends a structure.
 fn next_field(bytes: &mut &[u8], id: &mut u64) -> Option<u8> {
     let first = byte(bytes)?;
     let (delta, kind) = (first >> 4, first & 15);
@@ -59,7 +59,7 @@ fn skip(bytes: &mut &[u8], kind: u8, depth: usize) -> Option<()> {
         9 | 10 => {
             let head = byte(bytes)?;
             let number = if head >> 4 == 15 { varint(bytes)? } else { u64::from(head >> 4) };
-            // A boolean in a list has a byte of its own.
+            // A boolean in a list takes one byte.
             let kind = if matches!(head & 15, 1 | 2) { 3 } else { head & 15 };
             (0..number).try_for_each(|_| skip(bytes, kind, depth).filter(|()| kind > 0))
         }
@@ -99,7 +99,7 @@ fn varint(bytes: &mut &[u8]) -> Option<u64> {
     None
 }
 
-/// A number that is not negative: those are odd.
+/// Reads a number that is not negative. (Zigzag encoding maps negative numbers to odd ones.)
 fn positive(bytes: &mut &[u8]) -> Option<u64> {
     varint(bytes).filter(|bits| bits & 1 == 0).map(|bits| bits >> 1)
 }
@@ -108,7 +108,7 @@ fn positive(bytes: &mut &[u8]) -> Option<u64> {
 mod tests {
     use super::*;
 
-    /// A page of `packed` bytes that claims `unpacked` of them, with a structure and a list in its header.
+    /// Creates a page of `packed` bytes that claims to have `unpacked`, with a structure and a list in its header.
     fn page(unpacked: &[u8], packed: u8) -> Vec<u8> {
         let inner = [0x15, 40, 0x18, 2, b'a', b'b', 0x19, 0x25, 2, 4, 0x11, 0];
         let header = [&[0x15, 0, 0x15][..], unpacked, &[0x15, packed * 2, 0x2c], &inner, &[0]].concat();
@@ -124,7 +124,7 @@ mod tests {
         );
         let huge = [small.clone(), page(&[0xfe, 0xff, 0xff, 0xff, 0x0f], 3)].concat();
         assert_eq!(check(&huge), Err("a page claims 2147483647 bytes".to_owned()));
-        // The same number as a field in another form.
+        // The same field number, encoded in the long form.
         let odd = [&[0x15, 0, 0x05, 4, 0xfe, 0xff, 0xff, 0xff, 0x0f, 0x15, 0, 0][..], &small].concat();
         assert_eq!(check(&odd), Err("a page claims 2147483647 bytes".to_owned()));
         for cut in 1..small.len() {

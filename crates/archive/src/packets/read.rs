@@ -1,4 +1,4 @@
-//! [`StoredFile`]: a file of packets, whose bytes are compared with their checksums before they are decoded.
+//! [`StoredFile`]: a packet file whose bytes are compared with their checksums before they are decoded.
 
 use super::columns::{COLUMNS, Width};
 use super::{Piece, ROWS_PER_READ, TESTS_KEY, VERSION, VERSION_KEY, pages};
@@ -25,12 +25,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use twox_hash::XxHash3_128;
 
-/// Most bytes of a row group or a footer: the largest that is written has some hundred megabytes.
+/// Maximum size of a row group or a footer; the largest ones written have several hundred megabytes.
 const MAX_ROW_GROUP_BYTES: u64 = 1 << 30;
-/// Most bytes of the text of all tests of a file.
+/// Maximum size of the text of all tests of a file.
 const MAX_TEXT_BYTES: usize = 1 << 28;
 
-/// What a file says of each of its tests beside the packets.
+/// A file's descriptions of its tests.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct FileTests {
     pub tests: Vec<StoredTest>,
@@ -42,7 +42,7 @@ pub(crate) struct StoredTest {
     pub id: i64,
     /// XXH3-128 of the log, 32 hexadecimal digits.
     pub hash: String,
-    /// The first row group that has packets of it, and how many rows precede them there.
+    /// First row group with packets of the test, and the number of rows before them in it.
     pub row_group: u64,
     pub first_row: u64,
     pub rows: u64,
@@ -54,7 +54,7 @@ pub(crate) struct StoredTest {
 }
 
 impl FileTests {
-    /// MessagePack, compressed, in Base64: metadata of Parquet is text.
+    /// Encodes the description as compressed MessagePack in Base64, because Parquet metadata is text.
     pub fn to_text(&self) -> String {
         let bytes = rmp_serde::to_vec_named(self).unwrap_or_default();
         STANDARD.encode(zstd::bulk::compress(&bytes, 9).unwrap_or_default())
@@ -66,7 +66,7 @@ impl FileTests {
     }
 }
 
-/// A file of packets with what the catalogue knows of it.
+/// A packet file, with the catalogue's facts about it.
 #[derive(Clone, Debug)]
 pub(crate) struct StoredFile {
     pub path: PathBuf,
@@ -74,7 +74,7 @@ pub(crate) struct StoredFile {
     pub footer: Piece,
 }
 
-/// The bytes of a row group, at their place in the file.
+/// Bytes of a row group, with their position in the file.
 #[derive(Clone)]
 struct Loaded {
     start: u64,
@@ -104,8 +104,8 @@ impl ChunkReader for Loaded {
     }
 }
 
-/// Calls the Parquet library, of which damaged input that its checks miss can panic (indices into dictionaries, lengths of runs). All
-/// it uses is lost with the call, so that nothing half changed is seen again.
+/// Calls the Parquet library, which can panic on damaged input that its checks miss (indices into dictionaries, lengths of
+/// runs). Everything the call uses is dropped with it, so that no half-changed state remains.
 fn guarded<T>(file: &Path, call: impl FnOnce() -> ParquetResult<T>) -> Result<T, ArchiveError> {
     let damaged = ArchiveError::damaged(file);
     match catch_unwind(AssertUnwindSafe(call)) {
@@ -118,7 +118,7 @@ fn guarded<T>(file: &Path, call: impl FnOnce() -> ParquetResult<T>) -> Result<T,
 fn load(file: &mut File, path: &Path, piece: &Piece) -> Result<Bytes, ArchiveError> {
     let damaged = ArchiveError::damaged(path);
     if piece.bytes > MAX_ROW_GROUP_BYTES {
-        return Err(damaged(format!("a part of it has {} bytes", piece.bytes)));
+        return Err(damaged(format!("one of its parts claims {} bytes", piece.bytes)));
     }
     let mut bytes = Vec::new();
     let read =
@@ -128,7 +128,7 @@ fn load(file: &mut File, path: &Path, piece: &Piece) -> Result<Bytes, ArchiveErr
         return Err(damaged("it is shorter than it was".to_owned()));
     }
     if XxHash3_128::oneshot(&bytes) != piece.sum {
-        return Err(damaged(format!("the bytes from {} on are not those that were written", piece.start)));
+        return Err(damaged(format!("the bytes from {} on do not match their checksum", piece.start)));
     }
     Ok(bytes.into())
 }
@@ -138,7 +138,7 @@ impl StoredFile {
         File::open(&self.path).map_err(ArchiveError::io("opening", &self.path))
     }
 
-    /// A file that no catalogue knows: its parts as it names them itself, and its tests. It may be anything.
+    /// Opens a file that is not in the catalogue: returns it, its tests, and its size. The file may hold anything.
     pub fn inspect(path: &Path) -> Result<(StoredFile, FileTests, u64), ArchiveError> {
         let damaged = ArchiveError::damaged(path);
         let mut file = File::open(path).map_err(ArchiveError::io("opening", path))?;
@@ -150,11 +150,12 @@ impl StoredFile {
                 && &end[4..] == b"PAR1"
         });
         let size = u64::from(u32::from_le_bytes([end[0], end[1], end[2], end[3]])) + 8;
-        let start =
-            footer.and_then(|_| len.checked_sub(size)).ok_or_else(|| damaged("it has no end".to_owned()))?;
+        let start = footer
+            .and_then(|_| len.checked_sub(size))
+            .ok_or_else(|| damaged("its footer is missing".to_owned()))?;
         let mut read = |start: u64, bytes: u64, rows| {
             if bytes > MAX_ROW_GROUP_BYTES || start.checked_add(bytes).is_none_or(|end| end > len) {
-                return Err(damaged(format!("a part of it has {bytes} bytes")));
+                return Err(damaged(format!("one of its parts claims {bytes} bytes")));
             }
             let mut all = Vec::new();
             let whole =
@@ -185,7 +186,7 @@ impl StoredFile {
         self.row_groups.iter().try_for_each(|piece| load(&mut file, &self.path, piece).map(drop))
     }
 
-    /// The rows of a test: `rows` from `first_row` of `row_group` on.
+    /// Returns the rows of a test: `rows` rows of `row_group`, from `first_row` on.
     pub fn rows(&self, id: i64, row_group: u64, first_row: u64, rows: u64) -> Result<TestRows, ArchiveError> {
         let mut file = self.open()?;
         let footer = load(&mut file, &self.path, &self.footer)?;
@@ -223,7 +224,7 @@ fn decode(path: &Path, footer: &[u8]) -> Result<ParquetMetaData, ArchiveError> {
         (name.to_owned(), physical, i16::from(!required), 0)
     });
     if !theirs.eq(mine) {
-        return Err(damaged("it has other columns than packets have".to_owned()));
+        return Err(damaged("its columns are not those of packets".to_owned()));
     }
     Ok(metadata)
 }
@@ -232,25 +233,26 @@ fn tests_of(path: &Path, metadata: &ParquetMetaData) -> Result<FileTests, Archiv
     let damaged = ArchiveError::damaged(path);
     let pairs = metadata.file_metadata().key_value_metadata().map(Vec::as_slice).unwrap_or_default();
     let value = |key: &str| pairs.iter().find(|pair| pair.key == key).and_then(|pair| pair.value.clone());
-    let version = value(VERSION_KEY).ok_or_else(|| damaged("it is no file of an archive".to_owned()))?;
+    let version =
+        value(VERSION_KEY).ok_or_else(|| damaged("it is not a packet file of an archive".to_owned()))?;
     if version != VERSION.to_string() {
         return Err(damaged(format!(
-            "its columns are of version {version}; this program reads version {VERSION}"
+            "its format has version {version}; this program reads version {VERSION}"
         )));
     }
     let tests = value(TESTS_KEY).and_then(|text| FileTests::from_text(&text));
-    tests.ok_or_else(|| damaged("what it says of its tests cannot be read".to_owned()))
+    tests.ok_or_else(|| damaged("the description of its tests cannot be read".to_owned()))
 }
 
-/// The rows of a test, in the order of the log.
+/// Rows of a test, in the order of the log.
 pub(crate) struct TestRows {
     id: i64,
     stored: StoredFile,
     file: File,
     metadata: Arc<ParquetMetaData>,
-    /// The next row group to open.
+    /// Next row group to open.
     group: usize,
-    /// Rows before the first, in that row group.
+    /// Number of rows to skip in that row group.
     skip: u64,
     left: u64,
     open: Option<OpenGroup>,
@@ -258,15 +260,15 @@ pub(crate) struct TestRows {
     at: usize,
 }
 
-/// The columns of a row group that are being read.
+/// Open columns of a row group.
 struct OpenGroup {
     number: usize,
-    /// The next row.
+    /// Index of the next row.
     position: u64,
-    /// Rows of the test that were not read yet.
+    /// Number of rows of the test that are not read yet.
     rows: u64,
     ids: ColumnReader,
-    /// `None` where the row group has no value of a column.
+    /// `None` for a column without any value in this row group.
     columns: Vec<Option<ColumnReader>>,
     values: Values,
 }
@@ -279,7 +281,7 @@ struct Values {
 }
 
 impl Values {
-    /// Reads `n` rows; returns how many there were.
+    /// Reads `n` rows; returns the number of rows read.
     fn read(&mut self, column: &mut ColumnReader, required: bool, n: usize) -> ParquetResult<usize> {
         self.wide.clear();
         self.narrow.clear();
@@ -292,7 +294,7 @@ impl Values {
                 self.wide.extend(self.narrow.iter().map(|x| i64::from(*x)));
                 read
             }
-            _ => return Err(ParquetError::General("a column of another type".to_owned())),
+            _ => return Err(ParquetError::General("a column has an unexpected type".to_owned())),
         };
         Ok(rows)
     }
@@ -302,7 +304,7 @@ fn skip(column: &mut ColumnReader, rows: usize) -> ParquetResult<usize> {
     match column {
         ColumnReader::Int64ColumnReader(c) => c.skip_records(rows),
         ColumnReader::Int32ColumnReader(c) => c.skip_records(rows),
-        _ => Err(ParquetError::General("a column of another type".to_owned())),
+        _ => Err(ParquetError::General("a column has an unexpected type".to_owned())),
     }
 }
 
@@ -319,7 +321,8 @@ impl TestRows {
         let piece = known.ok_or_else(|| self.damaged("it has fewer row groups than the catalogue says"))?;
         let bytes = load(&mut self.file, &self.stored.path, &piece)?;
         let group = metadata.row_group(number);
-        let before = usize::try_from(self.skip).map_err(|_| self.damaged("a test begins beyond its end"))?;
+        let before = usize::try_from(self.skip)
+            .map_err(|_| self.damaged("a test begins beyond the end of the file"))?;
         let opened = guarded(&self.stored.path, || {
             let loaded = Arc::new(Loaded { start: piece.start, bytes });
             let properties = Arc::new(ReaderProperties::builder().build());
@@ -336,7 +339,7 @@ impl TestRows {
                 let mut column = reader.get_column_reader(k)?;
                 let skipped = if before > 0 { skip(&mut column, before)? } else { 0 };
                 if skipped != before {
-                    return Err(ParquetError::EOF("fewer rows than the catalogue says".to_owned()));
+                    return Err(ParquetError::EOF("it has fewer rows than the catalogue says".to_owned()));
                 }
                 Ok(column)
             };
@@ -377,8 +380,8 @@ impl TestRows {
         let Some(open) = &mut self.open else { return Ok(false) };
         let n = open.rows.min(ROWS_PER_READ as u64) as usize;
         let (id, batch) = (self.id, &mut self.batch);
-        let short = || ParquetError::EOF("fewer rows than the catalogue says".to_owned());
-        let impossible = |name: &str| ParquetError::General(format!("a value of {name} that no packet has"));
+        let short = || ParquetError::EOF("it has fewer rows than the catalogue says".to_owned());
+        let impossible = |name: &str| ParquetError::General(format!("impossible value of {name}"));
         batch.clear();
         batch.resize(n, LogRow { index: 0, record: PacketRecord::new(0), tcp: None });
         self.at = 0;
@@ -387,7 +390,7 @@ impl TestRows {
                 return Err(short());
             }
             if open.values.wide.iter().any(|x| *x != id) {
-                return Err(ParquetError::General("packets of another test".to_owned()));
+                return Err(ParquetError::General("it has packets of another test here".to_owned()));
             }
             for (column, reader) in COLUMNS.iter().zip(&mut open.columns) {
                 let Some(reader) = reader else { continue };
@@ -415,7 +418,7 @@ impl TestRows {
         Ok(true)
     }
 
-    /// The rows of another test of the file: without reading anything again, if it comes later in the row group that is open.
+    /// Continues with another test of the file; nothing is read again if it comes later in the open row group.
     pub fn go_to(
         mut self,
         id: i64,
@@ -441,7 +444,9 @@ impl TestRows {
             guarded(&self.stored.path, || {
                 for column in std::iter::once(&mut open.ids).chain(open.columns.iter_mut().flatten()) {
                     if skip(column, before)? != before {
-                        return Err(ParquetError::EOF("fewer rows than the catalogue says".to_owned()));
+                        return Err(ParquetError::EOF(
+                            "it has fewer rows than the catalogue says".to_owned(),
+                        ));
                     }
                 }
                 Ok(())
@@ -452,7 +457,7 @@ impl TestRows {
         Ok(self)
     }
 
-    /// Rows that were not read from the file yet.
+    /// Number of rows that are not read from the file yet.
     pub fn left(&self) -> u64 {
         self.left
     }
@@ -467,7 +472,7 @@ impl TestRows {
         Ok(self.batch.get(self.at - 1))
     }
 
-    /// The next rows, some thousand at a time; empty after the last.
+    /// Returns the next rows, several thousand at a time; empty after the last.
     pub fn next_batch(&mut self) -> Result<&[LogRow], ArchiveError> {
         if self.at == self.batch.len() && !self.fill()? {
             return Ok(&[]);

@@ -6,7 +6,7 @@ use jitlat_store::log::{LogVersion, LogWriter};
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
-/// Every known log of the repository.
+/// Paths of every known log of the repository.
 pub fn known_logs() -> Vec<PathBuf> {
     let (mut folders, mut logs) =
         (vec![Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata")], Vec::new());
@@ -30,7 +30,7 @@ pub const DAY: i64 = 24 * HOUR;
 /// 2026-01-01 00:00 UTC.
 pub const NEW_YEAR: i64 = 1_767_225_600_000_000_000;
 
-/// Writes a log of `packets`, begun at `start`; of the same seed the same.
+/// Writes a log of `packets` packets that starts at `start`; the same seed gives the same log.
 pub fn write_log(folder: &Path, seed: i64, start: i64, packets: i64) -> PathBuf {
     let spec = TestSpec::default().with_packets(packets.max(1) as u64).unwrap();
     let period = spec.period().0;

@@ -1,4 +1,4 @@
-//! What a monitor keeps of its alerts: in one transaction with how far it has judged.
+//! State that a monitor stores for its alerts: in one transaction with the number of the last judged test.
 
 use crate::common::*;
 use jitlat_archive::{Alert, AlertUpdate, Archive, Fired, Note, Retention};
@@ -35,7 +35,7 @@ fn tests_are_numbered_as_they_enter_and_judged_once() {
     for seed in [3, 1, 2] {
         let log = write_log(folder.path(), seed, NEW_YEAR + seed * HOUR, 300);
         archive.add(&log, &[("test".into(), "voice".into())]).unwrap();
-        // The same again is no other test.
+        // Adding the same log again does not add a test.
         archive.add(&log, &[]).unwrap();
     }
     let tests = archive.entered_after(0, 10).unwrap();
@@ -58,7 +58,7 @@ fn tests_are_numbered_as_they_enter_and_judged_once() {
     archive.note(&Note { states: vec![("rule/a".into(), None)], ..Note::default() }).unwrap();
     assert!(archive.rule_states("rule/").unwrap().is_empty());
     assert_eq!(archive.entered_after(2, 10).unwrap().len(), 1);
-    // A number is never given twice, also when its test is gone.
+    // A number is never reused, even when its test is removed.
     archive.prune(Retention::Tests { days: 1 }, WallTime(NEW_YEAR + 40 * DAY)).unwrap();
     assert!(archive.entered_after(0, 10).unwrap().is_empty());
     archive.add(&write_log(folder.path(), 9, NEW_YEAR + 41 * DAY, 50), &[]).unwrap();
@@ -80,14 +80,14 @@ fn alerts_fire_and_are_resolved_once_and_wait_to_be_sent() {
     assert_eq!(archive.alerts(1).unwrap().len(), 1);
     let waiting = archive.waiting("webhook", 0, 10).unwrap();
     let sent: Vec<_> = waiting.iter().map(|m| of(&m.alert)).collect();
-    // The first message is as it was when it fired.
+    // The first message describes the alert as it was when it fired.
     assert_eq!(sent, [("b".into(), 100, None), ("c".into(), 101, None), ("b".into(), 100, Some(200))]);
     archive.not_sent(&[waiting[0].id], 5000).unwrap();
     archive.sent(&[waiting[1].id]).unwrap();
     assert_eq!(archive.waiting("webhook", 4999, 10).unwrap().len(), 1);
     let again = archive.waiting("webhook", 5000, 10).unwrap();
     assert_eq!((again.len(), again[0].id, again[0].tries), (2, waiting[0].id, 1));
-    // Three may wait in each channel: of `print` the oldest goes.
+    // Three messages may wait in each channel: the oldest of `print` is dropped.
     let third = archive.note(&note(vec![fired("b", 300)])).unwrap();
     assert_eq!((third.dropped, archive.dropped_messages().unwrap()), (1, 1));
     let print = archive.waiting("print", 0, 10).unwrap();
@@ -115,7 +115,7 @@ fn totals_only_grow_and_are_the_same_from_parts() {
         (5, whole.sent, whole.lost, whole.delays().len())
     );
     assert_eq!(all.streams[0].losses.values().map(|(n, _)| n).sum::<u64>(), 5);
-    // Tests that go leave what they counted.
+    // Counters stay when tests are removed.
     archive.prune(Retention::Tests { days: 1 }, WallTime(NEW_YEAR + 400 * DAY)).unwrap();
     let left = archive.totals(None, 10).unwrap();
     assert_eq!((left.streams[0].pool.sent, &left.streams[0].losses), (whole.sent, &all.streams[0].losses));

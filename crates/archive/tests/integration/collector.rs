@@ -1,4 +1,4 @@
-//! What a collector takes, and what a host that pushes counts.
+//! Tests that a collector accepts, and the counters of a host that pushes.
 
 use crate::common::{DAY, HOUR, NEW_YEAR, known_logs, write_log};
 use jitlat_archive::{
@@ -25,7 +25,7 @@ fn text(archive: &Archive, id: &str) -> Vec<u8> {
     text
 }
 
-/// Everything that is asked of an archive: tests with all their figures, tags, and periods.
+/// Returns the results of all queries: tests with all their figures, tags, and periods.
 fn everything(archive: &Archive) -> String {
     let all: Vec<Selector> = jitlat_core::scalars::selectors().collect();
     let mut tests = archive.list(&Filter::default(), &all).unwrap();
@@ -62,7 +62,7 @@ fn known_logs_are_the_same_in_a_batch_and_one_by_one() {
         assert!(text(&one, &test.id) == text(&all, &test.id), "{}", test.source);
     }
     assert_eq!(all.check(true).unwrap().damaged, []);
-    // Put together, and pruned, they are as others.
+    // Collected tests can be compacted and pruned like any other.
     all.compact().unwrap();
     assert!(said == everything(&all));
 }
@@ -72,7 +72,7 @@ fn a_batch_has_each_log_once_whatever_is_in_it() {
     let folder = tempfile::tempdir().unwrap();
     let root = folder.path().join("a");
     let archive = Archive::make(&root).unwrap();
-    // Over three days, the newest first, each twice, some of them known.
+    // Logs over three days, newest first, each twice, some of them already known.
     let logs: Vec<_> =
         (0..40).map(|k| write_log(folder.path(), k, NEW_YEAR + (40 - k) * 2 * HOUR, 60 + k % 3)).collect();
     archive.add(&logs[7], &[]).unwrap();
@@ -90,10 +90,10 @@ fn a_batch_has_each_log_once_whatever_is_in_it() {
     let tag = [("collected-from".to_owned(), "berlin".to_owned())];
     let tagged = Filter { tags: tag.to_vec(), ..Filter::default() };
     assert_eq!(archive.list(&tagged, &[]).unwrap().len(), 39);
-    // Its own tests wait for another collector, those of others do not.
+    // This host's own tests wait for another collector, those of other hosts do not.
     archive.begin_push("far", 1 << 30).unwrap();
     assert_eq!(archive.pushes().unwrap()[0].waiting, 1);
-    // As one that got them one by one, in another order.
+    // The result equals an archive that received them one by one, in another order.
     let other = Archive::make(&folder.path().join("b")).unwrap();
     logs.iter().rev().for_each(|log| assert!(other.add(log, &[]).is_ok()));
     let ask = |archive: &Archive, period| {
@@ -106,7 +106,7 @@ fn a_batch_has_each_log_once_whatever_is_in_it() {
     }
 }
 
-/// A file that got its name and was not entered is entered by what a host does when it starts, with whom it came from.
+/// A file that was renamed but not added to the catalogue is added when the host starts, with the host that it came from.
 #[test]
 fn what_a_crash_left_out_is_entered_and_counted() {
     let folder = tempfile::tempdir().unwrap();
@@ -119,7 +119,7 @@ fn what_a_crash_left_out_is_entered_and_counted() {
     let before = fs::read(root.join("catalogue.sqlite")).unwrap();
     let other = Archive::make(&folder.path().join("b")).unwrap();
     other.add_all(&mut batch()).unwrap();
-    // Its file, without its catalogue.
+    // Restore the file without its catalogue.
     let day = folder.path().join("b/packets/day=2026-01-01");
     fs::create_dir_all(root.join("packets/day=2026-01-01")).unwrap();
     for file in fs::read_dir(day).unwrap() {
@@ -176,12 +176,12 @@ fn a_log_comes_as_it_was_or_not_at_all() {
     for (k, (hash, bytes, packed)) in refused.into_iter().enumerate() {
         assert!(taken(&archive, hash, bytes, &packed).is_err(), "case {k}");
     }
-    // A gigabyte of nothing in some kilobytes: it ends at the byte that is too much.
+    // A quarter of a gigabyte in some kilobytes: unpacking stops at the first byte beyond the stated size.
     let bomb = zstd::bulk::compress(&vec![b'#'; 1 << 28], 3).unwrap();
     assert!(bomb.len() < 1 << 15);
     let said = taken(&archive, hash, bytes, &bomb).unwrap_err().to_string();
-    assert_eq!(said, "it is longer than was said");
-    // One that needs more memory than any that jitlat sends.
+    assert_eq!(said, "it is longer than announced");
+    // A log that needs more memory to unpack than any that jitlat sends.
     let mut wide = zstd::stream::Encoder::new(Vec::new(), 19).unwrap();
     wide.window_log(27).unwrap();
     std::io::Write::write_all(&mut wide, &vec![b'#'; 1 << 23]).unwrap();
@@ -246,7 +246,7 @@ fn a_new_collector_gets_the_newest_of_what_is_there() {
         archive.pushes().unwrap().into_iter().map(|p| (p.waiting, p.dropped)).collect::<Vec<_>>()
     };
     assert_eq!(counts(&archive), [(10, 0), (4, 0)]);
-    // Beginning again changes nothing, and a bound drops and counts.
+    // Beginning again changes nothing; a bound drops and counts tests.
     archive.begin_push("all", 0).unwrap();
     assert_eq!(archive.bound_push("all", 7 * one + one / 2).unwrap(), 3);
     assert_eq!(archive.bound_push("some", 7 * one).unwrap(), 0);
@@ -259,7 +259,7 @@ fn a_new_collector_gets_the_newest_of_what_is_there() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(8))]
 
-    /// Whatever tests come together, in whatever order: periods are those of tests that came one by one.
+    /// Tests that are added in batches, in any order, give the same periods as tests added one by one.
     #[test]
     fn batches_make_the_same_periods(
         tests in prop::collection::vec((0..72i64, any::<bool>()), 1..16), cuts in prop::collection::vec(1..6usize, 1..16))
@@ -291,24 +291,24 @@ proptest! {
     }
 }
 
-/// What may happen to a host that pushes.
+/// Events of a host that pushes.
 #[derive(Clone, Debug)]
 enum Step {
-    /// So many tests are made, on a day.
+    /// This number of tests is made on a day.
     Make(usize, i64),
-    /// So many of the next tests are sent.
+    /// This number of the next tests is sent.
     Send(usize),
-    /// The collector stores so many of those sent; the answers do not come yet.
+    /// The collector stores this number of those sent; its confirmations are delayed.
     Store(usize),
-    /// Its answers come.
+    /// Its confirmations arrive.
     Hear,
-    /// The connection breaks, and another begins.
+    /// The connection breaks and another one begins.
     Break,
-    /// The packets of the first so many days go.
+    /// The packets of this number of first days are removed.
     Prune(i64),
-    /// So much may wait, in tests.
+    /// Maximum number of waiting tests.
     Bound(u64),
-    /// Everything of the first so many days goes.
+    /// Everything of this number of first days is removed.
     Forget(i64),
 }
 
@@ -328,14 +328,14 @@ fn step() -> impl Strategy<Value = Step> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(12))]
 
-    /// Whatever is removed, lost and repeated when: each test is stored or counted as dropped, and none is both.
+    /// After any removal, loss and repetition each test is either stored or counted as dropped, never both.
     #[test]
     fn every_test_is_stored_or_dropped(steps in prop::collection::vec(step(), 1..50)) {
         let folder = tempfile::tempdir().unwrap();
         let archive = Archive::make(&folder.path().join("a")).unwrap();
         archive.begin_push("c", 1 << 30).unwrap();
         let (mut made, mut far) = (0, BTreeSet::new());
-        // Of this connection: sent, stored there, and the answers that came.
+        // State of this connection: tests sent, stored there, and confirmations received.
         let mut sent: Vec<(i64, u128)> = Vec::new();
         let mut answers: Vec<(i64, PushResult)> = Vec::new();
         let mut stored = 0;
@@ -392,7 +392,7 @@ proptest! {
                 Step::Bound(n) => drop(archive.bound_push("c", n * 3000).unwrap()),
             }
         }
-        // At the end everything that can be sent is.
+        // At the end everything that can be sent is sent.
         reconnect(&archive, &far);
         loop {
             let next = archive.to_push("c", 0, 10).unwrap();

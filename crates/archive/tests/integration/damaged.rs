@@ -1,4 +1,4 @@
-//! Files of somebody else, or of a failing disk: errors, never a panic.
+//! Damaged or foreign files: errors, never a panic.
 
 use crate::common::{NEW_YEAR, write_log};
 use jitlat_archive::{AddOutcome, Archive, ArchiveError, CATALOGUE, Filter, PoolPeriod, VERSION};
@@ -8,7 +8,7 @@ use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-/// Everything that reads an archive, whatever it says.
+/// Calls everything that reads an archive and ignores the results.
 fn read_all(root: &Path) {
     let Ok(archive) = Archive::open_to_write(root) else { return };
     let tests = archive.list(&Filter::default(), &[]).unwrap_or_default();
@@ -27,7 +27,7 @@ fn read_all(root: &Path) {
     let _ = archive.compact();
 }
 
-/// An archive of one test, its file of packets, and the bytes of both.
+/// An archive of one test: its packet file, and the bytes of both files.
 struct Made {
     folder: tempfile::TempDir,
     packets: PathBuf,
@@ -76,7 +76,7 @@ proptest! {
         let _ = archive.check(true);
         drop(archive);
         read_all(&other);
-        // Known, it is recognised by its checksum.
+        // With a catalogue, the change is detected by its checksum.
         fs::write(&made.packets, changed(&made.parquet, &changes, cut)).unwrap();
         read_all(&made.folder.path().join("a"));
     }
@@ -93,7 +93,7 @@ proptest! {
     }
 }
 
-/// Makes a copy of the archive of `testdata/archive` that version `version` of the catalogue wrote, in `to`.
+/// Copies the archive of `testdata/archive` that version `version` of the catalogue wrote to `to`.
 fn copy_of_version(version: i64, to: &Path) {
     let from = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../../testdata/archive/v{version}"));
     let mut folders = vec![PathBuf::new()];
@@ -111,8 +111,8 @@ fn copy_of_version(version: i64, to: &Path) {
     }
 }
 
-/// An archive as each older version wrote it is refused with what helps; once migrated it has every log byte for byte, answers as one
-/// that was made anew of these logs, and takes more.
+/// An archive of each older version is refused with a hint; after migration it has every log byte for byte, gives the same
+/// results as a new archive of these logs, and accepts more tests.
 #[test]
 fn an_archive_of_every_older_version_is_migrated() {
     let logs = [1, 5, 2];
@@ -125,8 +125,9 @@ fn an_archive_of_every_older_version_is_migrated() {
             let Err(error @ ArchiveError::TooOld { .. }) = refused else {
                 panic!("version {version} was opened")
             };
-            let sentence =
-                format!("has schema version {version}: `jitlat archive migrate` brings it to {VERSION}");
+            let sentence = format!(
+                "has schema version {version}: run `jitlat archive migrate` to convert it to version {VERSION}"
+            );
             assert!(error.to_string().ends_with(&sentence), "{error}");
         }
         assert_eq!(Archive::migrate(&root).unwrap(), version);
@@ -159,7 +160,7 @@ fn an_archive_of_every_older_version_is_migrated() {
     }
 }
 
-/// The program of yesterday says that the archive is of tomorrow, whatever it wants of it, and changes nothing.
+/// An older program refuses an archive of a newer version, whatever the operation, and changes nothing.
 #[test]
 fn an_archive_of_a_newer_version_is_refused() {
     let made = made();

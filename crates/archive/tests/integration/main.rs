@@ -1,4 +1,4 @@
-//! What an archive holds, over its whole life: on disk, damaged, collected, in several versions.
+//! Archives over their whole life: on disk, damaged, collected, in several versions.
 
 #[path = "../common/mod.rs"]
 mod common;

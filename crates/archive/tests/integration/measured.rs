@@ -1,4 +1,4 @@
-//! Measured tests: session and packets go into the archive, and have one canonical form.
+//! Measured tests: session and packets are added to the archive in one canonical form.
 
 use crate::common::{self, known_logs};
 use jitlat_archive::{AddOutcome, Archive, Filter, PreparedTest, TestId};
@@ -10,18 +10,18 @@ use std::fs;
 use std::io::Read;
 use std::path::Path;
 
-/// What a log has, as if it had been measured; `None` if nothing of it can be read.
+/// Returns the contents of a log as if it had been measured; `None` if nothing can be read.
 fn measured(log: &Path) -> Option<(Session, Vec<PacketRecord>, Vec<TcpSample>)> {
     let mut reader = LogReader::open(log).ok()?;
     let records: Vec<PacketRecord> = reader.by_ref().collect::<Result<_, _>>().ok()?;
-    // Every second log of round trips is one over TCP, whose kernel was asked with each answer.
+    // Every second log of round trips is treated as TCP, with a sample of the kernel's TCP_INFO per answer.
     let sample = |k: u32| TcpSample { mss: 1448, srtt_us: 20_000 + k, cwnd: 10, retransmissions: k / 50 };
     let over_tcp = reader.session().two_way.is_some() && records.len().is_multiple_of(2);
     let tcp = if over_tcp { (0..records.len() as u32).map(sample).collect() } else { Vec::new() };
     Some((reader.session().clone(), records, tcp))
 }
 
-/// The log that a writer makes of it.
+/// Returns the log of these records.
 fn written(session: &Session, records: &[PacketRecord], tcp: &[TcpSample]) -> Vec<u8> {
     let mut writer = match (&session.two_way, tcp) {
         (None, _) => LogWriter::new(Vec::new(), LogVersion::V3),
@@ -61,7 +61,7 @@ fn a_measured_test_is_the_log_of_its_session_and_packets() {
         let mut exported = Vec::new();
         own.log(id).unwrap().read_to_end(&mut exported).unwrap();
         assert!(exported == written(&session, &records, &tcp), "{session:?}");
-        // Whoever adds the exported log has the same test with the same figures.
+        // Adding the exported log gives the same test with the same figures.
         let log = folder.path().join("test.log");
         fs::write(&log, &exported).unwrap();
         assert_eq!(own.add(&log, &[]).unwrap(), AddOutcome::Known(id));
@@ -87,6 +87,6 @@ fn a_test_that_is_measured_again_is_known_and_one_that_differs_is_new() {
     records.swap(3, 4);
     let other = PreparedTest::measured(&session, &records, &[]).unwrap();
     assert!(matches!(add(&archive, other), AddOutcome::New(other) if other != id));
-    // One of which nothing arrived is a test, too.
+    // A test without any arrival is a test, too.
     assert!(matches!(add(&archive, PreparedTest::measured(&session, &[], &[]).unwrap()), AddOutcome::New(_)));
 }

@@ -1,4 +1,4 @@
-//! What goes into an archive comes out again, whole.
+//! Round trip through an archive: every log comes back complete.
 
 use crate::common::{DAY, HOUR, NEW_YEAR, known_logs, write_log};
 use jitlat_archive::{
@@ -25,7 +25,7 @@ fn text_of(archive: &Archive, id: TestId) -> Vec<u8> {
     text
 }
 
-/// Everything that a reader says.
+/// Returns everything that a reader reports.
 fn all_of(mut reader: LogReader) -> (String, Vec<PacketRecord>) {
     let before = reader.session().clone();
     let mut failure = None;
@@ -35,7 +35,7 @@ fn all_of(mut reader: LogReader) -> (String, Vec<PacketRecord>) {
     (format!("{before:?} {:?} {reading:?} {failure:?}", reader.session()), records)
 }
 
-/// The same, of a log that is put together from its header and rows without its text.
+/// The same for a log that is reassembled from its header and rows without its text.
 fn assembled(archive: &Archive, id: TestId) -> (String, Vec<PacketRecord>) {
     let (header, mut packets) = (archive.header(id).unwrap(), archive.packets(id).unwrap());
     let metadata = header.metadata();
@@ -128,7 +128,7 @@ fn a_file_that_was_not_entered_is_entered_by_the_check() {
     let (first, second) = (Archive::make(&one).unwrap(), Archive::make(&two).unwrap());
     let log = write_log(folder.path(), 1, NEW_YEAR, 900);
     let id = added(&first, &log);
-    // As if the writer had been killed between the two steps.
+    // Simulate a writer killed between the two steps.
     let name = format!("packets/day=2026-01-01/{id}.parquet");
     fs::create_dir_all(two.join(&name).parent().unwrap()).unwrap();
     fs::copy(one.join(&name), two.join(&name)).unwrap();
@@ -142,7 +142,7 @@ fn a_file_that_was_not_entered_is_entered_by_the_check() {
         format!("{all:?}")
     };
     assert_eq!(listed(&first), listed(&second));
-    // A copy of what is known goes.
+    // A copy of a known file is removed.
     fs::copy(one.join(&name), two.join("packets/copy.parquet")).unwrap();
     assert_eq!(second.check(false).unwrap().superfluous, 1);
 }
@@ -172,7 +172,7 @@ fn damaged_files_are_named_and_the_others_read() {
     assert!(archive.check(false).unwrap().damaged[0].problem.contains("No such file"));
 }
 
-/// The pool of logs, from their packets.
+/// Returns the pool of logs, computed from their packets.
 fn pool_of(logs: &[std::path::PathBuf]) -> Pool {
     let mut pool = Pool::default();
     for log in logs {
@@ -189,7 +189,7 @@ fn pool_of(logs: &[std::path::PathBuf]) -> Pool {
 fn rollups_are_those_of_the_packets_in_whatever_order_they_came() {
     let folder = tempfile::tempdir().unwrap();
     let archive = Archive::make(&folder.path().join("a")).unwrap();
-    // Twelve tests in three months; the later ones are added first, and queries made between.
+    // Twelve tests in three months; the later ones are added first, with queries in between.
     let start = |k: i64| NEW_YEAR + (k / 4) * 32 * DAY + (k % 4 / 2) * DAY + (k % 2) * HOUR;
     let logs: Vec<_> = (0..12).map(|k| write_log(folder.path(), k, start(k), 1500)).collect();
     let figure = Scalar::named("pdv-p99.9").unwrap();
@@ -211,7 +211,7 @@ fn rollups_are_those_of_the_packets_in_whatever_order_they_came() {
             assert_eq!(theirs, mine, "{} by {period:?}", figure.key);
         }
     }
-    // Within times that no period begins at.
+    // A range whose ends are not the start of any period.
     let within = Filter {
         since: Some(When(WallTime(start(1)))),
         before: Some(When(WallTime(start(10) + 1))),
@@ -223,7 +223,7 @@ fn rollups_are_those_of_the_packets_in_whatever_order_they_came() {
     assert!(matches!(archive.query(&Filter::default(), mos, PoolPeriod::Day), Err(ArchiveError::Usage(_))));
 }
 
-/// Roll-ups are kept as tests come, in whatever order, with pruning and queries between: those made anew are the same.
+/// Roll-ups are updated as tests arrive in any order, with pruning and queries in between; they equal those computed again.
 #[test]
 fn stored_rollups_are_those_made_anew() {
     let folder = tempfile::tempdir().unwrap();
@@ -245,7 +245,7 @@ fn stored_rollups_are_those_made_anew() {
         db.execute("DELETE FROM rollups", []).unwrap();
         assert!(kept == everything(), "after {n} tests");
     };
-    // In order, then the second month backwards, with a query after some, and all roll-ups lost once.
+    // In order, then the second month backwards, with queries after some, and all roll-ups removed once.
     let order = (0..18).chain((18..36).rev());
     for (n, k) in (0..).zip(order) {
         added(&archive, &write_log(folder.path(), k, start(k), 200 + 100 * k));
@@ -268,7 +268,7 @@ fn stored_rollups_are_those_made_anew() {
             db.execute("DELETE FROM rollups WHERE unit = 'month' OR pool = x'00'", []).unwrap();
         }
     }
-    // Without a query, hours are in days, and days in months, as later ones begin.
+    // Without a query, hours are added to days, and days to months, when later ones begin.
     let open = |unit: &str| -> i64 {
         let query = "SELECT count(*) FROM rollups WHERE unit = ? AND pooled = 0";
         db.query_row(query, [unit], |row| row.get(0)).unwrap()
@@ -294,7 +294,7 @@ fn a_rollup_that_cannot_be_read_is_made_again() {
     assert_eq!(found[0].1[0].value, Some(600.0));
 }
 
-/// Tests that share row groups, read one after another on several threads, and one that cannot be read.
+/// Tests that share row groups, read one after another on several threads, including one that cannot be read.
 #[test]
 fn packets_analysed_again_give_the_pools_of_their_logs() {
     let folder = tempfile::tempdir().unwrap();
@@ -321,7 +321,7 @@ fn packets_analysed_again_give_the_pools_of_their_logs() {
     archive.compact().unwrap();
     whole(&tests);
     assert!(one(7) == before);
-    // Some of those in a row group, in another order.
+    // Some tests of a row group, in another order.
     let some: Vec<_> = [8, 1, 5].into_iter().map(|k| tests[k]).chain([(TestId(1), 0)]).collect();
     let found = jitlat_archive::analyse(archive.root(), &some, 1, &options).unwrap();
     assert_eq!(found.groups[&0].tests, 1);
@@ -346,7 +346,7 @@ fn what_is_pruned_stays_in_the_figures() {
     let pruned = archive.prune(Retention::Tests { days: 4 }, now).unwrap();
     assert_eq!(pruned.tests, 2);
     assert_eq!(all(&archive), before);
-    // What was pruned is not counted twice.
+    // Pruned tests are not counted twice.
     assert!(matches!(archive.add(&logs[0], &[]), Ok(AddOutcome::Known(_))));
     assert_eq!(archive.check(true).unwrap().damaged, []);
 }

@@ -96,6 +96,9 @@ pub struct Cause {
     /// Size as a share of packets (for a clock's rate, parts per million); `None` if it is neither.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub magnitude: Option<f64>,
+    /// Time from one event to the next, in seconds, if events repeat regularly.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub period_s: Option<f64>,
     /// The confidence, 0…1.
     pub confidence: f64,
     /// Effect of this cause alone on an application.
@@ -122,6 +125,7 @@ impl Cause {
             to_s: 0.0,
             magnitude_ns: None,
             magnitude: None,
+            period_s: None,
             confidence,
             severity,
             count: 1,
@@ -147,6 +151,8 @@ pub enum CauseId {
     BurstyLoss,
     /// Packets above a certain rate were dropped.
     Policing,
+    /// Packets lost at regular times.
+    PeriodicLoss,
     /// Packets were reordered.
     Reordering,
     /// The path became longer or shorter.
@@ -219,12 +225,13 @@ impl Answer {
 
 impl CauseId {
     /// All kinds.
-    pub const ALL: [CauseId; 16] = [
+    pub const ALL: [CauseId; 17] = [
         CauseId::Outage,
         CauseId::Queue,
         CauseId::RandomLoss,
         CauseId::BurstyLoss,
         CauseId::Policing,
+        CauseId::PeriodicLoss,
         CauseId::Reordering,
         CauseId::RouteChange,
         CauseId::ClockStep,
@@ -246,6 +253,7 @@ impl CauseId {
             CauseId::RandomLoss => "random-loss",
             CauseId::BurstyLoss => "bursty-loss",
             CauseId::Policing => "policing",
+            CauseId::PeriodicLoss => "periodic-loss",
             CauseId::Reordering => "reordering",
             CauseId::RouteChange => "route-change",
             CauseId::ClockStep => "clock-step",
@@ -270,6 +278,7 @@ impl CauseId {
             | CauseId::RandomLoss
             | CauseId::BurstyLoss
             | CauseId::Policing
+            | CauseId::PeriodicLoss
             | CauseId::Reordering
             | CauseId::RouteChange
             | CauseId::Duplication
@@ -296,6 +305,18 @@ impl Fault {
 }
 
 impl Severity {
+    /// Returns the sort key for the worst of several: an unknown severity may be worse than good, and ranks below any known
+    /// impairment.
+    pub fn doubt(self) -> u8 {
+        match self {
+            Severity::Good => 0,
+            Severity::Unknown => 1,
+            Severity::Fair => 2,
+            Severity::Poor => 3,
+            Severity::Bad => 4,
+        }
+    }
+
     /// Returns the name in every output.
     pub fn name(self) -> &'static str {
         match self {

@@ -42,6 +42,18 @@ pub struct TwoWay {
     pub remarks: Vec<String>,
 }
 
+impl TwoWay {
+    /// Remark of a test to a broadcast address. It is in the log, so that a new analysis knows that missing answers
+    /// are not losses.
+    pub const BROADCAST_REMARK: &str = "requests to the broadcast address of the local segment: most hosts do not answer \
+                                        them, so a missing answer is not a loss";
+
+    /// Returns false if requests went to a broadcast address, which no host need answer.
+    pub fn expects_answers(&self) -> bool {
+        !self.remarks.iter().any(|remark| remark == TwoWay::BROADCAST_REMARK)
+    }
+}
+
 /// A change of the schedule after a stall of this host: requests that became overdue are not sent in one burst, which a
 /// limit on the path or at the far host could drop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -50,7 +50,7 @@ fn what_is_wrong_is_said_of_its_field() {
         (&[("size", "3")], false, "", ""),
         (&[("profile", "vioce")], false, "profile", "vioce"),
     ] {
-        let Err(RunRefusal::Wish(about, why)) =
+        let Err(RunRefusal::Field(about, why)) =
             DemandedTest::of(&request(fields), &host(answers), &MonitorInstruments)
         else {
             panic!("{fields:?}")

@@ -84,7 +84,7 @@ fn classic_tests_have_the_median_and_name_the_other_estimate() {
     let said_on_one_line = said.split_whitespace().collect::<Vec<_>>().join(" ");
     for phrase in [
         "Estimated relative clock error = ",
-        "median of 5 probes, as classic tests have it",
+        "median of 5 probes, as in classic tests",
         "estimate of the shortest round trip = ",
     ] {
         assert!(said_on_one_line.contains(phrase), "{phrase} is not in {said}");

@@ -440,7 +440,7 @@ fn answers_that_a_killed_two_way_client_received_are_in_its_log() {
         let received = report.count("/counts/unique_valid");
         assert!((10..6000).contains(&received), "{proto}: {received} received");
         assert_eq!(report.text("/two_way/protocol"), proto);
-        client(folder.path(), &line).finish(TIMEOUT).refused(&["will not write over"]);
+        client(folder.path(), &line).finish(TIMEOUT).refused(&["is not overwritten"]);
     }
 }
 

@@ -108,7 +108,7 @@ fn a_test_is_started_from_the_page_watched_and_kept() {
     for (request, status, said) in [
         (json!({ "host": "10.9.0.3" }), 400, "10.9.0.2, 10.9.0.77 only"),
         (json!({ "host": "10.9.0.2" }), 400, "3 s is the longest"),
-        (json!({ "host": "10.9.0.2", "duration": "1s", "period": "10us" }), 400, "10.0 Mbit/s is the most"),
+        (json!({ "host": "10.9.0.2", "duration": "1s", "period": "10us" }), 400, "the limit is 10.0 Mbit/s"),
     ] {
         let (got, answer) = ask(&lab.client, 2680, "POST /api/v1/runs", Some(&request));
         assert!(got == status && answer["detail"].as_str().unwrap().contains(said), "{request}: {answer}");

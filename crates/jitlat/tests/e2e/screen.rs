@@ -137,8 +137,7 @@ fn both_directions_are_watched_and_the_test_ends_with_ctrl_c() {
     };
     let screen = terminal.wait("packets of both directions", received);
     assert!(screen.contains("1 Overview") && screen.contains("one-way delay"), "{screen}");
-    let pages =
-        [("2", "share that took no longer"), ("3", "packets received"), ("4", "packets"), ("?", "this help")];
+    let pages = [("2", "cumulative share"), ("3", "packets received"), ("4", "packets"), ("?", "this help")];
     for (key, text) in pages {
         terminal.keys(&[key]);
         terminal.wait_for(text);

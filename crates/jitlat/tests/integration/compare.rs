@@ -329,7 +329,7 @@ fn what_cannot_be_compared_is_said() {
         assert_eq!(output.status.code(), Some(code), "{args:?}: {all}");
         assert!(all.contains(why), "{args:?}: {all}");
     };
-    refused(&[&log], 2, "one run only");
+    refused(&[&log], 2, "only one run");
     refused(&[&log, &log], 2, "one run is compared with itself");
     refused(&[&log, "/nonexistent.log"], 2, "opening /nonexistent.log");
     refused(

@@ -112,7 +112,7 @@ fn a_log_on_standard_output_has_it_to_itself() {
     }
     for (line, why) in [
         ("192.0.2.1 -b -o -", "-o - writes one stream"),
-        ("ping 192.0.2.1 --json - -o -", "standard output can take one format only"),
+        ("ping 192.0.2.1 --json - -o -", "standard output can hold only one format"),
     ] {
         let refused = jitlat(line, dir.path());
         assert_eq!(refused.status.code(), Some(2), "{line}");

@@ -62,7 +62,8 @@ fn pages(folder: &Path) -> Vec<(&'static str, String)> {
 
 /// Returns the command that a page shows to repeat its test.
 fn again(page: &str) -> String {
-    let (_, rest) = page.split_once("The same test again: <code>").expect("every test can be repeated");
+    let (_, rest) =
+        page.split_once("Command to repeat the test: <code>").expect("every test can be repeated");
     let (command, _) = rest.split_once("</code>").unwrap();
     ["&#39;", "&#x27;", "&apos;"].iter().fold(command.to_owned(), |text, quote| text.replace(quote, "'"))
 }

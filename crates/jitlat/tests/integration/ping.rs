@@ -214,7 +214,7 @@ fn a_listener_of_samples_that_is_not_there_stops_no_test() {
     assert_eq!(json["counts"]["received"], 20);
     assert_eq!(lines(&csv), 2, "names and values");
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(said.contains("--late-stream: the test goes on without"), "{said}");
+    assert!(said.contains("--late-stream: the test continues without it"), "{said}");
     assert_eq!(output.status.code(), Some(2), "what was asked for was not delivered");
 }
 

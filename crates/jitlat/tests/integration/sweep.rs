@@ -107,7 +107,7 @@ fn every_combination_is_repeated_and_shown_in_every_form() {
     let table = server.run(folder.path(), "sweep --resume s -v");
     let table = String::from_utf8(table.stdout).unwrap();
     assert!(table.contains("300 bytes, lamp:krt") && table.contains("Delay by size"), "{table}");
-    let (_, figures) = table.split_once("Kept in s\n").unwrap();
+    let (_, figures) = table.split_once("Stored in s\n").unwrap();
     let (figures, _) = figures.split_once("Delay by size").unwrap();
     assert!(figures.lines().all(|line| line.chars().count() <= 80), "{figures}");
 }
@@ -167,7 +167,7 @@ fn what_cannot_be_swept_is_refused_before_anything_is_sent() {
     for (line, word) in [
         ("sweep HOST -l 40..100", "lacks a step"),
         ("sweep HOST -l 10..90:20 --proto stamp", "44"),
-        ("sweep HOST --proto stamp --transports tcp", "--transports is defined for one-way tests"),
+        ("sweep HOST --proto stamp --transports tcp", "--transports applies to one-way tests"),
         ("sweep HOST --proto stamp,owamp", "one kind at a time"),
         ("sweep HOST --waits 0,1ms", "--proto icmp"),
         ("sweep HOST -l 40,80 -- --proto stamp", "before --"),
@@ -223,8 +223,8 @@ fn a_test_idle_and_under_load() {
         "ping HOST --proto stamp -n 20 -p 2ms PORTS --load udp:100/s --load-settle 100ms -v",
     );
     let page = String::from_utf8(page.stdout).unwrap();
-    assert!(page.contains("idle         loaded") && page.contains("What the load does"), "{page}");
-    assert!(page.contains("round trips follow each other in a minute"), "{page}");
+    assert!(page.contains("idle         loaded") && page.contains("Effect of the load"), "{page}");
+    assert!(page.contains("consecutive round trips per minute"), "{page}");
     let none = server
         .jitlat(folder.path(), "ping HOST --proto stamp PORTS -n 5 --no-log --load udp:10/s --load-port 1")
         .output();

@@ -88,7 +88,7 @@ impl DemandedTest {
         host: &HostOffer,
         equipment: &dyn Equipment,
     ) -> Result<DemandedTest, RunRefusal> {
-        let wrong = |field: &str, why: String| Err(RunRefusal::Wish(field.to_owned(), why));
+        let wrong = |field: &str, why: String| Err(RunRefusal::Field(field.to_owned(), why));
         let found = choices().find(|choice| choice.id == request.test || request.test.is_empty());
         let Some(choice) = found else {
             return wrong("test", format!("unknown test '{}'", request.test.escape_debug()));
@@ -135,12 +135,12 @@ impl DemandedTest {
             traffic: Traffic::default(),
             about: String::new(),
         };
-        demand.traffic = equipment.traffic(&demand.asked()).map_err(refused)?;
+        demand.traffic = equipment.traffic(&demand.declared()).map_err(refused)?;
         demand.about = about(&choice.name, choice.one_way, request, &demand.traffic, direction);
         Ok(demand)
     }
 
-    fn asked(&self) -> DeclaredTest<'_> {
+    fn declared(&self) -> DeclaredTest<'_> {
         DeclaredTest {
             instrument: self.instrument,
             profiles: &self.profiles,
@@ -175,7 +175,7 @@ impl DemandedTest {
             tags: tags.map(|(key, value)| (key.to_owned(), value.to_owned())).to_vec(),
             is_watched: true,
         };
-        let result = measure(equipment, &self.asked(), &site, Some(&mut feed), &stop, Some(place.archive));
+        let result = measure(equipment, &self.declared(), &site, Some(&mut feed), &stop, Some(place.archive));
         feed.ended(result.map_err(|(_, why)| why));
     }
 }
@@ -200,7 +200,7 @@ pub struct TestPlacement<'a> {
 fn refused(wrong: EntryError) -> RunRefusal {
     let key = wrong.key.unwrap_or_default();
     let field = OPTIONS.iter().find(|(_, option)| *option == key).map_or(key.as_str(), |(field, _)| field);
-    RunRefusal::Wish(field.to_owned(), wrong.message.trim_end_matches('.').to_owned())
+    RunRefusal::Field(field.to_owned(), wrong.message.trim_end_matches('.').to_owned())
 }
 
 /// Time for which packets are sent, without the wait for the last ones.

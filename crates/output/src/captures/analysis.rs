@@ -1,4 +1,5 @@
-//! [`DirectionAnalysis`]: a thread that analyses the records of one way, so that matching packets does not wait for it.
+//! [`DirectionAnalysis`]: analyses the records of one direction on a thread of its own, so that matching packets does not
+//! wait for it.
 
 use crate::error::{Context, Error, Result};
 use jitlat_core::analysis::{Analyzer, Samples};
@@ -6,22 +7,22 @@ use jitlat_core::{PacketRecord, Session, Summary};
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread::JoinHandle;
 
-/// Records handed over at once.
+/// Number of records passed to the thread at a time.
 const RECORDS_PER_BATCH: usize = 1024;
-/// Batches that can be queued.
+/// Maximum number of queued batches.
 const MAX_QUEUED_BATCHES: usize = 8;
 
-/// What the thread is given.
+/// Input of the thread.
 enum AnalysisInput {
     Records(Vec<PacketRecord>),
-    /// There are no more: the session, of which everything is known.
+    /// End of the records, with the complete session.
     End(Box<Session>),
 }
 
 /// A running analysis.
 pub struct DirectionAnalysis {
     given: SyncSender<AnalysisInput>,
-    /// Records that are not handed over yet.
+    /// Records that are not passed on yet.
     next: Vec<PacketRecord>,
     thread: JoinHandle<Option<(Summary, Samples)>>,
 }
@@ -47,7 +48,7 @@ impl DirectionAnalysis {
         Ok(DirectionAnalysis { given, next: Vec::with_capacity(RECORDS_PER_BATCH), thread })
     }
 
-    /// The next records, in arrival order. Waits while the analysis is far behind.
+    /// Adds the next records, in arrival order. Blocks while the analysis is far behind.
     pub fn push_all(&mut self, records: &[PacketRecord]) {
         self.next.extend_from_slice(records);
         if self.next.len() >= RECORDS_PER_BATCH {
@@ -57,11 +58,11 @@ impl DirectionAnalysis {
 
     fn hand_over(&mut self) {
         let records = std::mem::replace(&mut self.next, Vec::with_capacity(RECORDS_PER_BATCH));
-        // A thread that is lost is reported at the end.
+        // A failed thread is reported at the end.
         let _ = self.given.send(AnalysisInput::Records(records));
     }
 
-    /// There are no more records. The analysis goes on beside the caller.
+    /// Ends the records. The analysis continues while the caller goes on.
     pub fn end(mut self, session: &Session) -> Concluding {
         self.hand_over();
         let _ = self.given.send(AnalysisInput::End(Box::new(session.clone())));
@@ -70,13 +71,13 @@ impl DirectionAnalysis {
 }
 
 impl Concluding {
-    /// Waits for the summary, and the accepted packets as far as they are kept.
+    /// Waits for the summary and the retained packets.
     pub fn wait(self) -> Result<(Summary, Samples)> {
         self.0
             .join()
             .ok()
             .flatten()
-            .ok_or_else(|| Error::Unfit("a thread that analysed packets has failed".to_owned()))
+            .ok_or_else(|| Error::Unfit("a thread that analysed packets failed (a bug in jitlat)".to_owned()))
     }
 }
 

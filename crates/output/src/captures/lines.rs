@@ -1,4 +1,4 @@
-//! [`PairPrinter`], [`EventPrinter`]: a line on standard output for each pair or event as soon as it is known.
+//! [`PairPrinter`], [`EventPrinter`]: print a line on standard output for each pair or event as soon as it is known.
 
 use crate::error::{Context, Error, Result};
 use jitlat_instruments::Stop;
@@ -11,14 +11,14 @@ pub struct PairPrinter {
     /// `None` if lines are not requested, or if standard output is closed.
     out: Option<BufWriter<Stdout>>,
     lines: PairLines,
-    /// Whether to flush each line.
+    /// True if each line is flushed.
     live: bool,
-    /// Why lines are missing at the end; `None`: none are.
+    /// Reason why lines are missing at the end; `None` if none are.
     failure: Option<io::Error>,
 }
 
 impl PairPrinter {
-    /// Prints lines with these columns, if they are `wanted`; with `live`, each at once.
+    /// Creates a printer of lines with these columns; it prints nothing unless `wanted`. With `live`, each line is flushed.
     pub fn new(columns: PairColumns, wanted: bool, live: bool) -> PairPrinter {
         PairPrinter {
             out: wanted.then(|| BufWriter::with_capacity(1 << 16, io::stdout())),
@@ -28,7 +28,7 @@ impl PairPrinter {
         }
     }
 
-    /// A closed pipe (`| head`) is not an error.
+    /// Stops printing after an error. A closed pipe (`| head`) is not an error.
     fn end_if_failed(&mut self, result: io::Result<()>) {
         if let Err(e) = result {
             self.out = None;
@@ -41,7 +41,7 @@ impl PairPrinter {
         self.end_if_failed(flushed);
     }
 
-    /// Ends the lines; returns why some are missing.
+    /// Ends the lines; returns the reason if some are missing.
     pub fn finish(mut self) -> Option<Error> {
         self.flush();
         self.failure.and_then(|e| Err::<(), _>(e).context("cannot write to standard output").err())
@@ -67,12 +67,13 @@ pub struct EventPrinter {
     failure: Option<io::Error>,
     /// Requested if standard output is closed.
     stop: Stop,
-    /// Whether each line is printed at once.
+    /// True if each line is printed at once.
     live: bool,
 }
 
 impl EventPrinter {
-    /// Prints events; `stop` is requested if standard output is closed. With `live`, each line is printed at once.
+    /// Creates a printer of events; `stop` is requested if standard output is closed. With `live`, each line is printed at
+    /// once.
     pub fn new(stop: Stop, live: bool) -> EventPrinter {
         EventPrinter { out: BufWriter::with_capacity(1 << 16, io::stdout()), failure: None, stop, live }
     }

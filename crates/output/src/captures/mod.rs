@@ -1,6 +1,6 @@
-//! Reports of captured traffic, and what is written while it is followed.
+//! Reports of captured traffic, and output during a live capture.
 //!
-//! * [`DirectionRecorder`] – writes the records of both directions to logs and analyses them, a thread each
+//! * [`DirectionRecorder`] – writes the records of both directions to logs and analyses them, one thread per direction
 //! * [`PassiveReport`], [`SeveralCaptures`] – packets of two points matched: of one measurement, of several
 //! * [`ConnectionsReport`], [`OnePointReport`] – TCP connections; round trips from one point
 //! * [`PairPrinter`], [`EventPrinter`] – a line on standard output per pair or per event, as soon as it is known
@@ -8,12 +8,12 @@
 mod analysis;
 mod lines;
 mod passive;
+mod recorder;
 mod reports;
 mod several;
-mod ways;
 
 pub use lines::{EventPrinter, PairPrinter};
 pub use passive::{PassiveReport, ShownCaptures};
+pub use recorder::{DirectionRecorder, PointAnalyses};
 pub use reports::{ConnectionsReport, OnePointReport};
 pub use several::{FollowedCapture, SeveralCaptures};
-pub use ways::{DirectionRecorder, PointAnalyses};

@@ -1,6 +1,6 @@
-//! [`PassiveReport`]: packets of two points matched, in all requested formats.
+//! [`PassiveReport`]: report of packets matched between two points, in all requested formats.
 
-use super::ways::PointAnalyses;
+use super::recorder::PointAnalyses;
 use crate::error::{Error, Result};
 use crate::report::{AnalysedStream, Report, shell_word};
 use crate::screen;
@@ -15,22 +15,22 @@ use serde_json::Value;
 use std::path::Path;
 use tempfile::TempDir;
 
-/// How captures are shown.
+/// Options of reports of captures.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ShownCaptures<'a> {
-    /// The link whose delays explain bands of round trips; `None`: unknown.
+    /// Link whose delays explain bands of round trips; `None` if unknown.
     pub link: Option<&'a LinkQuestion>,
-    /// Marked periods.
+    /// Periods to be marked.
     pub marks: &'a [MarkedPeriod],
-    /// Length of the windows that were analysed separately; `None`: there are none.
+    /// Length of the windows that were analysed separately; `None` without windows.
     pub interval: Option<Span>,
-    /// Whether plots show delays corrected by the clock estimate.
+    /// True if plots show delays corrected by the clock estimate.
     pub corrected: bool,
     /// Number of flows in tables.
     pub top: usize,
 }
 
-/// What packets of two points show.
+/// Report of packets matched between two points.
 pub struct PassiveReport<'a> {
     result: PassiveResult,
     ping: PingFigures,
@@ -39,13 +39,13 @@ pub struct PassiveReport<'a> {
     runs: Vec<AnalysedStream>,
     section: Option<Section>,
     screen: Screen,
-    /// Folders of temporary logs, removed with it.
+    /// Folders with temporary logs, removed when the report is dropped.
     _scratch: Vec<TempDir>,
 }
 
 impl<'a> PassiveReport<'a> {
-    /// The report of `result` with the streams of `recorded`, and what is drawn of `trace`. Round trips of a ping that ran at the
-    /// same time are read from the file `ping`. Also returns what could not be read, and what `recorded` could not write.
+    /// Creates the report of `result` with the streams of `recorded`, and figures of `trace`. Round trips of a ping that ran
+    /// at the same time are read from the file `ping`. Also returns errors of reading that file, and of `recorded`.
     pub fn new(
         mut result: PassiveResult,
         recorded: PointAnalyses,
@@ -79,8 +79,8 @@ impl<'a> PassiveReport<'a> {
         for run in runs.iter().filter(|r| r.summary.intervals.is_empty()) {
             if shown.interval.is_some() && result.is_measured() {
                 notes.push(format!(
-                    "{}: no windows, which need the packets: of more than a million a way none are kept (editcap -i cuts \
-                     captures), or there would be more than 100 000",
+                    "{}: no windows, because packets are not retained above a million per direction (editcap -i \
+                     splits captures), or because there would be more than 100 000 windows",
                     run.label
                 ));
             }
@@ -102,17 +102,17 @@ impl<'a> PassiveReport<'a> {
         (report, failures)
     }
 
-    /// What was found.
+    /// Result of the analysis.
     pub fn result(&self) -> &PassiveResult {
         &self.result
     }
 
-    /// The full report.
+    /// Returns the full report.
     pub fn full_text(&self) -> String {
         self.with_extras(|extras| text::passive(&self.result, extras))
     }
 
-    /// One screen in `style`; what was asked for comes before it, so that the screen stays in sight.
+    /// Returns one screen in `style`. Requested details come before it, so that the screen stays visible.
     pub fn one_screen(&self, style: TextStyle) -> String {
         let tables = self.with_extras(|extras| text::asked_tables(&self.result, extras));
         let tables = if tables.is_empty() { tables } else { tables + "\n" };
@@ -149,7 +149,7 @@ impl Report for PassiveReport<'_> {
     }
 }
 
-/// Round trips of ping, by their source.
+/// Reads round trips of ping from their sources.
 fn pings(
     ping: Option<&Path>,
     result: &PassiveResult,

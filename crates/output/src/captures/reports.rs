@@ -1,4 +1,4 @@
-//! [`ConnectionsReport`], [`OnePointReport`]: what was found in captures, as formats read it.
+//! [`ConnectionsReport`], [`OnePointReport`]: results of captures, in the form that formats read.
 
 use crate::error::{Context, Result};
 use crate::pages;
@@ -9,11 +9,11 @@ use jitlat_report::Section;
 use jitlat_store::passive::{OnePointDocument, tcp_document};
 use serde_json::Value;
 
-/// TCP connections.
+/// Report of TCP connections.
 pub struct ConnectionsReport<'a> {
-    /// What was found.
+    /// Result of the analysis.
     pub result: &'a TcpResult,
-    /// Figures of the connection with most bytes; `None`: there are none.
+    /// Figures of the connection with most bytes; `None` without connections.
     pub section: Option<Section>,
 }
 
@@ -36,7 +36,7 @@ impl Report for ConnectionsReport<'_> {
     }
 }
 
-/// Round trips from the captures of one point.
+/// Report of round trips from the captures of one point.
 pub struct OnePointReport<'a>(pub &'a OnePointResult);
 
 impl Report for OnePointReport<'_> {

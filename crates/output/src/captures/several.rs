@@ -1,4 +1,4 @@
-//! [`SeveralCaptures`]: several measurements of a path as curves of common figures.
+//! [`SeveralCaptures`]: several measurements of a path, as curves in common figures.
 
 use super::passive::ShownCaptures;
 use crate::error::Result;
@@ -10,13 +10,13 @@ use jitlat_report::text::{self, PassiveExtras};
 use jitlat_store::passive::spp_document;
 use serde_json::{Value, json};
 
-/// One pair of captures that was followed.
+/// A pair of captures that was analysed.
 pub struct FollowedCapture<'a> {
     /// Its name.
     pub label: &'a str,
-    /// What was found.
+    /// Result of the analysis.
     pub result: PassiveResult,
-    /// What is drawn of it; `None`: nothing is.
+    /// Data for figures; `None` if nothing is drawn.
     pub trace: Option<PassiveTrace>,
 }
 
@@ -35,7 +35,7 @@ pub struct SeveralCaptures<'a> {
 }
 
 impl<'a> SeveralCaptures<'a> {
-    /// The report of `runs`.
+    /// Creates the report of `runs`.
     pub fn new(mut runs: Vec<FollowedCapture<'a>>, shown: ShownCaptures<'a>) -> SeveralCaptures<'a> {
         if let Some(link) = shown.link.and_then(LinkQuestion::link) {
             for PassiveResult { summary, sizes, .. } in runs.iter_mut().map(|run| &mut run.result) {
@@ -45,7 +45,7 @@ impl<'a> SeveralCaptures<'a> {
         SeveralCaptures { shown, section: section(&shown, &runs), runs }
     }
 
-    /// A table of all; before it, with `each`, the report of each.
+    /// Returns a table of all pairs; with `each`, preceded by the report of each pair.
     pub fn text(&self, each: bool) -> String {
         let mut page = String::new();
         let ShownCaptures { link, top, .. } = self.shown;

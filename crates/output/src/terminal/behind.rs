@@ -1,29 +1,30 @@
-//! Whether the sender of a stream keeps its schedule, while the stream runs.
+//! [`SenderLag`]: detects that the sender of a stream falls behind its schedule while it runs.
 
 use jitlat_verdict::rate;
 use std::time::{Duration, Instant};
 
-/// A sender that is behind by less may catch up.
+/// Minimum lag in seconds; with less, the sender may catch up.
 const MIN_LAG: f64 = 0.5;
-/// And by less than this share of the time: so much a timer may be off.
+/// Minimum lag as a share of the elapsed time, which allows for the error of a timer.
 const MIN_LAG_SHARE: f64 = 0.02;
-/// So many times in a row it must have fallen further behind.
+/// Number of consecutive increases of the lag after which it is reported.
 const MIN_CONSECUTIVE: u32 = 4;
 
-/// How far a sender is behind its schedule.
+/// Lag of a sender behind its schedule.
 #[derive(Debug, Default)]
 pub struct SenderLag {
-    /// When packets were first seen to be sent, and how many had been.
+    /// Time of the first look at which packets had been sent, and their number.
     first: Option<(Instant, u32)>,
-    /// Seconds behind when last looked at, and how many times in a row they grew.
+    /// Seconds behind at the last look, and number of consecutive increases.
     seconds: f64,
     growing: u32,
     is_said: bool,
 }
 
 impl SenderLag {
-    /// Returns, once, what to print when the sender keeps falling behind: `sent` packets have left at `now`, of a stream of one
-    /// packet per `period` seconds. A sender is behind only by what exceeds a period: the next packet may not be due before.
+    /// Returns the message to print, once, when the sender keeps falling behind: `sent` packets have left at `now`, of a
+    /// stream of one packet per `period` seconds. Only a lag of more than a period counts, because the next packet may not
+    /// be due before.
     pub fn look(&mut self, now: Instant, sent: u32, period: f64) -> Option<String> {
         let (since, before) = match self.first {
             None if sent == 0 => return None,
@@ -39,8 +40,8 @@ impl SenderLag {
             return None;
         }
         Some(format!(
-            "this host sends about {} of {} packets a second: the stream is stretched, and {:.1?} behind so far; \
-             --pace spin may do more",
+            "this host sends only about {} of {} packets per second and is {:.1?} behind schedule; \
+             --pace spin may help",
             rate(packets / elapsed),
             rate(1.0 / period),
             Duration::from_secs_f64(seconds)
@@ -52,13 +53,13 @@ impl SenderLag {
 mod tests {
     use super::*;
 
-    /// Messages about a sender, with the fifth of a second of each; `sent` gives the packets that left by then, of one per
-    /// 10 us.
+    /// Returns the messages about a sender, each with the fifth of a second at which it appears; `sent` returns the number
+    /// of packets sent by then, of one per 10 µs.
     fn said(sent: impl Fn(u32) -> u32) -> Vec<(u32, String)> {
         said_of(1e-5, 60, sent)
     }
 
-    /// The same of one packet per `period` seconds, looked at for so many fifths of a second.
+    /// The same for one packet per `period` seconds, over `fifths` fifths of a second.
     fn said_of(period: f64, fifths: u32, sent: impl Fn(u32) -> u32) -> Vec<(u32, String)> {
         let (start, mut behind) = (Instant::now(), SenderLag::default());
         let look = |k: u32| {
@@ -74,13 +75,13 @@ mod tests {
         assert_eq!(slow.len(), 1);
         let (when, text) = &slow[0];
         assert!((10..=12).contains(when), "{slow:?}");
-        assert!(text.starts_with("this host sends about 75000 of 100000 packets a second"), "{text}");
+        assert!(text.starts_with("this host sends only about 75000 of 100000 packets per second"), "{text}");
     }
 
     #[test]
     fn one_that_keeps_its_schedule_or_catches_up_is_not() {
         assert_eq!(said(|k| k * 20_000), []);
-        // It stood still for 0.8 s, and sent what was due after that at once.
+        // A stall of 0.8 s, after which the sender catches up at once.
         assert_eq!(said(|k| if (10..14).contains(&k) { 200_000 } else { k * 20_000 }), []);
         assert_eq!(said(|k| k * 19_800), [], "1 % is a timer's");
         assert_eq!(said(|_| 0), [], "it has not begun");
@@ -100,7 +101,7 @@ mod tests {
         assert_eq!(slow.len(), 1, "{slow:?}");
         let text = &slow[0].1;
         assert!(
-            text.starts_with("this host sends about 0.") && text.contains(" of 1.4 packets a second"),
+            text.starts_with("this host sends only about 0.") && text.contains(" of 1.4 packets per second"),
             "{text}"
         );
     }

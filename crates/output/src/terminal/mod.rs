@@ -1,4 +1,4 @@
-//! The terminal: standard output, standard error, and the progress line.
+//! Terminal output: standard output, standard error, and the progress line.
 
 mod behind;
 pub mod progress;
@@ -12,7 +12,7 @@ pub fn print(text: &str) -> Result<()> {
     print_to(io::stdout().lock(), text).context("writing the report to standard output")
 }
 
-/// Prints a report to standard error, because standard output has rows.
+/// Prints a report to standard error, because rows go to standard output.
 pub fn print_to_stderr(text: &str) -> Result<()> {
     print_to(io::stderr().lock(), text).context("writing the report to standard error")
 }
@@ -24,19 +24,19 @@ fn print_to(mut out: impl Write, text: &str) -> io::Result<()> {
     }
 }
 
-/// Whether standard output is a terminal.
+/// True if standard output is a terminal.
 pub fn is_terminal() -> bool {
     io::stdout().is_terminal()
 }
 
-/// The columns of the terminal: as COLUMNS says, or as it is; 80 in a pipe.
+/// Number of columns of the terminal: COLUMNS, or its actual width; 80 in a pipe.
 pub fn width() -> usize {
     let said = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
     let actual = || terminal_size::terminal_size_of(io::stdout()).map(|(columns, _)| usize::from(columns.0));
     said.filter(|columns| *columns > 0).or_else(actual).unwrap_or(80)
 }
 
-/// Whether characters beyond ASCII can be printed: the locale is UTF-8 and the terminal is not dumb.
+/// True if characters beyond ASCII can be printed: the locale is UTF-8 and the terminal is not dumb.
 pub fn shows_unicode() -> bool {
     let set = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
     let locale = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().find_map(set).unwrap_or_default().to_lowercase();
@@ -44,12 +44,12 @@ pub fn shows_unicode() -> bool {
     utf8 && !is_dumb()
 }
 
-/// Whether the terminal knows no control sequences, by its own account.
+/// True if the terminal declares that it supports no control sequences.
 pub fn is_dumb() -> bool {
     std::env::var_os("TERM").is_some_and(|term| term == "dumb")
 }
 
-/// Colours on a terminal that knows them, unless disabled by NO_COLOR.
+/// Colours on a terminal that supports them, unless disabled by NO_COLOR.
 pub fn style() -> TextStyle {
     let colour = is_terminal() && !is_dumb() && std::env::var_os("NO_COLOR").is_none();
     if colour { TextStyle::Colour } else { TextStyle::Plain }

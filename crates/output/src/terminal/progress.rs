@@ -17,27 +17,27 @@ use tracing::warn;
 pub struct ProgressLine {
     on: bool,
     shown: bool,
-    /// Lines below each other, one a second, and when the last one was printed.
+    /// `Some` if lines are printed below each other, one per second; holds the time of the last one.
     below: Option<Option<Instant>>,
 }
 
 impl ProgressLine {
-    /// Active only on a terminal that can overwrite a line.
+    /// Creates a line that is active only on a terminal that can overwrite it.
     pub fn new() -> ProgressLine {
         ProgressLine { on: io::stderr().is_terminal() && !super::is_dumb(), shown: false, below: None }
     }
 
-    /// Shows nothing.
+    /// Creates a line that shows nothing.
     pub fn off() -> ProgressLine {
         ProgressLine { on: false, shown: false, below: None }
     }
 
-    /// For terminals that cannot overwrite a line: one below the other.
+    /// Creates a line for terminals that cannot overwrite: updates are printed below each other.
     pub fn below() -> ProgressLine {
         ProgressLine { on: true, shown: false, below: Some(None) }
     }
 
-    /// Shows `text` in place of the previous one, truncated to the width of the terminal.
+    /// Shows `text` instead of the previous one, truncated to the width of the terminal.
     pub fn show(&mut self, text: &str) {
         if let Some(last) = &mut self.below {
             if last.is_none_or(|at| at.elapsed() >= Duration::from_secs(1)) {
@@ -51,7 +51,7 @@ impl ProgressLine {
         }
     }
 
-    /// Makes room for a line of text, whichever line is shown.
+    /// Clears the progress line, so that other text can be printed.
     pub fn clear_terminal(&mut self) {
         self.shown = self.on && self.below.is_none();
         self.clear();
@@ -75,49 +75,49 @@ impl Default for ProgressLine {
 pub struct ProgressObserver {
     line: ProgressLine,
     streams: Vec<ProgressStream>,
-    /// The server to name on standard output; `None`: nothing is printed there.
+    /// Server to name on standard output; `None` if nothing is printed there.
     server: Option<String>,
 }
 
 /// The state shown of one stream.
 struct ProgressStream {
     so_far: SoFar,
-    /// What the far host says of it, and when it did; `None` if it says nothing or does not receive it.
+    /// Last report of the far host and its time; `None` if there is none.
     far: Option<(ReceivedSoFar, Instant)>,
-    /// When the stream began, and when something arrived last at this host.
+    /// Time of the stream's start, and of the last arrival at this host.
     begun: Instant,
     arrived: Instant,
-    /// Whether this host receives it, and whether it is one of round trips.
+    /// True if this host receives the stream; true if it consists of round trips.
     is_received: bool,
     two_way: bool,
-    /// Whether the far host cannot say what it receives.
+    /// True if the far host cannot report what it receives.
     classic: bool,
-    /// Subtracted from one-way delays, in ns: the offset of the clocks.
+    /// Clock offset in ns, subtracted from one-way delays.
     shift: i64,
     /// Seconds between packets; `None` if unknown.
     period: Option<f64>,
-    /// Whether this host keeps its schedule; `None` if it does not send, or by a connection that may hold it up.
+    /// Lag of this host as the sender; `None` if it does not send, or sends over a connection that may block it.
     behind: Option<SenderLag>,
 }
 
 impl ProgressObserver {
-    /// Active only on a terminal.
+    /// Creates an observer that is active only on a terminal.
     pub fn new() -> ProgressObserver {
         ProgressObserver { line: ProgressLine::new(), streams: Vec::new(), server: None }
     }
 
-    /// Shown by `line`.
+    /// Shows the progress with `line`.
     #[must_use]
     pub fn by(self, line: ProgressLine) -> ProgressObserver {
         ProgressObserver { line, ..self }
     }
 
-    /// Also prints the classic lines to standard output: connecting to `server`, and what is sent.
+    /// Also prints the classic lines to standard output: connecting to `server`, and sending.
     pub fn with_server(server: &str) -> ProgressObserver {
         ProgressObserver { server: Some(server.to_owned()), ..ProgressObserver::new() }
     }
 
-    /// Whether anybody sees it.
+    /// True if the progress is visible.
     pub fn is_shown(&self) -> bool {
         self.line.on
     }
@@ -155,7 +155,7 @@ impl Observer for ProgressObserver {
             Event::Connecting(address) => self.line.show(&format!("connecting to {address}")),
             Event::Unanswered(address) => {
                 self.line.clear();
-                warn!("{address} does not answer yet; it is tried for some seconds more");
+                warn!("connecting to {address}: no answer yet");
             }
             Event::Connected(_) => {
                 self.line.clear();
@@ -199,11 +199,11 @@ impl Observer for ProgressObserver {
     }
 }
 
-/// How long nothing may have arrived before that is said; and so many periods, if they take longer.
+/// Time without arrivals after which this is shown; or the same number of periods, if they are longer.
 const SILENCE_TIME: Duration = Duration::from_secs(2);
 const SILENCE_PERIODS: f64 = 4.0;
 
-/// Each stream, and the time left.
+/// Describes each stream, and the time left.
 fn describe(streams: &[ProgressStream], progress: &[StreamProgress], now: Instant) -> String {
     let left = streams.iter().zip(progress).filter_map(|(stream, p)| stream.left(p)).reduce(f64::max);
     let left = left.map_or_else(String::new, |left| format!("{} left", rough(left)));
@@ -241,18 +241,18 @@ impl ProgressStream {
         }
     }
 
-    /// What to say if this host sends and does not keep the schedule.
+    /// Returns a message if this host sends and falls behind the schedule.
     fn falls_behind(&mut self, p: &StreamProgress, now: Instant) -> Option<String> {
         let period = self.period.filter(|_| p.sent < p.packets)?;
         self.behind.as_mut()?.look(now, p.sent, period)
     }
 
-    /// Seconds left; the duration of a stop-and-wait test depends on the path.
+    /// Returns the seconds left; unknown for a stop-and-wait test, whose duration depends on the path.
     fn left(&self, p: &StreamProgress) -> Option<f64> {
         Some(f64::from(p.packets.saturating_sub(p.sent.max(p.received))) * self.period?)
     }
 
-    /// Packets, delay, jitter and losses so far; beside `another` stream in short.
+    /// Describes packets, delay, jitter and losses so far; shortened if there is `another` stream.
     fn describe(&self, p: &StreamProgress, another: bool, now: Instant) -> String {
         let count = match (self.two_way, self.is_received) {
             (true, _) => format!("{} of {} sent, {} answered", p.sent, p.packets, p.received),
@@ -269,7 +269,7 @@ impl ProgressStream {
         }
     }
 
-    /// `None` while nothing is known.
+    /// Describes losses, delay and jitter; `None` while nothing is known.
     fn quality(&self, p: &StreamProgress, short: bool, now: Instant) -> Option<String> {
         if let Some(silence) = self.silence(p, now) {
             return Some(format!("nothing received for {:.1} s", silence.as_secs_f64()));
@@ -278,7 +278,7 @@ impl ProgressStream {
             (_, true) => self.so_far.figures(),
             (Some((far, _)), false) => *far,
             (None, false) if self.classic => {
-                return Some("what arrives is known at the end (classic)".to_owned()).filter(|_| !short);
+                return Some("received packets are known at the end (classic)".to_owned()).filter(|_| !short);
             }
             (None, false) => return None,
         };
@@ -295,7 +295,7 @@ impl ProgressStream {
         Some(format!("{} missing{runs}, delay {delay}, jitter 99% {jitter}", figures.missing))
     }
 
-    /// How long nothing has been received, if that is long and something was sent.
+    /// Returns the time since the last arrival, if that is long and something was sent.
     fn silence(&self, p: &StreamProgress, now: Instant) -> Option<Duration> {
         let since = |at: Instant| now.saturating_duration_since(at);
         let silence = match (&self.far, self.is_received) {
@@ -314,7 +314,7 @@ impl ProgressStream {
     }
 }
 
-/// A time left, in the unit in which it is a small number.
+/// Formats a time left in the unit that gives a small number.
 fn rough(seconds: f64) -> String {
     match seconds {
         ..120.0 => format!("{seconds:.0} s"),
@@ -367,7 +367,7 @@ mod tests {
         up.classic = true;
         up.far = None;
         let classic = line(&up, progress(50, 0), at(9.0));
-        assert_eq!(classic, "50 of 100 sent, what arrives is known at the end (classic), 25 s left");
+        assert_eq!(classic, "50 of 100 sent, received packets are known at the end (classic), 25 s left");
         let long = |period| line(&stream(Direction::Up, period), progress(0, 0), now);
         assert_eq!(long(864_000_000_000), "0 of 100 sent, 24 h left");
         assert_eq!(long(6_000_000_000), "0 of 100 sent, 10 min left");

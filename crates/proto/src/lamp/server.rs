@@ -1,6 +1,6 @@
 //! [`Server`]: answers any number of LaMP sessions in bounded memory.
 //!
-//! A client that has not proven that it receives packets at its address ([`super::proof`]) never gets more
+//! A client that has not proven that it receives packets at its address (module `proof`) never gets more
 //! packets or bytes than it has sent in the same session. So forged packets cannot be used to amplify
 //! traffic.
 

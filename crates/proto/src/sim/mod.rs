@@ -65,7 +65,7 @@ pub struct SimWorld {
     pub feedback: bool,
     /// True times at which the user presses Ctrl-C.
     pub interrupt: Vec<Span>,
-    /// True time at which the client's streams have run for as long as they may.
+    /// True time at which the time limit of the client's streams passes; `None`: no limit.
     pub expire: Option<Span>,
     /// Maximum duration of the simulation.
     pub horizon: Span,

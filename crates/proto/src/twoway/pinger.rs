@@ -35,7 +35,7 @@ pub struct PingPlan {
     pub overdue: Overdue,
 }
 
-/// Treatment of overdue requests, which are late by more than a period and more than [`MAX_LATENESS`] after a
+/// Treatment of overdue requests, which are late by more than a period and more than `MAX_LATENESS` (5 ms) after a
 /// stall of this host. A burst of them may exceed a rate limit on the path or at the far host: irtt's server
 /// answers only one request every 10 ms by default, apart from a few.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -1,4 +1,4 @@
-//! Draws a [`FirstScreen`] as one picture that can be understood without its page: for a ticket, a mail, a slide.
+//! Draws a [`FirstScreen`] as a single picture that can be understood without its page, for a ticket, a mail or a slide.
 
 use super::font;
 use super::layout::{
@@ -10,19 +10,19 @@ use crate::FirstScreen;
 use crate::figure::Figure;
 use jitlat_core::summary::Level;
 
-/// Size of the answers.
+/// Font size of the verdicts.
 const LEAD: f32 = 14.0;
-/// Most answers, lines of the table, causes, and lines of what was measured.
+/// Maximum numbers of verdicts, table lines, causes, and lines about the measurement.
 const LEADS: usize = 8;
 const LINES: usize = 16;
 const CAUSES: usize = 4;
 const WHAT: usize = 4;
-/// Least distance between two columns.
+/// Minimum distance between two columns.
 const GAP: f32 = 14.0;
-/// The area between the margins.
+/// Width between the margins.
 const INSIDE: f32 = WIDTH - 2.0 * EDGE;
 
-/// The layout of `first`: 760 units wide, as high as needed.
+/// Lays out `first`: 760 units wide, as high as needed.
 pub fn card(first: &FirstScreen) -> Drawing {
     let mut sheet = CardSheet { frame: Vec::new(), labels: Vec::new(), y: EDGE };
     sheet.heading(first);
@@ -59,7 +59,7 @@ pub fn card(first: &FirstScreen) -> Drawing {
     card
 }
 
-/// The shapes so far, and the upper edge of what comes next.
+/// Shapes so far, and the upper edge of the next element.
 struct CardSheet {
     frame: Vec<Shape>,
     labels: Vec<Shape>,
@@ -76,7 +76,7 @@ impl CardSheet {
         self.frame.push(Shape::Rects { rects: vec![Rect { x, y, w, h }], fill });
     }
 
-    /// Text between the margins, in as many lines as it needs.
+    /// Adds text between the margins, in as many lines as it needs.
     fn paragraph(&mut self, text: &str, size: f32, fill: Paint) {
         for line in wrapped(text, size, INSIDE) {
             self.y += size + 4.0;
@@ -96,7 +96,7 @@ impl CardSheet {
         self.y += 8.0;
     }
 
-    /// An answer on a ground of its own, after a bar in its colour.
+    /// Adds a verdict on a coloured background, after a bar in its colour.
     fn lead(&mut self, of: Level, text: &str) {
         const BAR: f32 = 5.0;
         let lines = wrapped(text, LEAD, INSIDE - BAR - 22.0);
@@ -110,7 +110,7 @@ impl CardSheet {
         self.y += h + 5.0;
     }
 
-    /// The quality for each use, in frames that wrap.
+    /// Adds the verdict for each profile, in frames that wrap.
     fn uses(&mut self, first: &FirstScreen) {
         const PAD: f32 = 8.0;
         const HIGH: f32 = 23.0;
@@ -147,7 +147,8 @@ impl CardSheet {
         self.y += HIGH + 5.0;
     }
 
-    /// The layout of the figure, and by how much it is moved down; its title and number of packets in one line.
+    /// Lays out the figure, with its title and number of packets in one line; also returns the distance by which it is moved
+    /// down.
     fn figure(&mut self, figure: &Figure) -> (Drawing, f32) {
         let subtitle = format!("{} · {}", figure.title, figure.subtitle);
         let drawing = layout(&Figure { title: String::new(), subtitle, ..figure.clone() });
@@ -156,7 +157,7 @@ impl CardSheet {
         (drawing, down)
     }
 
-    /// The table: with a line for each stream or, where that is too wide, with a column; of many columns as many as fit.
+    /// Adds the table: one row per stream or, if that is too wide, one column per stream, as many as fit.
     fn table(&mut self, first: &FirstScreen) {
         if first.lines.is_empty() {
             return;
@@ -167,7 +168,7 @@ impl CardSheet {
             std::iter::once(head).chain(first.lines[..shown].iter().cloned()).collect();
         let all: f32 = widths(&lines, NAME).iter().sum();
         let lines = if all <= INSIDE { lines } else { turned(&lines) };
-        // Names are cut where there is no room for them.
+        // Names are cut if there is no room for them.
         let needed: f32 = widths(&lines, 0.0).iter().sum();
         let name = (INSIDE - needed).max(NAME);
         let widths = widths(&lines, name);
@@ -234,13 +235,13 @@ impl CardSheet {
     }
 }
 
-/// Width of the name of a line that it may always have.
+/// Width that a name may always have.
 const NAME: f32 = 190.0;
 
 type CardCells = Vec<(String, Option<Level>)>;
 
-/// The width of each column, with the distance to the one before it; of the names `name` at most. A column without any
-/// text has none.
+/// Returns the width of each column, with the distance to the previous one; that of the names is at most `name`. A column
+/// without text has width 0.
 fn widths(lines: &[CardCells], name: f32) -> Vec<f32> {
     let columns = lines.iter().map(Vec::len).max().unwrap_or(0);
     let widest = |c: usize| {
@@ -260,7 +261,7 @@ fn turned(lines: &[CardCells]) -> Vec<CardCells> {
     (0..columns).map(|c| lines.iter().filter_map(|cells| cells.get(c).cloned()).collect()).collect()
 }
 
-/// How thick a quality is underlined.
+/// Thickness of the underline of a verdict.
 fn weight(of: Level) -> f32 {
     match of {
         Level::Good => 0.8,

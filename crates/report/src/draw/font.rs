@@ -2,13 +2,13 @@
 
 use std::sync::LazyLock;
 
-/// A subset of DejaVu Sans: Latin, Greek, digits, punctuation (the licence is in the same folder).
+/// A subset of DejaVu Sans: Latin, Greek, digits, punctuation (its licence is in the same folder).
 const DEJAVU: &[u8] = include_bytes!("../../assets/DejaVuSans-subset.ttf");
 
 /// Font families for SVG viewers: the same font, then one with the same widths.
 pub const FAMILY: &str = "DejaVu Sans,Verdana,sans-serif";
 
-// The file is part of the program and its parsing is tested; without it text would have a width but no outline.
+// The file is part of the program and its parsing is tested; if it failed, text would have a width but no outline.
 static FACE: LazyLock<Option<Face>> = LazyLock::new(|| Face::parse(DEJAVU));
 
 /// Width of `text` in font size `size`.
@@ -18,7 +18,7 @@ pub fn width(text: &str, size: f32) -> f32 {
     units as f32 * size / face.units_per_em
 }
 
-/// Outlines of the glyphs of `text` from the origin of its line on, y down, in font size `size`.
+/// Returns the outlines of the glyphs of `text` from the origin of its line, y down, in font size `size`.
 pub fn outlines(text: &str, size: f32) -> Vec<Contour> {
     let Some(face) = FACE.as_ref() else { return Vec::new() };
     let scale = size / face.units_per_em;
@@ -36,8 +36,8 @@ pub fn outlines(text: &str, size: f32) -> Vec<Contour> {
     contours
 }
 
-/// A closed curve: points that lie on it, and between them control points of quadratic curves. Between two control points in a row
-/// there is one on the curve, halfway.
+/// A closed curve: points on it, and between them control points of quadratic curves. Between two consecutive control
+/// points, the point halfway is on the curve.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Contour(pub Vec<ContourPoint>);
 
@@ -46,21 +46,21 @@ pub struct Contour(pub Vec<ContourPoint>);
 pub struct ContourPoint {
     pub x: f32,
     pub y: f32,
-    /// Whether the curve goes through it.
+    /// True if the curve goes through it.
     pub on_curve: bool,
 }
 
-/// Glyphs that are made of others are so to this depth; those of the font have one level.
+/// Maximum depth of composite glyphs; the font only has one level.
 const MAX_NESTING: u8 = 3;
 
-/// The tables of a TrueType font that are needed, as far as this font uses them: characters of the Basic Multilingual Plane, short
-/// offsets, parts of glyphs that are moved but not scaled.
+/// The tables of a TrueType font that are needed, with the features that this font uses: characters of the Basic
+/// Multilingual Plane, short offsets, composite glyphs whose parts are moved but not scaled.
 struct Face {
     units_per_em: f32,
     /// Segments of character codes: last code, first code, difference to the glyph.
     segments: Vec<(u16, u16, u16)>,
     advances: Vec<u16>,
-    /// Offsets into `glyf`, one more than there are glyphs.
+    /// Offsets into `glyf`, one more than the number of glyphs.
     offsets: Vec<usize>,
     glyf: &'static [u8],
 }
@@ -98,12 +98,12 @@ impl Face {
         self.advances.get(usize::from(glyph)).copied().unwrap_or(0)
     }
 
-    /// Appends the outline of a glyph, in font units with y up, moved by `by`. A glyph that is not as expected has none.
+    /// Appends the outline of a glyph, in font units with y up, moved by `by`. `None` for a glyph in an unexpected format.
     fn outline(&self, glyph: u16, by: (i16, i16), nesting: u8, out: &mut Vec<Contour>) -> Option<()> {
         let [from, to] = *self.offsets.get(usize::from(glyph)..)?.first_chunk()?;
         let mut bytes = FontBytes(self.glyf.get(from..to)?);
         let contours = bytes.i16()?;
-        // The bounding box.
+        // Skip the bounding box.
         bytes.skip(8)?;
         match usize::try_from(contours) {
             Ok(contours) => simple(bytes, contours, by, out),
@@ -111,7 +111,7 @@ impl Face {
         }
     }
 
-    /// Appends the outline of a glyph that is made of others.
+    /// Appends the outline of a composite glyph.
     fn composite(
         &self,
         mut bytes: FontBytes,
@@ -140,19 +140,19 @@ impl Face {
     }
 }
 
-/// Segments of a character map of format 4.
+/// Returns the segments of a character map of format 4.
 fn segments(table: &[u8]) -> Option<Vec<(u16, u16, u16)>> {
     let twice = usize::from(u16_at(table, 6)?);
     let segment = |k: usize| {
         let at = |array: usize| u16_at(table, array + 2 * k);
         let (last, first, delta) = (at(14)?, at(16 + twice)?, at(16 + 2 * twice)?);
-        // Lists of glyphs, which this font has not.
+        // This font has no lists of glyphs.
         (at(16 + 3 * twice)? == 0).then_some((last, first, delta))
     };
     (u16_at(table, 0)? == 4).then(|| (0..twice / 2).map(segment).collect())?
 }
 
-/// Appends the contours of a glyph that has its own.
+/// Appends the contours of a simple glyph.
 fn simple(mut bytes: FontBytes, contours: usize, by: (i16, i16), out: &mut Vec<Contour>) -> Option<()> {
     const ON_CURVE: u8 = 1;
     const REPEATED: u8 = 8;
@@ -178,7 +178,7 @@ fn simple(mut bytes: FontBytes, contours: usize, by: (i16, i16), out: &mut Vec<C
     Some(())
 }
 
-/// One coordinate of every point, from differences of no, one or two bytes; `same` is the sign of one byte.
+/// Returns one coordinate of every point, from differences of no, one or two bytes; `same` is the sign of one byte.
 fn coordinates(bytes: &mut FontBytes, flags: &[u8], start: i16, (short, same): (u8, u8)) -> Option<Vec<i16>> {
     let mut at = start;
     let each = flags.iter().map(|flag| {
@@ -202,7 +202,7 @@ fn u32_at(bytes: &[u8], at: usize) -> Option<usize> {
     bytes.get(at..)?.first_chunk().map(|four| u32::from_be_bytes(*four) as usize)
 }
 
-/// Bytes that are left to read.
+/// Bytes that are not read yet.
 struct FontBytes(&'static [u8]);
 
 impl FontBytes {
@@ -264,7 +264,7 @@ mod tests {
                 extreme(|p| p.x, f32::max),
                 extreme(|p| p.y, f32::max),
             ];
-            // A glyph that is made of others states its box rounded.
+            // The box stated by a composite glyph is rounded.
             for (k, found) in found.into_iter().enumerate() {
                 assert!((found - bound(k)).abs() <= 1.0, "{glyph}: {found} instead of {}", bound(k));
             }

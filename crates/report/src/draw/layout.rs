@@ -1,7 +1,7 @@
-//! Layout: turns a [`Figure`] into a list of shapes.
+//! Layout: converts a [`Figure`] to a list of shapes.
 //!
-//! Margins follow from the measured width of the labels, so nothing is clipped; ticks are thinned until their labels do
-//! not overlap.
+//! Margins follow from the measured width of the labels, so nothing is clipped; ticks are thinned until their labels do not
+//! overlap.
 
 use super::font;
 use super::palette::{AXIS, GRID, Ink, MUTED, Paint, TEXT, dashes, ink, paint};
@@ -41,14 +41,14 @@ pub struct Rect {
     pub h: f32,
 }
 
-/// Which point of a text is at its position.
+/// Point of a text that is at its position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Anchor {
-    /// Its beginning.
+    /// Start of the text.
     Start,
-    /// Its middle.
+    /// Middle of the text.
     Middle,
-    /// Its end.
+    /// End of the text.
     End,
 }
 
@@ -63,9 +63,9 @@ pub struct TextBox {
     pub y: f32,
     /// Font size.
     pub size: f32,
-    /// Which point of the text is at (x, y).
+    /// Point of the text that is at (x, y).
     pub anchor: Anchor,
-    /// Rotated by 90°, to be read from below.
+    /// True if rotated by 90°, to be read from the right side.
     pub upright: bool,
     /// Its colour.
     pub fill: Paint,
@@ -140,7 +140,7 @@ pub enum Shape {
 }
 
 impl Shape {
-    /// The same, lower by `by`.
+    /// Returns the shape moved down by `by`.
     pub(super) fn moved_down(mut self, by: f32) -> Shape {
         match &mut self {
             Shape::Rects { rects, .. } => rects.iter_mut().for_each(|r| r.y += by),
@@ -167,7 +167,7 @@ pub struct Drawing {
     pub width: f32,
     /// Overall height.
     pub height: f32,
-    /// The area of the data, to which they are clipped.
+    /// Area of the plot; data are clipped to it.
     pub plot: Rect,
     /// Shapes behind the data: grid, axes.
     pub frame: Vec<Shape>,
@@ -224,7 +224,7 @@ fn data_area(figure: &Figure, plot: Rect) -> Rect {
     Rect { w: plot.w - side, h: plot.h - RUG * rugs as f32, ..plot }
 }
 
-/// The shapes collected so far.
+/// Shapes collected so far.
 struct FigureSheet {
     frame: Vec<Shape>,
     data: Vec<Shape>,
@@ -384,7 +384,7 @@ impl FigureSheet {
     }
 }
 
-/// The data area and what is drawn in it.
+/// The data area, with methods that draw in it.
 struct Panel<'a> {
     figure: &'a Figure,
     plot: Rect,
@@ -485,7 +485,7 @@ impl Panel<'_> {
         }
     }
 
-    /// Bars that stand on the foot of row `i`; the highest is almost as high as the row.
+    /// Draws bars on the foot of row `i`; the highest is almost as high as the row.
     fn histogram(&self, i: usize, start: f64, width: f64, row: &HistogramRow) -> [Shape; 2] {
         let color = ink(Tone::Run(i as u8));
         let foot = self.plot.y + row_middle(HISTOGRAM_ROW, i) + HISTOGRAM_ROW / 2.0 - 4.0;
@@ -505,7 +505,7 @@ impl Panel<'_> {
         self.plot.x + self.figure.x.position(at).clamp(0.0, 1.0) as f32 * self.plot.w
     }
 
-    /// A bar from the bottom of the axis to `height`, at least two units wide and one high, so that a single packet is
+    /// Draws a bar from the bottom of the axis to `height`, at least two units wide and one high, so that a single packet is
     /// visible.
     fn bar(&self, series: &MarkSeries, from: f64, to: f64, height: f64, gap: f32) -> Rect {
         let foot = self.plot.y + self.plot.h;
@@ -546,7 +546,7 @@ impl Panel<'_> {
         Shape::Rects { rects: rects.collect(), fill: paint(ink, 0.9) }
     }
 
-    /// A dot, and a line with caps along its interval.
+    /// Draws a dot, and a line with caps along its interval.
     fn mean(&self, i: usize, row: &MeanRow, out: &mut Vec<Shape>) {
         let stroke = paint(ink(Tone::Run(i as u8)), 1.0);
         let y = self.plot.y + row_middle(ROW, i);
@@ -561,7 +561,7 @@ impl Panel<'_> {
         out.push(Shape::Dots { points: vec![(x(row.value), y)], radius: 4.0, fill: stroke });
     }
 
-    /// A thin line from minimum to maximum, a box from minimum to p90, a bar at the median, a tick at p99.
+    /// Draws a thin line from minimum to maximum, a box from minimum to p90, a bar at the median, and a tick at p99.
     fn spread(&self, i: usize, row: &SpreadRow, out: &mut Vec<Shape>) {
         let color = ink(Tone::Run(i as u8));
         let y = self.plot.y + row_middle(ROW, i);
@@ -577,12 +577,12 @@ impl Panel<'_> {
     }
 }
 
-/// The middle of row `i`, of rows of this height, from the top of the plot.
+/// Middle of row `i`, for rows of this height, from the top of the plot.
 fn row_middle(height: f32, i: usize) -> f32 {
     8.0 + height * (0.5 + i as f32)
 }
 
-/// The names of the rows; positions are in drawing units from the top.
+/// Names of the rows; positions are in drawing units from the top.
 fn row_ticks<'a>(height: f32, names: impl Iterator<Item = &'a str>) -> Vec<AxisTick> {
     let label = |name: &str| shortened(name, LABEL, 220.0);
     names
@@ -597,10 +597,10 @@ fn level(count: f32, most: f32) -> u8 {
     (70.0 + 185.0 * share) as u8
 }
 
-/// Horizontal ticks whose labels do not overlap.
+/// Returns horizontal ticks whose labels do not overlap.
 fn fitting(axis: &Axis, width: f32) -> Vec<AxisTick> {
     if !axis.names.is_empty() {
-        // A name that were left out could not be guessed: each is shortened to its place.
+        // A missing name could not be guessed: shorten each to the available width instead.
         let room = width / axis.names.len() as f32 - 6.0;
         let short = |t: AxisTick| AxisTick { label: shortened(&t.label, LABEL, room), ..t };
         return axis.ticks(0).into_iter().map(short).collect();
@@ -619,13 +619,13 @@ fn fitting(axis: &Axis, width: f32) -> Vec<AxisTick> {
     axis.ticks(2).into_iter().take(1).collect()
 }
 
-/// The corners of a step line through `points`.
+/// Returns the corners of a step line through `points`.
 fn staircase(points: &[(f64, f64)]) -> impl Iterator<Item = (f64, f64)> {
     let corners = points.windows(2).flat_map(|w| [(w[1].0, w[0].1), w[1]]);
     points.first().copied().into_iter().chain(corners)
 }
 
-/// The legend symbol of a series.
+/// Draws the legend symbol of a series.
 fn key(series: &MarkSeries, x: f32, y: f32, w: f32) -> Vec<Shape> {
     let color = ink(series.tone);
     match &series.mark {
@@ -676,7 +676,7 @@ pub(super) fn line(points: [(f32, f32); 2], stroke: Paint, width: f32) -> Shape 
     Shape::Path { points: points.to_vec(), stroke, width, dashes: &[] }
 }
 
-/// A count in at most five characters.
+/// Formats a count in at most five characters.
 fn short_count(n: u64) -> String {
     match n {
         0..=9_999 => n.to_string(),
@@ -685,7 +685,7 @@ fn short_count(n: u64) -> String {
     }
 }
 
-/// `text` in lines no wider than `width`, broken at spaces; a longer word is shortened.
+/// Wraps `text` to lines no wider than `width`, broken at spaces; a longer word is shortened.
 pub(super) fn wrapped(text: &str, size: f32, width: f32) -> Vec<String> {
     let mut lines = Vec::new();
     let mut current = String::new();
@@ -706,7 +706,7 @@ pub(super) fn wrapped(text: &str, size: f32, width: f32) -> Vec<String> {
     lines
 }
 
-/// `text`, with its end replaced by … if it is wider than `width`.
+/// Returns `text`, with its end replaced by … if it is wider than `width`.
 pub(super) fn shortened(text: &str, size: f32, width: f32) -> String {
     if font::width(text, size) <= width {
         return text.to_owned();

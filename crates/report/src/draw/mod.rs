@@ -18,12 +18,12 @@ pub use palette::{Ink, Paint};
 use crate::FirstScreen;
 use crate::figure::Figure;
 
-/// The colours of everything but the data.
+/// Colours of everything except the data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Theme {
-    /// Dark on white: for a file and for print.
+    /// Dark on white, for files and print.
     Paper,
-    /// In the colour of the surrounding text, without background: for a page.
+    /// The colour of the surrounding text, without background, for pages.
     Inline,
 }
 
@@ -45,7 +45,7 @@ pub fn png(figure: &Figure, scale: f32) -> Result<Vec<u8>, DrawError> {
     png::write(&layout(figure), scale)
 }
 
-/// The files that `--plots DIR` writes: name and content, an SVG and a PNG of each figure, one at a time.
+/// Returns the files that `--plots DIR` writes: name and content, an SVG and a PNG of each figure, generated one at a time.
 pub fn files(figures: &[Figure]) -> impl Iterator<Item = Result<(String, Vec<u8>), DrawError>> + '_ {
     figures.iter().flat_map(|figure| {
         let stem = layout(figure).id;
@@ -55,7 +55,7 @@ pub fn files(figures: &[Figure]) -> impl Iterator<Item = Result<(String, Vec<u8>
     })
 }
 
-/// The files of the first screen as one card, `card.svg` and `card.png`: name and content.
+/// Returns the files of the card, `card.svg` and `card.png`: name and content.
 pub fn card_files(first: &FirstScreen) -> impl Iterator<Item = Result<(String, Vec<u8>), DrawError>> {
     let drawing = card::card(first);
     let vector = Ok(("card.svg".to_owned(), svg::write(&drawing, Theme::Paper).into_bytes()));
@@ -63,12 +63,12 @@ pub fn card_files(first: &FirstScreen) -> impl Iterator<Item = Result<(String, V
     [vector, pixels].into_iter()
 }
 
-/// Why a figure could not be drawn.
+/// Reason why a figure could not be drawn.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DrawError {
-    /// The scale is outside of the range that gives a sensible image.
-    #[error("drawing a figure: a scale of {0} gives no usable image; give 0.1 to 16")]
+    /// The scale is outside the supported range.
+    #[error("drawing a figure: the scale {0} is out of range (0.1 to 16)")]
     Scale(String),
     /// The PNG encoder failed.
     #[error("drawing a figure: encoding it as PNG failed: {0}")]

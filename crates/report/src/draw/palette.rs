@@ -60,7 +60,7 @@ pub fn ink(tone: Tone) -> Ink {
     }
 }
 
-/// The colour of a level: dark enough to be read as text on white.
+/// Colour of a level, dark enough for text on white.
 pub fn level(level: Level) -> Ink {
     Ink::Fixed(match level {
         Level::Good => 0x00_694d,
@@ -70,7 +70,7 @@ pub fn level(level: Level) -> Ink {
     })
 }
 
-/// Dash lengths of the k-th run, so that runs can be distinguished without colour; empty: solid.
+/// Dash lengths of the k-th run, which distinguish runs without colour; empty for a solid line.
 pub fn dashes(tone: Tone) -> &'static [f32] {
     const PATTERNS: [&[f32]; 5] = [&[], &[7.0, 3.0], &[2.0, 2.5], &[9.0, 3.0, 2.0, 3.0], &[14.0, 4.0]];
     match tone {
@@ -79,7 +79,7 @@ pub fn dashes(tone: Tone) -> &'static [f32] {
     }
 }
 
-/// `ink` with an opacity.
+/// Returns `ink` with an opacity.
 pub fn paint(ink: Ink, opacity: f32) -> Paint {
     Paint { ink, opacity }
 }

@@ -30,7 +30,7 @@ pub fn write(drawing: &Drawing, scale: f32) -> Result<Vec<u8>, DrawError> {
     canvas.pixels.encode_png().map_err(|e| DrawError::Encode(e.to_string()))
 }
 
-/// A PNG of one colour; `levels` are the opacities of its pixels, in rows from the top.
+/// Returns a PNG in one colour; `levels` are the opacities of its pixels, in rows from the top.
 pub fn cells(columns: usize, rows: usize, levels: &[u8], rgb: u32) -> Option<Vec<u8>> {
     cells_pixmap(columns, rows, levels, rgb)?.encode_png().ok()
 }
@@ -88,7 +88,7 @@ impl PixelCanvas {
                 }
             }
             Shape::Dots { points, radius, fill } => {
-                // One by one, so that overlapping dots add up as they do in SVG.
+                // One path per dot, so that overlapping dots add up as they do in SVG.
                 let mut path = PathBuilder::new();
                 for (x, y) in points {
                     path.push_circle(*x, *y, *radius);

@@ -6,7 +6,7 @@ use super::{Theme, font};
 use crate::escape::escape;
 use std::fmt::Write;
 
-/// Writes `drawing`.
+/// Writes `drawing` as an SVG document or element.
 pub fn write(drawing: &Drawing, theme: Theme) -> String {
     let (w, h) = (drawing.width, drawing.height);
     let mut out = SvgWriter { text: String::new(), theme };
@@ -51,7 +51,7 @@ struct SvgWriter {
     theme: Theme,
 }
 
-/// A coordinate with as many decimals as a screen can show.
+/// Formats a coordinate with as many decimals as a screen can show.
 fn n(v: f32) -> String {
     let text = format!("{v:.1}");
     text.strip_suffix(".0").map_or(text.clone(), str::to_owned)
@@ -150,13 +150,13 @@ impl SvgWriter {
     }
 }
 
-/// A length with two decimals, because rounding errors of many lengths add up.
+/// Formats a length with two decimals, because rounding errors of many lengths add up.
 fn n2(v: f32) -> String {
     let text = format!("{v:.2}");
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-/// Standard base64 with padding.
+/// Encodes bytes in standard base64 with padding.
 fn base64(bytes: &[u8]) -> String {
     const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut out = String::with_capacity(bytes.len().div_ceil(3) * 4);

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-/// What an axis measures; determines how its numbers are written.
+/// Unit of an axis, which determines the format of its numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum AxisUnit {
@@ -18,7 +18,7 @@ pub enum AxisUnit {
     Plain,
 }
 
-/// How positions depend on values.
+/// Relation between positions and values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum AxisScale {
@@ -31,7 +31,7 @@ pub enum AxisScale {
 /// One axis.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Axis {
-    /// What is measured, e.g. `latency`.
+    /// Quantity, e.g. `latency`.
     pub quantity: String,
     /// Its unit.
     pub unit: AxisUnit,
@@ -41,10 +41,10 @@ pub struct Axis {
     pub lo: f64,
     /// The upper end, greater than `lo`.
     pub hi: f64,
-    /// Labels count from here: keeps the significant digits if a small spread is at a large value, such as 200 µs of
-    /// jitter at 1.6 s of delay. Zero otherwise.
+    /// Value from which labels count. It keeps the significant digits if a small spread is at a large value, such as 200 µs
+    /// of jitter at 1.6 s of delay. Zero otherwise.
     pub origin: f64,
-    /// Names instead of numbers: the k-th at k. Empty: a numeric axis.
+    /// Names instead of numbers: the k-th name is at k. Empty for a numeric axis.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub names: Vec<String>,
 }
@@ -58,24 +58,24 @@ pub struct AxisTick {
     pub label: String,
 }
 
-/// A unit's name and its size in base units.
+/// Name of a unit and its size in base units.
 type NamedUnit = (&'static str, f64);
 
 const TIME: [NamedUnit; 4] = [("ns", 1.0), ("µs", 1e3), ("ms", 1e6), ("s", 1e9)];
 const ELAPSED: [NamedUnit; 4] = [("ms", 1e6), ("s", 1e9), ("min", 60e9), ("h", 3600e9)];
 
 impl Axis {
-    /// A linear axis over `lo…hi`. An empty or inverted range is widened so that it can be drawn.
+    /// Creates a linear axis over `lo…hi`. An empty or inverted range is widened so that it can be drawn.
     pub fn linear(quantity: impl Into<String>, unit: AxisUnit, lo: f64, hi: f64) -> Axis {
         let (lo, hi) = if lo.is_finite() && hi.is_finite() { (lo, hi) } else { (0.0, 1.0) };
-        // A range that vanishes in the rounding of its ends cannot be drawn either.
+        // A range smaller than the rounding error of its ends cannot be drawn either.
         let drowned = (hi - lo).is_nan() || hi - lo <= lo.abs().max(hi.abs()) * 1e-12;
         let (lo, hi) = if drowned { widened(lo, unit) } else { (lo, hi) };
         let origin = if unit == AxisUnit::Time { origin(lo, hi) } else { 0.0 };
         Axis { quantity: quantity.into(), unit, scale: AxisScale::Linear, lo, hi, origin, names: Vec::new() }
     }
 
-    /// A logarithmic axis over `lo…hi`, both positive.
+    /// Creates a logarithmic axis over `lo…hi`, both positive.
     pub fn log(quantity: impl Into<String>, unit: AxisUnit, lo: f64, hi: f64) -> Axis {
         let lo = if lo > 0.0 && lo.is_finite() { lo } else { 0.5 };
         let hi = if hi > lo && hi.is_finite() { hi } else { lo * 10.0 };
@@ -90,13 +90,13 @@ impl Axis {
         }
     }
 
-    /// An axis of `names`, at equal distances.
+    /// Creates an axis of `names`, at equal distances.
     pub fn names(quantity: impl Into<String>, names: Vec<String>) -> Axis {
         let end = names.len() as f64 - 0.5;
         Axis { names, ..Axis::linear(quantity, AxisUnit::Plain, -0.5, end) }
     }
 
-    /// A count axis from zero to a little above `max`; logarithmic from one half if the counts differ so much that
+    /// Creates a count axis from zero to a little above `max`; logarithmic from one half if the counts differ so much that
     /// single packets would be invisible.
     pub fn counts(quantity: &str, min_nonzero: f64, max: f64) -> Axis {
         if max > 100.0 * min_nonzero.max(1.0) {
@@ -105,7 +105,7 @@ impl Axis {
         Axis::linear(quantity, AxisUnit::Count, 0.0, (max * 1.06).max(1.0))
     }
 
-    /// Position of `v` between the ends: 0 at `lo`, 1 at `hi`; outside of 0…1 for values beyond them.
+    /// Position of `v` between the ends: 0 at `lo`, 1 at `hi`; outside 0…1 for values beyond them.
     pub fn position(&self, v: f64) -> f64 {
         match self.scale {
             AxisScale::Linear => (v - self.lo) / (self.hi - self.lo),
@@ -113,7 +113,7 @@ impl Axis {
         }
     }
 
-    /// The name of the unit of its labels; `None` if each label has its own.
+    /// Unit of the labels; `None` if each label has its own.
     pub fn unit_name(&self) -> Option<&'static str> {
         match (self.unit, self.scale) {
             (AxisUnit::Time | AxisUnit::Elapsed, AxisScale::Log) | (AxisUnit::Count | AxisUnit::Plain, _) => {
@@ -124,7 +124,7 @@ impl Axis {
         }
     }
 
-    /// The axis title: quantity, origin, unit.
+    /// Title of the axis: quantity, origin, unit.
     pub fn title(&self) -> String {
         let above = match self.origin {
             0.0 => String::new(),
@@ -136,9 +136,7 @@ impl Axis {
         }
     }
 
-    /// At most `most` labelled positions, on round numbers.
-    ///
-    /// All names, where there are names.
+    /// Returns at most `most` labelled positions at round numbers, or all names of an axis with names.
     pub fn ticks(&self, most: usize) -> Vec<AxisTick> {
         if !self.names.is_empty() {
             let named = |(k, label): (usize, &String)| AxisTick { at: k as f64, label: label.clone() };
@@ -207,7 +205,7 @@ impl Axis {
     }
 }
 
-/// A value with its unit: four significant digits, as on the console.
+/// Formats a value with its unit: four significant digits, as on the console.
 pub fn value_label(unit: AxisUnit, v: f64) -> String {
     let significant = |x: f64| {
         let whole = if x == 0.0 { 1 } else { x.abs().log10().floor() as i32 + 1 };
@@ -223,14 +221,14 @@ pub fn value_label(unit: AxisUnit, v: f64) -> String {
     minus(&text)
 }
 
-/// Three significant digits of a share in percent, whole ones in full.
+/// Formats a share in percent with three significant digits; whole numbers in full.
 fn percent(share: f64) -> String {
     let v = share * 100.0;
     let decimals = if v == 0.0 { 0 } else { (2 - v.abs().log10().floor() as i32).clamp(0, 9) };
     short_to(v, decimals as usize)
 }
 
-/// `12345.5` as `12 345.5`: groups of three digits, separated by a narrow space, from five digits on.
+/// Formats `12345.5` as `12 345.5`: groups of three digits, separated by a narrow space, from five digits on.
 pub fn group_thousands(number: &str) -> String {
     let (sign, digits) = number.strip_prefix('-').map_or(("", number), |d| ("-", d));
     let (whole, fraction) = digits.split_once('.').map_or((digits, None), |(w, f)| (w, Some(f)));
@@ -253,7 +251,7 @@ fn minus(text: &str) -> String {
     text.replace('-', "−")
 }
 
-/// A number without trailing zeros.
+/// Formats a number without trailing zeros.
 fn short(v: f64) -> String {
     short_to(v, 6)
 }
@@ -266,14 +264,14 @@ fn short_to(v: f64, decimals: usize) -> String {
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-/// An origin in the largest possible unit, with all its digits.
+/// Formats an origin in the largest possible unit, with all its digits.
 pub(super) fn exact(ns: f64) -> String {
     let (name, factor) = TIME.iter().rev().find(|(_, u)| ns.abs() >= *u).unwrap_or(&TIME[0]);
     let digits = format!("{:.9}", ns / factor);
     minus(&format!("{} {name}", group_thousands(digits.trim_end_matches('0').trim_end_matches('.'))))
 }
 
-/// A range around a single value.
+/// Returns a range around a single value.
 fn widened(v: f64, unit: AxisUnit) -> (f64, f64) {
     let least = v.abs() * 1e-9;
     match unit {
@@ -283,7 +281,7 @@ fn widened(v: f64, unit: AxisUnit) -> (f64, f64) {
     }
 }
 
-/// A round value at or below `lo` as origin, if the range is small compared with its position.
+/// Returns a round value at or below `lo` as origin, if the range is small compared with its position.
 fn origin(lo: f64, hi: f64) -> f64 {
     let span = hi - lo;
     if lo.abs().max(hi.abs()) < 400.0 * span {
@@ -293,7 +291,7 @@ fn origin(lo: f64, hi: f64) -> f64 {
     (lo / grain).floor() * grain
 }
 
-/// The smallest of 1, 2, 5 × 10ᵏ at or above `least`; an integer if `whole`.
+/// Returns the smallest of 1, 2, 5 × 10ᵏ at or above `least`; an integer if `whole`.
 fn round_step(least: f64, whole: bool) -> f64 {
     let least = if whole { least.max(1.0) } else { least };
     let power = 10f64.powf(least.log10().floor());

@@ -1,4 +1,4 @@
-//! Several runs in one figure: their distributions in one plot, and side by side. Needs summaries only.
+//! Figures that compare several runs: distributions in one plot, and side by side. They need summaries only.
 
 use super::{Axis, AxisUnit, Figure, Mark, MarkSeries, SpreadRow, Tone, group_thousands, value_label};
 use jitlat_core::distribution::sample::Sample;
@@ -6,13 +6,13 @@ use jitlat_core::summary::{Distribution, Ipdv, Percent, Summary};
 use jitlat_verdict::compare::Cell;
 use std::borrow::Cow;
 
-/// Most curves in a figure; more cannot be distinguished.
+/// Maximum number of curves in a figure; more cannot be distinguished.
 const MAX_CURVES: usize = 7;
 
-/// The distribution to compare.
+/// Quantity that is compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ComparedQuantity {
-    /// Round trips, or raw one-way latency: comparable only if the same clocks measured all runs.
+    /// Round trips, or raw one-way latency, which is comparable only if the same clocks measured all runs.
     Latency,
     /// Delay above each run's own minimum.
     Jitter,
@@ -27,19 +27,19 @@ pub struct ComparedRun<'a> {
     pub latency: &'a Distribution,
     /// Its delay above the minimum.
     pub pdv: &'a Distribution,
-    /// The packets behind the two, in order; `None`: only the summary is known, otherwise the exact distribution is
-    /// drawn.
+    /// Its latency and delay above the minimum, per packet in order, for the exact distribution; `None` if only the summary
+    /// is known.
     pub samples: Option<(&'a Sample, &'a Sample)>,
-    /// Its delay variation between consecutive packets, and the values themselves; `None`: they are not at hand.
+    /// Its delay variation between consecutive packets, with the values; `None` if they are not available.
     pub ipdv: Option<(&'a Ipdv, &'a Sample)>,
-    /// What is subtracted from each latency, in ns; `None` if nothing is.
+    /// Correction subtracted from each latency, in ns; `None` if there is none.
     pub correction: Option<i64>,
-    /// Whether its latency contains the offset of two clocks, unless it is corrected.
+    /// True if its latency includes the offset of two clocks, unless it is corrected.
     pub raw_clocks: bool,
 }
 
 impl<'a> ComparedRun<'a> {
-    /// A run of which only the summary is known.
+    /// Creates a run of which only the summary is known.
     pub fn new(name: &'a str, summary: &'a Summary) -> ComparedRun<'a> {
         ComparedRun {
             name,
@@ -52,7 +52,7 @@ impl<'a> ComparedRun<'a> {
         }
     }
 
-    /// A cell of a comparison; `None` if its packets are unknown.
+    /// Creates a run from a cell of a comparison; `None` if its packets are unknown.
     pub fn of_cell(cell: &'a Cell) -> Option<ComparedRun<'a>> {
         Some(ComparedRun {
             name: &cell.column,
@@ -82,12 +82,12 @@ impl ComparedQuantity {
         }
     }
 
-    /// What is subtracted from the values of its sample, in ns.
+    /// Value to subtract from the values of its sample, in ns.
     fn correction(self, run: &ComparedRun<'_>) -> i64 {
         if self == ComparedQuantity::Latency { run.correction.unwrap_or(0) } else { 0 }
     }
 
-    /// A note about the position of the delays of `runs`; `None` if it is reliable.
+    /// Returns a note if the absolute delays of `runs` are not reliable; otherwise `None`.
     fn position(self, runs: &[ComparedRun<'_>]) -> Option<String> {
         if self == ComparedQuantity::Jitter {
             return None;
@@ -95,8 +95,7 @@ impl ComparedQuantity {
         let corrected = runs.iter().filter(|r| r.correction.is_some()).count();
         if runs.iter().any(|r| r.raw_clocks) {
             return Some(match corrected {
-                0 => "Not corrected for the differences of the clocks; -L corrects what is known of them."
-                    .into(),
+                0 => "Not corrected for clock differences; -L corrects known differences.".into(),
                 n => format!(
                     "{n} of {} runs corrected by the clock estimate, the others not corrected.",
                     runs.len()
@@ -156,8 +155,8 @@ pub fn cdfs(subject: ComparedQuantity, runs: &[ComparedRun<'_>]) -> Option<Figur
     if subject == ComparedQuantity::Latency && !comparable(&curves.iter().map(|c| &c.1).collect::<Vec<_>>()) {
         return None;
     }
-    // If runs differ so much that the smaller would be a vertical line, the axis is logarithmic, unless that would hide
-    // more than a tenth of a run: it has no place for 0.
+    // If runs differ so much that the smaller one would be a vertical line, the axis is logarithmic, unless that would hide
+    // more than a tenth of a run, because a logarithmic axis has no 0.
     let tenth = |points: &[(f64, f64)]| points.iter().find(|p| p.1 >= 0.1).map_or(0.0, |p| p.0);
     let tenth = curves.iter().map(|c| tenth(&c.2)).fold(f64::INFINITY, f64::min);
     let by_ratio = subject == ComparedQuantity::Jitter && tenth > 0.0 && least > 0.0 && high / least > 25.0;
@@ -177,7 +176,7 @@ pub fn cdfs(subject: ComparedQuantity, runs: &[ComparedRun<'_>]) -> Option<Figur
     }
     let series = curves.into_iter().take(MAX_CURVES).zip(0u8..).map(|((name, d, points), k)| {
         let name = format!("{name} (n = {})", group_thousands(&d.n.to_string()));
-        // A straight line over a wide bin would be a curve on a logarithmic axis and suggest too much precision.
+        // A straight line over a wide bin would become a curve on a logarithmic axis and suggest too much precision.
         let mark = if by_ratio { Mark::Step { points } } else { Mark::Line { points, dashed: false } };
         MarkSeries::new(name, Tone::Run(k), mark)
     });
@@ -186,11 +185,11 @@ pub fn cdfs(subject: ComparedQuantity, runs: &[ComparedRun<'_>]) -> Option<Figur
         title: format!("{}, cumulative distributions", subject.title()),
         subtitle: format!("{} runs", runs.len()),
         measured: String::new(),
-        about: "The curve further to the left is the faster run; the steeper one the steadier. Curves that \
-                cross are better in one part and worse in another: look at the percentile you need."
+        about: "Curves further left are faster; steeper curves are steadier. Curves that cross are better in one \
+                part and worse in another: look at the percentile you need."
             .into(),
         x,
-        y: Axis::linear("packets no later", AxisUnit::Share, 0.0, 1.0),
+        y: Axis::linear("cumulative share of packets", AxisUnit::Share, 0.0, 1.0),
         right: None,
         series: series.collect(),
         overflow: None,
@@ -198,20 +197,20 @@ pub fn cdfs(subject: ComparedQuantity, runs: &[ComparedRun<'_>]) -> Option<Figur
     })
 }
 
-/// A note that not all `runs` are drawn.
+/// Returns a note if not all `runs` are drawn.
 fn first_runs_only(runs: usize) -> Option<String> {
     (runs > MAX_CURVES).then(|| format!("The first {MAX_CURVES} of {runs} runs are drawn."))
 }
 
-/// Cumulative distributions of signed IPDV in one plot; `None` if the packets of fewer than two runs are at hand.
+/// Cumulative distributions of signed IPDV in one plot; `None` if the packets of fewer than two runs are available.
 pub fn ipdv_cdfs(runs: &[ComparedRun<'_>]) -> Option<Figure> {
     let known = runs.iter().filter_map(|r| r.ipdv.map(|(figures, sample)| (r.name, figures, sample)));
     let known: Vec<(&str, &Ipdv, &Sample)> = known.filter(|(.., sample)| !sample.is_empty()).collect();
     if known.len() < 2 {
         return None;
     }
-    // The tails of one run may be thousands of times wider than the bulk of another: the axis shows the bulk, and the
-    // height at which a curve leaves it the tails.
+    // The tails of one run may be thousands of times wider than the bulk of another. The axis shows the bulk; the height at
+    // which a curve leaves it shows the tails.
     let tail = |sample: &Sample| {
         [500, 99_500].into_iter().filter_map(|p| sample.edf(Percent(p))).map(i64::unsigned_abs).max()
     };
@@ -234,8 +233,8 @@ pub fn ipdv_cdfs(runs: &[ComparedRun<'_>]) -> Option<Figure> {
         )
     };
     let beyond =
-        "The axis ends three interquartile ranges of the most variable run from 0, or where 0.5 % of it lie \
-                  beyond: where a curve leaves it, the rest of that run lies beyond."
+        "The axis ends at three interquartile ranges of the most variable run from 0, or where 0.5 % of it lie \
+         beyond; the rest of each run is outside the axis."
             .to_owned();
     Some(Figure {
         id: "compare-ipdv-cdf".into(),
@@ -243,11 +242,11 @@ pub fn ipdv_cdfs(runs: &[ComparedRun<'_>]) -> Option<Figure> {
         subtitle: format!("{} runs", runs.len()),
         measured: String::new(),
         about:
-            "How far the delay of each packet is from that of the one before. The steeper a curve at 0, the \
-                steadier the run; long arms to either side are rare, large jumps."
+            "Difference in delay between consecutive packets. The steeper a curve at 0, the steadier the run; \
+             long arms on either side are rare, large jumps."
                 .into(),
-        x: Axis::linear("delay − delay of the packet before", AxisUnit::Time, -reach, reach),
-        y: Axis::linear("pairs no larger", AxisUnit::Share, 0.0, 1.0),
+        x: Axis::linear("delay − delay of the previous packet", AxisUnit::Time, -reach, reach),
+        y: Axis::linear("cumulative share of pairs", AxisUnit::Share, 0.0, 1.0),
         right: None,
         series: known.iter().take(MAX_CURVES).zip(0u8..).filter_map(curve).collect(),
         overflow: None,
@@ -259,8 +258,8 @@ pub fn ipdv_cdfs(runs: &[ComparedRun<'_>]) -> Option<Figure> {
     })
 }
 
-/// Whether latencies are near enough to each other for one axis: those of unsynchronised clocks are not, and the figure
-/// would be unreadable.
+/// True if latencies are close enough for a common axis. Those of unsynchronised clocks are not, and would make the figure
+/// unreadable.
 fn comparable(all: &[&Distribution]) -> bool {
     let low = all.iter().filter_map(|d| d.min).min().unwrap_or(0);
     let high = all.iter().filter_map(|d| d.percentiles.at(Percent(99_000))).max().unwrap_or(0);
@@ -269,8 +268,8 @@ fn comparable(all: &[&Distribution]) -> bool {
     (high as f64 - low as f64) <= 50.0 * widest.max(1.0)
 }
 
-/// The empirical distribution at points so close that the steps are invisible: every packet of a short run; for a long
-/// one the same share of packets per step, finer towards the end.
+/// Returns the empirical distribution at points so close that the steps are invisible: every packet of a short run; for a
+/// long one the same share of packets per step, finer towards the end.
 fn exact(sample: &Sample, correction: i64) -> Option<Vec<(f64, f64)>> {
     const PLACES: usize = 400;
     const TAIL: usize = 100;
@@ -290,7 +289,7 @@ fn exact(sample: &Sample, correction: i64) -> Option<Vec<(f64, f64)>> {
     Some(std::iter::once((first, 0.0)).chain(places.into_iter().filter_map(at)).collect())
 }
 
-/// The cumulative distribution of a summary: the edges of its histogram, then its highest percentiles.
+/// Returns the cumulative distribution of a summary: the edges of its histogram, then its highest percentiles.
 fn cumulative(d: &Distribution) -> Option<Vec<(f64, f64)>> {
     let h = d.histogram.as_ref()?;
     let mut sum = 0;
@@ -299,7 +298,7 @@ fn cumulative(d: &Distribution) -> Option<Vec<(f64, f64)>> {
         sum = u64::saturating_add(sum, *count);
         points.push((h.lo as f64 + h.binsize as f64 * (k + 1) as f64, sum as f64 / d.n as f64));
     }
-    // A last bin that is only partly below the limit has the limit's share at the limit.
+    // If the last bin is only partly below the limit, the curve reaches the limit's share at the limit.
     if let Some(last) = points.last_mut() {
         last.0 = last.0.min((h.hi as f64).max(h.lo as f64 + 1.0));
     }
@@ -310,7 +309,7 @@ fn cumulative(d: &Distribution) -> Option<Vec<(f64, f64)>> {
     Some(points)
 }
 
-/// Minimum, median, 90th and 99th percentile and maximum of each run, in rows.
+/// Draws minimum, median, 90th and 99th percentile and maximum of each run, in rows.
 pub fn spreads(subject: ComparedQuantity, runs: &[ComparedRun<'_>]) -> Option<Figure> {
     let row = |name: &str, d: &Distribution| {
         let p = |milli: u32| d.percentiles.at(Percent(milli)).map(|v| v as f64);
@@ -346,9 +345,8 @@ pub fn spreads(subject: ComparedQuantity, runs: &[ComparedRun<'_>]) -> Option<Fi
         ),
         measured: String::new(),
         about:
-            "Where each run's packets lie. Compare boxes for what most packets see, ticks for what the worst \
-                do."
-            .into(),
+            "Spread of each run's packets. Compare boxes for most packets, and ticks for the slowest ones."
+                .into(),
         x: Axis::linear(subject.quantity(), AxisUnit::Time, low, high + (high - low) * 0.02),
         y: Axis::linear("", AxisUnit::Plain, 0.0, 1.0),
         right: None,

@@ -5,10 +5,10 @@ use super::{Axis, AxisUnit, Figure, Mark, MarkSeries, Tone, Trace, group_thousan
 use jitlat_core::spec::Direction;
 use jitlat_core::summary::Summary;
 
-/// Most streams in a figure; more cannot be distinguished.
+/// Maximum number of streams in a figure; more cannot be distinguished.
 const MAX_STREAMS: usize = 7;
 
-/// A stream, as it is drawn beside others.
+/// A stream to be drawn with others.
 #[derive(Clone, Copy, Debug)]
 pub struct DrawnStream<'a> {
     /// Its name in the legend; empty for a single one.
@@ -17,12 +17,12 @@ pub struct DrawnStream<'a> {
     pub summary: &'a Summary,
     /// Its packets.
     pub trace: &'a Trace,
-    /// What is subtracted from each raw delay, in ns; `None` if only the differences of delays mean something.
+    /// Value subtracted from each raw delay, in ns; `None` if only differences of delays are meaningful.
     pub minus: Option<i64>,
 }
 
-/// Delay and losses of `streams` over time. The two directions of one test are placed by the client's clock, other
-/// streams each begin at zero. `None` without packets.
+/// Draws delay and losses of `streams` over time. The two directions of one test share the time of the client's clock; other
+/// streams each start at zero. `None` without packets.
 pub fn delay_over_time(streams: &[DrawnStream<'_>]) -> Option<Figure> {
     let known: Vec<&DrawnStream<'_>> = streams.iter().filter(|s| s.trace.n() > 0).collect();
     known.first()?;
@@ -70,7 +70,8 @@ pub fn delay_over_time(streams: &[DrawnStream<'_>]) -> Option<Figure> {
     }
     if relative {
         notes.push(
-            "The clocks are not known well enough: delays are shown above the smallest of each.".into(),
+            "The clock offset is not known well enough: delays are shown above the smallest of each stream."
+                .into(),
         );
     }
     Some(Figure {
@@ -90,7 +91,7 @@ pub fn delay_over_time(streams: &[DrawnStream<'_>]) -> Option<Figure> {
     })
 }
 
-/// When each stream begins, in ns after the first of them.
+/// Start of each stream, in ns after the first of them.
 fn starts(streams: &[&DrawnStream<'_>]) -> Vec<f64> {
     let info = |s: &DrawnStream<'_>| (s.summary.session.id.clone(), s.summary.direction());
     let one_test = match streams {
@@ -100,8 +101,8 @@ fn starts(streams: &[&DrawnStream<'_>]) -> Vec<f64> {
         }
         _ => false,
     };
-    // By the client's clock: the times of arrival of one direction; of the other, times of arrival less the smallest delay,
-    // which contains the difference of the clocks.
+    // On the client's clock: arrival times of one direction; for the other, arrival times minus the smallest delay, which
+    // includes the clock difference.
     let at = |s: &&DrawnStream<'_>| match s.summary.direction() {
         Some(Direction::Up) => Some(s.trace.start()?.saturating_sub(s.summary.latency.min?)),
         _ => s.trace.start(),
@@ -116,7 +117,7 @@ fn starts(streams: &[&DrawnStream<'_>]) -> Vec<f64> {
     }
 }
 
-/// `mark`, begun `by` ns later.
+/// Moves `mark` by `by` ns to a later time.
 fn later(mark: Mark, by: f64) -> Mark {
     match mark {
         Mark::Points { points } => {

@@ -1,4 +1,4 @@
-//! [`DensityCells`]: how many packets fell into each cell of a grid.
+//! [`DensityCells`]: number of points in each cell of a grid.
 
 use serde::{Serialize, Serializer};
 
@@ -9,16 +9,16 @@ pub struct DensityCells {
     pub x0: f64,
     /// Width of a cell.
     pub dx: f64,
-    /// Cells across.
+    /// Number of cells across.
     pub columns: usize,
     /// Lower edge.
     pub y0: f64,
     /// Height of a cell.
     pub dy: f64,
-    /// Cells upwards.
+    /// Number of cells upwards.
     pub rows: usize,
-    /// The non-empty cells: index `column × rows + row` and count, ascending. Serialised as a flat list of the distance
-    /// to the previous cell and the count.
+    /// Non-empty cells: index `column × rows + row` and count, ascending. Serialised as a flat list of the distance to the
+    /// previous cell and the count.
     #[serde(serialize_with = "compact_cells")]
     pub cells: Vec<(u32, u64)>,
 }

@@ -1,8 +1,8 @@
-//! [`PointGrid`]: points counted in cells, in one pass and constant memory, without knowing the ranges beforehand.
+//! [`PointGrid`]: counts points in cells, in one pass and constant memory, without knowing their range beforehand.
 //!
-//! Cells are aligned to multiples of a power of two nanoseconds. If a point is outside, cells of that axis are merged
-//! in pairs until it fits; so the points cover between a quarter and all of the finished grid's resolution, and two
-//! grids of the same stream can be added.
+//! Cells are aligned to multiples of a power of two nanoseconds. If a point is outside, cells of that axis are merged in
+//! pairs until it fits. The points therefore use between a quarter and all of the grid's resolution, and two grids of the
+//! same stream can be added.
 
 use super::density::DensityCells;
 
@@ -11,17 +11,17 @@ use super::density::DensityCells;
 pub struct PointGrid {
     x: CellAxis,
     y: CellAxis,
-    /// `column × rows + row`; allocated with the first point.
+    /// Counts, at `column × rows + row`; allocated with the first point.
     cells: Vec<u32>,
     n: u64,
 }
 
-/// One axis of cells: cell k covers `(first + k) << shift` up to the next.
+/// One axis of cells: cell k covers `(first + k) << shift` up to the start of the next.
 #[derive(Clone, Copy, Debug)]
 struct CellAxis {
     shift: u32,
     first: i64,
-    /// Cells in use, from 0.
+    /// Number of cells in use, from 0.
     used: usize,
     cells: usize,
 }
@@ -42,8 +42,8 @@ impl CellAxis {
 }
 
 impl PointGrid {
-    /// An empty grid of at most `columns × rows` cells. x is expected to stay below `x_range`; a wrong expectation only
-    /// costs some time or resolution.
+    /// Creates an empty grid of at most `columns × rows` cells. x is expected to stay below `x_range`; a wrong expectation
+    /// only costs some time or resolution.
     pub fn new(columns: usize, rows: usize, x_range: i64) -> PointGrid {
         let (columns, rows) = (columns.max(2), rows.max(2));
         let width = (x_range / columns as i64).max(1) as u64;
@@ -60,7 +60,7 @@ impl PointGrid {
         self.y.cells
     }
 
-    /// Points counted.
+    /// Number of points.
     pub fn n(&self) -> u64 {
         self.n
     }
@@ -87,7 +87,7 @@ impl PointGrid {
         self.n += 1;
     }
 
-    /// Moves or merges the columns so that `x` may fit.
+    /// Moves or merges the columns so that `x` fits.
     fn make_room_across(&mut self, x: i64) {
         let (by, rows) = (room_below(&self.x, x), self.rows());
         if by > 0 {
@@ -111,7 +111,7 @@ impl PointGrid {
         halve(&mut self.x, odd);
     }
 
-    /// Moves or merges the rows so that `y` may fit.
+    /// Moves or merges the rows so that `y` fits.
     fn make_room_upwards(&mut self, y: i64) {
         let (by, rows) = (room_below(&self.y, y), self.rows());
         let odd = (self.y.first & 1) as usize;
@@ -136,12 +136,12 @@ impl PointGrid {
         }
     }
 
-    /// The counts, merged to at most `columns × rows` cells; `None` if nothing was counted.
+    /// Returns the counts, merged to at most `columns × rows` cells; `None` without points.
     pub fn density(&self, columns: usize, rows: usize) -> Option<DensityCells> {
         if self.n == 0 {
             return None;
         }
-        // Empty cells before the first point result from moving; they are no data.
+        // Empty cells before the first point result from moving and are not data.
         let column = |c: usize| &self.cells[c * self.y.cells..][..self.y.used];
         let left = (0..self.x.used).find(|c| column(*c).iter().any(|n| *n > 0))?;
         let low = (left..self.x.used).filter_map(|c| column(c).iter().position(|n| *n > 0)).min()?;
@@ -166,7 +166,7 @@ impl PointGrid {
         })
     }
 
-    /// Counts along the vertical axis alone: lower edge, width of a cell, counts.
+    /// Returns the counts along the vertical axis alone: lower edge, width of a cell, counts.
     pub fn marginal(&self) -> (f64, f64, Vec<u64>) {
         let mut counts = vec![0u64; self.y.used];
         for column in self.cells.chunks_exact(self.y.cells).take(self.x.used) {
@@ -178,7 +178,7 @@ impl PointGrid {
     }
 }
 
-/// By how many cells to move those in use up so that `v`, below the first, fits; 0 if it cannot. At least half of the
+/// Number of cells by which to move those in use up so that `v`, below the first, fits; 0 if it cannot. At least half of the
 /// free cells, so that a falling sequence needs few moves.
 fn room_below(scale: &CellAxis, v: i64) -> usize {
     let free = scale.cells - scale.used;
@@ -189,7 +189,7 @@ fn room_below(scale: &CellAxis, v: i64) -> usize {
     }
 }
 
-/// The scale after its cells are merged in pairs.
+/// Merges the cells of the axis in pairs.
 fn halve(scale: &mut CellAxis, odd: usize) {
     scale.used = (scale.used + odd).div_ceil(2);
     scale.shift += 1;

@@ -7,7 +7,7 @@ use super::{
 };
 use jitlat_core::summary::Distribution;
 
-/// Bars of a histogram that is not part of the summary.
+/// Number of bars of a histogram that is not part of the summary.
 const BARS: usize = 90;
 
 /// Title and text of a figure of a distribution.
@@ -18,28 +18,28 @@ struct HistogramText {
     about: &'static str,
 }
 
-/// The histogram of latency with its cumulative distribution (seed document).
+/// Draws the histogram of latency with its cumulative distribution (seed document).
 pub fn latency(run: &DrawnRun<'_>) -> Option<Figure> {
     let subject = HistogramText {
         id: "latency",
         title: run.titled(if run.correction().is_some() { "Latency, clocks corrected" } else { "Latency" }),
         quantity: run.delay(),
-        about: "How long packets took, and the share that took no longer (line, right axis). One narrow peak \
-                is an idle path; a long tail is queueing; several peaks are several paths or states.",
+        about: "Distribution of delay, and its cumulative share (line, right axis). One narrow peak is an idle \
+                path; a long tail is queueing; several peaks are several paths or states.",
     };
     let mut figure = distribution(&subject, &run.summary.latency, run.correction().unwrap_or(0))?;
     figure.notes.extend(run.position());
     Some(figure)
 }
 
-/// The histogram of jitter in the sense of the seed document: delay above the smallest delay.
+/// Draws the histogram of jitter as defined in the seed document: delay above the smallest delay.
 pub fn jitter(run: &DrawnRun<'_>) -> Option<Figure> {
     let subject = HistogramText {
         id: "jitter",
         title: run.titled("Jitter (packet delay variation)"),
         quantity: "delay above the minimum",
-        about: "How much later than the fastest packet the others came: what a play-out buffer must hold. Read \
-                the line at 99 % for a buffer that 1 % of packets miss. Free of any constant clock error.",
+        about: "Delay above that of the fastest packet, which a play-out buffer must absorb. Read the line at 99 \
+                % for a buffer that 1 % of packets exceed. Independent of any constant clock error.",
     };
     distribution(&subject, &run.summary.pdv, 0)
 }
@@ -48,7 +48,7 @@ fn distribution(subject: &HistogramText, d: &Distribution, shift: i64) -> Option
     let h = d.histogram.as_ref()?;
     let (start, width) = (h.lo.checked_sub(shift)? as f64, h.binsize as f64);
     let heights: Vec<f64> = h.counts.iter().map(|c| *c as f64).collect();
-    // The last bins may be completely above p99; the axis ends where the counted range does.
+    // The last bins may be completely above p99; the axis ends with the counted range.
     let end = (start + width * heights.len() as f64).min((h.hi.checked_sub(shift)? as f64) + width);
     let cumulative = cumulative(start, width, 0, &heights, d.n);
     let mut figure = frame(subject, start, end, d.n, width, heights);
@@ -58,7 +58,7 @@ fn distribution(subject: &HistogramText, d: &Distribution, shift: i64) -> Option
     };
     let until = d.max.and_then(|m| m.checked_sub(shift)).map(written);
     figure.series.push(cumulative);
-    figure.right = Some(Axis::linear("packets no later", AxisUnit::Share, 0.0, 1.0));
+    figure.right = Some(Axis::linear("cumulative share of packets", AxisUnit::Share, 0.0, 1.0));
     if let (1.., Some(until)) = (h.overflow, &until) {
         figure.notes.push(format!(
             "The axis ends at the 99th percentile; {} of {} packets ({}) lie beyond it, up to {until}.",
@@ -74,7 +74,7 @@ fn distribution(subject: &HistogramText, d: &Distribution, shift: i64) -> Option
     Some(figure)
 }
 
-/// The share of `n` values no larger, at the edges of bars; `before` values are below the first.
+/// Cumulative share of `n` values at the edges of bars; `before` values are below the first.
 fn cumulative(start: f64, width: f64, before: u64, heights: &[f64], n: u64) -> MarkSeries {
     let n = n as f64;
     let mut sum = before as f64;
@@ -87,14 +87,14 @@ fn cumulative(start: f64, width: f64, before: u64, heights: &[f64], n: u64) -> M
     MarkSeries::new("cumulative share (right axis)", Tone::Cumulative, line).on_right()
 }
 
-/// Latency over its full range, from the trace.
+/// Draws latency over its full range, from the trace.
 pub fn latency_full(run: &DrawnRun<'_>) -> Option<Figure> {
     let trace = run.trace.filter(|trace| trace.n() > 0)?;
     let subject = HistogramText {
         id: "latency-full",
         title: run.titled("Latency, full range"),
         quantity: run.delay(),
-        about: "The same as the latency histogram with every packet inside it: how far the tail really reaches.",
+        about: "The latency histogram with every packet: it shows how far the tail really reaches.",
     };
     let (min, max) = (run.summary.latency.min? as f64, run.summary.latency.max? as f64);
     let mut bars = rebinned(&trace.delays, min, max, BARS);
@@ -106,7 +106,7 @@ pub fn latency_full(run: &DrawnRun<'_>) -> Option<Figure> {
     Some(figure)
 }
 
-/// Delay variation between consecutive packets, from the trace.
+/// Draws delay variation between consecutive packets, from the trace.
 pub fn ipdv(run: &DrawnRun<'_>) -> Option<Figure> {
     let trace = run.trace?;
     let summary = &run.summary.ipdv;
@@ -116,9 +116,9 @@ pub fn ipdv(run: &DrawnRun<'_>) -> Option<Figure> {
     }
     let subject = HistogramText {
         id: "ipdv",
-        title: run.titled("Delay variation between neighbours (IPDV)"),
-        quantity: "delay − delay of the packet before",
-        about: "Symmetric and narrow is a quiet path. A second hump on each side, a fixed distance out, is \
+        title: run.titled("Delay variation between consecutive packets (IPDV)"),
+        quantity: "delay − delay of the previous packet",
+        about: "A symmetric, narrow peak is a quiet path. A second hump on each side, at a fixed distance, is \
                 competing traffic of one packet size or a scheduler's time slot.",
     };
     let reach = |p: Option<i64>| p.map_or(0.0, |v| (v as f64).abs());
@@ -129,7 +129,7 @@ pub fn ipdv(run: &DrawnRun<'_>) -> Option<Figure> {
     let cumulative = cumulative(bars.start, bars.width, bars.before, &bars.heights, n);
     let mut figure = frame(&subject, bars.start, bars.end(), n, bars.width, bars.heights);
     figure.series.push(cumulative);
-    figure.right = Some(Axis::linear("pairs no larger", AxisUnit::Share, 0.0, 1.0));
+    figure.right = Some(Axis::linear("cumulative share of pairs", AxisUnit::Share, 0.0, 1.0));
     figure.subtitle = format!(
         "n = {} pairs of consecutive packets · {} per bar{}",
         group_thousands(&n.to_string()),
@@ -144,7 +144,7 @@ pub fn ipdv(run: &DrawnRun<'_>) -> Option<Figure> {
             until: value_label(AxisUnit::Time, (max.max(-min)) as f64),
         });
         figure.notes.push(format!(
-            "The axis ends where 0.1 % lie beyond on either side: {} pairs lie outside, from {} to {}.",
+            "The axis covers all but 0.1 % on either side: {} pairs lie outside, from {} to {}.",
             group_thousands(&(n - inside).to_string()),
             value_label(AxisUnit::Time, min as f64),
             value_label(AxisUnit::Time, max as f64),
@@ -159,7 +159,7 @@ pub fn ipdv(run: &DrawnRun<'_>) -> Option<Figure> {
     Some(figure)
 }
 
-/// The sender's schedule error, from the trace.
+/// Draws the sender's schedule error, from the trace.
 pub fn send_error(run: &DrawnRun<'_>) -> Option<Figure> {
     let (trace, error) = (run.trace?, run.summary.schedule_error.as_ref()?);
     let offset = error.anchor_ns.checked_sub(trace.schedule_base()?)? as f64;
@@ -167,10 +167,10 @@ pub fn send_error(run: &DrawnRun<'_>) -> Option<Figure> {
         id: "send-error",
         title: run.titled("Send error"),
         quantity: "sent later than due by",
-        about: "How late the sender itself was. If this is as wide as the jitter, the jitter is the sending \
-                host's, not the path's.",
+        about: "Delay of the sender behind its schedule. If this is as wide as the jitter, the jitter is caused \
+                by the sending host, not by the path.",
     };
-    // The reference is the first percentile: earlier packets are rare by construction.
+    // The reference is the first percentile, so earlier packets are rare by definition.
     let (p99, min) = (error.p99.max(1) as f64, error.min as f64);
     let (low, high) = (min.max(-p99 / 4.0) + offset, p99 + offset);
     let bars = rebinned(&trace.lateness, low, high, BARS);
@@ -190,7 +190,7 @@ pub fn send_error(run: &DrawnRun<'_>) -> Option<Figure> {
     Some(figure)
 }
 
-/// A histogram without a cumulative line.
+/// Creates a histogram without a cumulative line.
 fn frame(subject: &HistogramText, start: f64, end: f64, n: u64, width: f64, heights: Vec<f64>) -> Figure {
     let most = heights.iter().copied().fold(0.0, f64::max);
     Figure {
@@ -214,7 +214,7 @@ fn frame(subject: &HistogramText, start: f64, end: f64, n: u64, width: f64, heig
 
 /// Bars of equal width over part of a distribution.
 pub(super) struct Bars {
-    /// Values below them.
+    /// Number of values below them.
     before: u64,
     pub(super) start: f64,
     pub(super) width: f64,
@@ -227,8 +227,8 @@ impl Bars {
     }
 }
 
-/// The counts of `grid` along its vertical axis between `low` and `high`, merged to at most `most` bars. Bars begin and
-/// end at cells, so no count is split.
+/// Returns the counts of `grid` along its vertical axis between `low` and `high`, merged to at most `most` bars. Bars begin
+/// and end at cells, so no count is split.
 pub(super) fn rebinned(grid: &PointGrid, low: f64, high: f64, most: usize) -> Bars {
     let (origin, cell, counts) = grid.marginal();
     let index =

@@ -1,34 +1,35 @@
-//! Histograms of integers: lengths of runs of loss and duplication, distances of reordered packets.
+//! Histograms of integers: lengths of loss bursts and duplication, distances of reordered packets.
 
 use super::{Axis, AxisUnit, DrawnRun, Figure, Mark, MarkSeries, Tone, group_thousands, value_label};
 use std::collections::BTreeMap;
 
-/// Above this length the axis is logarithmic.
+/// Length above which the axis is logarithmic.
 const LINEAR_TO: f64 = 64.0;
 
-/// The loss-length histogram of the seed document; `None` without loss.
+/// Draws the loss-length histogram of the seed document; `None` without loss.
 pub fn losses(run: &DrawnRun<'_>) -> Option<Figure> {
     let (loss, counts) = (&run.summary.loss, &run.summary.counts);
     let bars = points(&loss.run_length_hist)?;
     let mut figure = stems(
         "loss-lengths",
-        run.titled("Loss lengths"),
-        "packets lost in a row",
+        run.titled("Loss burst lengths"),
+        "consecutive packets lost",
         "runs",
         Tone::Harm,
         bars.clone(),
     );
     figure.subtitle = format!(
-        "n = {} lost of {} packets ({}) in {} runs",
+        "n = {} lost of {} packets ({}) in {} bursts",
         group_thousands(&counts.lost.to_string()),
         group_thousands(&counts.sent.to_string()),
         value_label(AxisUnit::Share, counts.lost as f64 / counts.sent.max(1) as f64),
         group_thousands(&loss.periods.to_string()),
     );
-    figure.about = "How losses cluster. Single losses can be concealed or repaired by sending a little \
-                    redundancy; runs longer than a codec or a code bridges are audible and visible."
-        .into();
-    figure.series[0].name = "runs observed".into();
+    figure.about =
+        "Clustering of losses. Isolated losses can be concealed, or repaired with a little redundancy; \
+                    bursts longer than a codec or a code can bridge are audible and visible."
+            .into();
+    figure.series[0].name = "bursts observed".into();
     let independent = if_independent(counts.sent, counts.lost, &bars);
     if independent.len() > 1 {
         let most = independent.iter().chain(&bars).map(|p| p.1).fold(0.0, f64::max);
@@ -61,36 +62,36 @@ fn longest_outage(run: &DrawnRun<'_>) -> Option<String> {
     let longest = run.summary.loss.run_length_hist.keys().next_back()?;
     let period = run.summary.periods.target?.period_ns;
     Some(format!(
-        "The longest run, {} packet{}, is an outage of {}.",
+        "The longest burst, {} packet{}, is an outage of {}.",
         group_thousands(&longest.to_string()),
         if *longest == 1 { "" } else { "s" },
         value_label(AxisUnit::Time, *longest as f64 * period)
     ))
 }
 
-/// The duplication-length histogram of the seed document; `None` without duplicates.
+/// Draws the duplication-length histogram of the seed document; `None` without duplicates.
 pub fn duplicates(run: &DrawnRun<'_>) -> Option<Figure> {
     let bars = points(&run.summary.duplicates.run_length_hist)?;
     let mut figure = stems(
         "duplication-lengths",
         run.titled("Duplication lengths"),
-        "packets duplicated in a row",
+        "consecutive packets duplicated",
         "runs",
         Tone::Data,
         bars,
     );
     figure.subtitle = format!(
-        "n = {} further copies of {} packets",
+        "n = {} duplicate copies of {} packets",
         group_thousands(&run.summary.counts.duplicate.to_string()),
         group_thousands(&run.summary.counts.unique_valid.to_string()),
     );
-    figure.about = "Duplicates come from retransmitting links and from loops while routes change. Many in a \
-                    row point at a loop or a mirrored path, single ones at a radio link."
+    figure.about = "Duplicates come from retransmitting links and from loops while routes change. Many \
+                    consecutive ones suggest a loop or a mirrored path, single ones a radio link."
         .into();
     Some(figure)
 }
 
-/// The out-of-sequence plot of the seed document: reorder density of RFC 5236; `None` without reordering.
+/// Draws the out-of-sequence plot of the seed document: reorder density of RFC 5236; `None` without reordering.
 pub fn reordering(run: &DrawnRun<'_>) -> Option<Figure> {
     let r = &run.summary.reordering;
     if !r.observable || r.reordered == 0 {
@@ -111,14 +112,14 @@ pub fn reordering(run: &DrawnRun<'_>) -> Option<Figure> {
         Axis::linear("displacement in packets: early < 0 < late", AxisUnit::Count, first - 0.6, last + 0.6);
     figure.y = Axis::counts("packets", 1.0, most);
     figure.subtitle = format!(
-        "n = {} packets, {} of them overtaken ({})",
+        "n = {} packets, {} of them reordered ({})",
         group_thousands(&run.summary.counts.unique_valid.to_string()),
         group_thousands(&r.reordered.to_string()),
         value_label(AxisUnit::Share, r.ratio.unwrap_or(0.0)),
     );
-    figure.about = "How far packets arrive from their place. The largest displacement to the right is the \
-                    number of packets a receiver must hold to put the stream back in order; three or more \
-                    late make TCP believe in loss."
+    figure.about = "Distance of packets from their original position. The largest displacement to the right is \
+                    the number of packets that a receiver must hold to restore the order; TCP takes a packet that \
+                    is three or more late for lost."
         .into();
     Some(figure)
 }

@@ -1,54 +1,55 @@
-//! Figures of a test under way: of what has arrived here every packet, of what arrives at the far host what that reports.
+//! Figures of a running test: from every packet that arrived here, or from the far host's reports about packets that arrive
+//! there.
 
 use super::{Axis, AxisUnit, DrawnRun, Figure, Mark, MarkSeries, Tone, Trace, group_thousands};
 use super::{histogram, lengths, series};
 use jitlat_core::live::{FigureSource, Function, HistoryBucket, StreamState};
 use jitlat_core::summary::Summary;
 
-/// Parts into which the time is divided.
+/// Number of parts into which the time is divided.
 const COLUMNS: usize = 240;
-/// Finest of them, ns.
+/// Minimum length of a part, ns.
 const MIN_COLUMN_NS: i64 = 10_000_000;
 
-/// A stream under way.
+/// A stream of a running test.
 #[derive(Clone, Copy, Debug)]
 pub struct LiveStream<'a> {
     /// Its name.
     pub label: &'a str,
-    /// What is known of it.
+    /// State of the stream.
     pub state: &'a StreamState,
-    /// The analysis of its packets so far, and the packets; `None` if they arrive elsewhere, or none has.
+    /// Analysis of its packets so far, and the packets; `None` if they arrive elsewhere, or none has arrived.
     pub seen: Option<(&'a Summary, &'a Trace)>,
 }
 
-/// A figure that a test under way may be watched in.
+/// A kind of figure for running tests.
 #[derive(Clone, Copy)]
 pub struct LivePlot {
-    /// Its short name, in addresses.
+    /// Short name, for addresses.
     pub id: &'static str,
-    /// Its name in the list.
+    /// Name in the list.
     pub name: &'static str,
-    /// What it needs that there may be nothing of.
+    /// Text to show while the required data are missing.
     pub needs: &'static str,
-    /// Draws it.
+    /// Draws the figures.
     pub draw: fn(&[LiveStream<'_>]) -> Vec<Figure>,
 }
 
-const PACKETS: &str = "It needs the packets themselves: those that arrive at this host. Of what arrives at the far host, \
-                       the report has it at the end.";
+const PACKETS: &str = "This figure needs single packets, which are known for packets that arrive at this host. \
+                       For packets that arrive at the far host, the final report has it.";
 
-/// All of them, the most requested first.
+/// All kinds of figures, the most useful first.
 pub const LIVE_PLOTS: [LivePlot; 8] = [
     LivePlot {
         id: "delay",
         name: "Delay over time",
-        needs: "Nothing has arrived yet.",
+        needs: "Nothing received yet.",
         draw: |streams| delay(streams).into_iter().collect(),
     },
     LivePlot {
         id: "distribution",
         name: "Distribution of the delay",
-        needs: "Nothing has arrived yet.",
+        needs: "Nothing received yet.",
         draw: |streams| distribution(streams).into_iter().collect(),
     },
     LivePlot {
@@ -60,12 +61,17 @@ pub const LIVE_PLOTS: [LivePlot; 8] = [
     LivePlot { id: "jitter", name: "Jitter", needs: PACKETS, draw: |s| each(s, histogram::jitter) },
     LivePlot {
         id: "variation",
-        name: "Variation from packet to packet",
+        name: "Delay variation (IPDV)",
         needs: PACKETS,
         draw: |s| each(s, histogram::ipdv),
     },
-    LivePlot { id: "packets", name: "Every packet", needs: PACKETS, draw: |s| each(s, series::burstiness) },
-    LivePlot { id: "runs", name: "Lengths of losses", needs: PACKETS, draw: |s| each(s, lengths::losses) },
+    LivePlot {
+        id: "packets",
+        name: "Delay of every packet",
+        needs: PACKETS,
+        draw: |s| each(s, series::burstiness),
+    },
+    LivePlot { id: "runs", name: "Loss burst lengths", needs: PACKETS, draw: |s| each(s, lengths::losses) },
     LivePlot {
         id: "buffer",
         name: "Loss by play-out buffer",
@@ -74,7 +80,7 @@ pub const LIVE_PLOTS: [LivePlot; 8] = [
     },
 ];
 
-/// A figure of each stream whose packets are known.
+/// Draws a figure of each stream whose packets are known.
 fn each(streams: &[LiveStream<'_>], draw: fn(&DrawnRun<'_>) -> Option<Figure>) -> Vec<Figure> {
     let of = |(k, stream): (usize, &LiveStream<'_>)| {
         let (summary, trace) = stream.seen?;
@@ -86,7 +92,7 @@ fn each(streams: &[LiveStream<'_>], draw: fn(&DrawnRun<'_>) -> Option<Figure>) -
     streams.iter().enumerate().filter_map(of).collect()
 }
 
-/// The name of a stream in a legend, with its tone.
+/// Name of a stream in a legend, with its tone.
 fn named(streams: &[LiveStream<'_>], k: usize) -> (String, Tone) {
     match streams {
         [_] => (String::new(), Tone::Data),
@@ -94,7 +100,7 @@ fn named(streams: &[LiveStream<'_>], k: usize) -> (String, Tone) {
     }
 }
 
-/// What delays of `streams` are.
+/// Name of the quantity that the delays of `streams` measure.
 fn quantity(streams: &[LiveStream<'_>]) -> String {
     let state = || streams.iter().map(|s| s.state);
     let what = if state().all(StreamState::is_two_way) { "round trip" } else { "one-way delay" };
@@ -102,7 +108,7 @@ fn quantity(streams: &[LiveStream<'_>]) -> String {
     if raw { format!("{what}, not corrected") } else { what.to_owned() }
 }
 
-/// Columns of the time so far: when each begins, ns, and what is in it.
+/// Returns the columns of the time so far: width in ns, and contents.
 fn columns(streams: &[LiveStream<'_>]) -> Option<(i64, Vec<Vec<HistoryBucket>>)> {
     let end = streams.iter().map(|s| s.state.history.end()).max().filter(|end| *end > 0)?;
     let width = (end / COLUMNS as i64).max(MIN_COLUMN_NS);
@@ -114,7 +120,7 @@ fn columns(streams: &[LiveStream<'_>]) -> Option<(i64, Vec<Vec<HistoryBucket>>)>
 fn arrived(streams: &[LiveStream<'_>]) -> String {
     let n: u64 = streams.iter().filter_map(|s| s.state.figures()).map(|f| f.received).sum();
     let reported = streams.iter().any(|s| s.state.known() == FigureSource::Reported);
-    let how = if reported { ", where the far host receives as it reports them once a second" } else { "" };
+    let how = if reported { ", as reported by the far host once per second" } else { "" };
     format!("n = {} packets so far{how}", group_thousands(&n.to_string()))
 }
 
@@ -141,7 +147,7 @@ fn figure(
     }
 }
 
-/// Mean and largest delay over time.
+/// Draws mean and largest delay over time.
 fn delay(streams: &[LiveStream<'_>]) -> Option<Figure> {
     let (width, all) = columns(streams)?;
     let (mut low, mut high) = (f64::INFINITY, f64::NEG_INFINITY);
@@ -178,13 +184,13 @@ fn delay(streams: &[LiveStream<'_>]) -> Option<Figure> {
     let x = Axis::linear("time since the first packet", AxisUnit::Elapsed, 0.0, end);
     let y = Axis::linear(quantity(streams), AxisUnit::Time, low - margin, high + margin);
     let mut figure = figure("live-delay", "Delay over time", streams, x, y, drawn);
-    figure.about = "Marks along the lower edge are packets that are missing. A ramp is a queue that fills, a gap an outage, a \
-                    step another route."
+    figure.about = "Marks along the lower edge are missing packets. A ramp is a queue that fills, a gap an \
+                    outage, a step another route."
         .into();
     Some(figure)
 }
 
-/// Where packets are missing: from and to, ns, and the share of them.
+/// Returns the intervals in which packets are missing: start and end, ns, and the share missing.
 fn stretches(buckets: &[HistoryBucket], width: i64) -> Vec<(f64, f64, f64)> {
     let at = |c: usize| c as f64 * width as f64;
     let missing = buckets.iter().enumerate().filter(|(_, b)| b.missing > 0);
@@ -193,7 +199,7 @@ fn stretches(buckets: &[HistoryBucket], width: i64) -> Vec<(f64, f64, f64)> {
     missing.map(|(c, b)| (at(c), at(c + 1), share(b))).collect()
 }
 
-/// The share of packets that took no longer.
+/// Draws the cumulative distribution of delay.
 fn distribution(streams: &[LiveStream<'_>]) -> Option<Figure> {
     let functions: Vec<Function> = streams.iter().map(|s| s.state.cdf()).collect();
     let ends = functions.iter().filter_map(|f| {
@@ -207,7 +213,7 @@ fn distribution(streams: &[LiveStream<'_>]) -> Option<Figure> {
     let mut drawn = Vec::new();
     for (k, function) in functions.iter().enumerate().filter(|(_, f)| !f.is_empty()) {
         let (name, tone) = named(streams, k);
-        // Of what the far host reports a few points are known; the curve runs evenly between them.
+        // The far host reports only a few points; draw straight lines between them.
         let mark = match function.len() < 16 && streams[k].state.known() == FigureSource::Reported {
             true => Mark::Line { points: function.clone(), dashed: false },
             false => Mark::Step { points: thinned(function) },
@@ -215,18 +221,19 @@ fn distribution(streams: &[LiveStream<'_>]) -> Option<Figure> {
         drawn.push(MarkSeries::new(name, tone, mark));
     }
     let x = Axis::linear(quantity(streams), AxisUnit::Time, low, end);
-    let y = Axis::linear("packets no later", AxisUnit::Share, 0.0, 1.0);
+    let y = Axis::linear("cumulative share of packets", AxisUnit::Share, 0.0, 1.0);
     let mut figure = figure("live-distribution", "Distribution of the delay", streams, x, y, drawn);
-    figure.about = "The share of the packets that took no longer. A steep line is an idle path, a long slope queueing, a step \
+    figure.about =
+        "Cumulative distribution of delay. A steep line is an idle path, a long slope queueing, a step \
                     another path or state."
-        .into();
+            .into();
     if beyond {
-        figure.notes.push("The axis ends a little after the delay that 99 % did not exceed.".into());
+        figure.notes.push("The axis ends a little after the 99th percentile.".into());
     }
     Some(figure)
 }
 
-/// At most a thousand of the points of a function, with its ends.
+/// Reduces a function to at most a thousand points, including its ends.
 fn thinned(function: &Function) -> Function {
     let every = (function.len() / 1000).max(1);
     let mut points: Function = function.iter().step_by(every).copied().collect();
@@ -234,7 +241,7 @@ fn thinned(function: &Function) -> Function {
     points
 }
 
-/// The share of packets that are missing, over time; `None` if none is.
+/// Draws the share of missing packets over time; `None` if none is missing.
 fn losses(streams: &[LiveStream<'_>]) -> Option<Figure> {
     let (width, all) = columns(streams)?;
     let share =
@@ -263,8 +270,7 @@ fn losses(streams: &[LiveStream<'_>]) -> Option<Figure> {
     let y = Axis::linear("missing", AxisUnit::Share, 0.0, (most * 1.1).min(1.0));
     let mut figure = figure("live-losses", "Losses over time", streams, x, y, drawn);
     figure.about =
-        "The share of the packets sent in each part of the time that are missing; some may still arrive."
-            .into();
+        "Share of the packets sent in each time slot that are missing; some may still arrive.".into();
     Some(figure)
 }
 
@@ -280,7 +286,7 @@ mod tests {
 
     const MS: i64 = 1_000_000;
 
-    /// Both directions for two seconds: down every packet but ten, up what the far host says.
+    /// Both directions for two seconds: down with all packets except ten, up with the far host's reports.
     fn both() -> (LiveState, Trace) {
         let spec = |way| TestSpec::new(way, Transport::Udp, 200, 80, Span::millis(20), Schedule::Periodic);
         let sessions = [Direction::Up, Direction::Down].map(|way| Session::new(spec(way).unwrap()));
@@ -326,13 +332,13 @@ mod tests {
              10 missing"
         );
         assert!(
-            delay.subtitle.starts_with("n = 135 packets so far, where the far host"),
+            delay.subtitle.starts_with("n = 135 packets so far, as reported by the far host"),
             "{}",
             delay.subtitle
         );
         assert_eq!(names(&drawn("losses")[0]), "to server: 5 missing, from server: 10 missing");
         assert_eq!(names(&drawn("distribution")[0]), "to server, from server");
-        // Of single packets there is what arrived here.
+        // Single packets are only known for the direction that arrived here.
         for id in ["jitter", "variation", "packets", "runs", "buffer"] {
             let figures = drawn(id);
             assert!(figures.len() == 1 && figures[0].id.ends_with("-2"), "{id}");

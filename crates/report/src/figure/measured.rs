@@ -1,12 +1,11 @@
-//! Where and when what a figure shows was measured, in words: figures are passed on without their page.
+//! Place and time of a figure's measurement as text, because figures are passed on without their page.
 
 use super::Figure;
 
-/// Most runs that are named.
+/// Maximum number of runs that are named.
 const MAX_NAMED_RUNS: usize = 4;
 
-/// Where and when several runs were measured, from the name of each and what is known of it. What all have in common
-/// is said once.
+/// Describes where and when several runs were measured, from the name and description of each. Common parts appear once.
 pub fn measured_of_several<'a>(runs: impl IntoIterator<Item = (&'a str, Option<String>)>) -> String {
     let known: Vec<(&str, String)> =
         runs.into_iter().filter_map(|(name, measured)| Some((name, measured?))).collect();
@@ -28,7 +27,7 @@ pub fn measured_of_several<'a>(runs: impl IntoIterator<Item = (&'a str, Option<S
     }
 }
 
-/// Says in each of `figures` where and when it was measured, if it does not say so yet.
+/// Adds the hosts and the time of the measurement to each of `figures` that lacks them.
 pub fn label_measured(figures: &mut [Figure], measured: &str) {
     let silent = figures.iter_mut().filter(|figure| figure.measured.is_empty());
     silent.for_each(|figure| measured.clone_into(&mut figure.measured));

@@ -1,7 +1,7 @@
 //! [`Figure`]: the description of a figure, independent of how it is drawn.
 //!
-//! A figure consists of data and meaning – quantities with units, marks, the number of packets, what is outside of the
-//! plot – without pixels. `draw` turns it into SVG and PNG, `html` into an interactive plot. The
+//! A figure consists of data and meaning – quantities with units, marks, the number of packets, values beyond the axis –
+//! without pixels. `draw` turns it into SVG and PNG, `html` into an interactive plot. The
 //! builders are pure functions of a [`Summary`](jitlat_core::summary::Summary) and, for figures of single packets, of a
 //! [`Trace`] of constant size.
 
@@ -43,7 +43,7 @@ pub use trace::Trace;
 
 use jitlat_verdict::compare::ComparisonRow;
 
-/// Every figure that applies to `run`, the most requested first. A run without loss has no loss figure; one without a
+/// Returns every figure that applies to `run`, the most useful first. A run without loss has no loss figure; one without a
 /// trace has no figures of single packets.
 pub fn of_run(run: &DrawnRun<'_>) -> Vec<Figure> {
     let figures = [
@@ -65,7 +65,7 @@ pub fn of_run(run: &DrawnRun<'_>) -> Vec<Figure> {
     figures
 }
 
-/// Every figure that compares `runs`.
+/// Returns every figure that compares `runs`.
 pub fn of_runs(runs: &[ComparedRun<'_>]) -> Vec<Figure> {
     let both = |subject| [cdfs(subject, runs), spreads(subject, runs)];
     [ComparedQuantity::Jitter, ComparedQuantity::Latency]
@@ -76,7 +76,7 @@ pub fn of_runs(runs: &[ComparedRun<'_>]) -> Vec<Figure> {
         .collect()
 }
 
-/// The figures of a row of a comparison, its columns side by side.
+/// Returns the figures of a row of a comparison, its columns side by side.
 pub fn of_row(row: &ComparisonRow) -> Vec<Figure> {
     let runs: Vec<ComparedRun<'_>> = row.cells.iter().flatten().filter_map(ComparedRun::of_cell).collect();
     let mut drawn = of_runs(&runs);

@@ -1,4 +1,4 @@
-//! [`Figure`] and what it is made of.
+//! [`Figure`] and its parts.
 
 use super::axis::{Axis, AxisUnit};
 use super::density::DensityCells;
@@ -7,77 +7,77 @@ use serde::{Serialize, Serializer};
 /// A figure, ready to be drawn. All coordinates are in base units: nanoseconds, counts, ratios.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Figure {
-    /// A stable short name: used for the file and for the anchor in a report.
+    /// Stable short name, used for the file and for the anchor in a report.
     pub id: String,
-    /// What is shown.
+    /// Title.
     pub title: String,
-    /// The number of packets and what limits the resolution, in one line.
+    /// Number of packets and limits of the resolution, in one line.
     pub subtitle: String,
-    /// Between which hosts it was measured, and when; empty if that is unknown. A page says it once, at its beginning.
+    /// Hosts and time of the measurement; empty if unknown. A page shows this once, at its beginning.
     #[serde(skip)]
     pub measured: String,
-    /// How to read it and which decision it supports, in one or two sentences.
+    /// How to read the figure and which decision it supports, in one or two sentences.
     pub about: String,
     /// The horizontal axis.
     pub x: Axis,
     /// The vertical axis on the left.
     pub y: Axis,
-    /// A second vertical axis on the right, for example for the cumulative share in a histogram; `None`: there is none.
+    /// Second vertical axis on the right, for example for the cumulative share in a histogram; `None` if there is none.
     pub right: Option<Axis>,
-    /// What is drawn, from back to front.
+    /// Series, from back to front.
     pub series: Vec<MarkSeries>,
-    /// The packets beyond the last bin of a histogram; `None`: there are none.
+    /// Packets beyond the last bin of a histogram; `None` if there are none.
     pub overflow: Option<AxisOverflow>,
-    /// What a reader must know to not be misled; printed below the plot.
+    /// Notes that prevent misreading; printed below the plot.
     pub notes: Vec<String>,
 }
 
 /// Packets beyond the end of the horizontal axis, shown as a separate bar.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct AxisOverflow {
-    /// Their number.
+    /// Number of packets.
     pub count: u64,
-    /// The largest of them, formatted.
+    /// The largest value, formatted.
     pub until: String,
 }
 
 /// A set of marks with one meaning.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct MarkSeries {
-    /// Its name in the legend; empty: not in the legend.
+    /// Name in the legend; empty for a series that is not in the legend.
     pub name: String,
-    /// Its colour, by meaning.
+    /// Colour, by meaning.
     pub tone: Tone,
-    /// Whether it belongs to the right-hand axis.
+    /// True if it belongs to the right-hand axis.
     pub on_right: bool,
     /// The marks.
     pub mark: Mark,
 }
 
 impl MarkSeries {
-    /// Marks on the left-hand axis.
+    /// Creates marks on the left-hand axis.
     pub fn new(name: impl Into<String>, tone: Tone, mark: Mark) -> MarkSeries {
         MarkSeries { name: name.into(), tone, on_right: false, mark }
     }
 
-    /// The same marks on the right-hand axis.
+    /// Moves the marks to the right-hand axis.
     pub fn on_right(self) -> MarkSeries {
         MarkSeries { on_right: true, ..self }
     }
 }
 
-/// The meaning of a colour. Renderers map tones to the Okabe–Ito palette, which colour-blind readers can distinguish;
-/// no figure relies on colour alone.
+/// Meaning of a colour. Renderers map tones to the Okabe–Ito palette, which colour-blind readers can distinguish; no figure
+/// relies on colour alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Tone {
     /// The measured data.
     Data,
-    /// Its cumulative distribution.
+    /// Cumulative distribution of the data.
     Cumulative,
-    /// A straight line fitted to it.
+    /// A straight line fitted to the data.
     Fit,
-    /// A bound of it: the convex hull, the minimum.
+    /// A bound of the data: the convex hull, the minimum.
     Bound,
     /// Loss or lateness.
     Harm,
@@ -85,7 +85,7 @@ pub enum Tone {
     Run(u8),
 }
 
-/// The ways to show data.
+/// Kinds of marks.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case", tag = "kind")]
 pub enum Mark {
@@ -109,34 +109,34 @@ pub enum Mark {
     Columns {
         /// Width of a bar.
         width: f64,
-        /// The middle of each, its height, and the ends of its error bar.
+        /// Middle of each bar, its height, and the ends of its error bar.
         bars: Vec<Bound>,
     },
     /// Points connected by straight lines.
     Line {
-        /// In drawing order.
+        /// Points in drawing order.
         #[serde(serialize_with = "compact_pairs")]
         points: Vec<(f64, f64)>,
-        /// Whether dashed, so that it can be distinguished in black and white.
+        /// True if dashed, to be distinguishable in black and white.
         dashed: bool,
     },
     /// A step line: each height extends to the next point.
     Step {
-        /// Ascending in x.
+        /// Points, ascending in x.
         #[serde(serialize_with = "compact_pairs")]
         points: Vec<(f64, f64)>,
     },
     /// Single points.
     Points {
-        /// In any order.
+        /// Points, in any order.
         #[serde(serialize_with = "compact_pairs")]
         points: Vec<(f64, f64)>,
     },
-    /// Too many points to draw one by one, counted in cells.
+    /// Too many points to draw individually, counted in cells.
     Density(DensityCells),
-    /// Marks along the lower edge, whose height is the share of packets lost in their stretch.
+    /// Marks along the lower edge, whose height is the share of packets lost in their interval.
     Rug {
-        /// Left edge, right edge and share in (0, 1] of each stretch.
+        /// Start, end and share in (0, 1] of each interval.
         stretches: Vec<(f64, f64, f64)>,
     },
     /// A labelled vertical line: a limit, a choice.
@@ -148,26 +148,26 @@ pub enum Mark {
     },
     /// Boxes: the spread of several runs, in rows.
     Spread {
-        /// One row a run, from the top.
+        /// One row per run, from the top.
         rows: Vec<SpreadRow>,
     },
     /// Dots with vertical error bars.
     Bounds {
-        /// Ascending in place.
+        /// Points, ascending in x.
         points: Vec<Bound>,
     },
     /// Dots with horizontal error bars, in rows.
     Means {
-        /// One row a mean, from the top.
+        /// One row per mean, from the top.
         rows: Vec<MeanRow>,
     },
-    /// Histograms in rows, on one horizontal axis, each as high as its row.
+    /// Histograms in rows on a common horizontal axis, each as high as its row.
     Histograms {
         /// Left edge of the first bar.
         start: f64,
         /// Width of a bar.
         width: f64,
-        /// One row a histogram, from the top.
+        /// One row per histogram, from the top.
         rows: Vec<HistogramRow>,
     },
 }
@@ -202,7 +202,7 @@ pub struct MeanRow {
     pub name: String,
     /// The mean.
     pub value: f64,
-    /// The confidence interval; `None` if unknown.
+    /// Confidence interval; `None` if unknown.
     pub interval: Option<[f64; 2]>,
 }
 
@@ -217,7 +217,7 @@ pub struct SpreadRow {
     pub at: [f64; 5],
 }
 
-/// Writes integers without a decimal point, which halves the size of a report.
+/// Formats integers without a decimal point, which halves the size of a report.
 pub(super) fn number(v: f64) -> serde_json::Number {
     if v.fract() == 0.0 && v.abs() < 9e15 {
         return (v as i64).into();
@@ -235,22 +235,22 @@ pub(super) fn compact_pairs<S: Serializer>(points: &[(f64, f64)], s: S) -> Resul
     s.collect_seq(points.iter().map(|(x, y)| (number(*x), number(*y))))
 }
 
-/// What a figure is about: figures of one view belong together.
+/// Subject of a figure, by which figures are grouped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum FigureView {
-    /// How something changes over time.
+    /// Changes over time.
     Time,
-    /// How often which value occurs.
+    /// Distribution of values.
     Distribution,
-    /// What a de-jitter buffer of which size does.
+    /// Effect of the size of a de-jitter buffer.
     Buffer,
-    /// Lengths of losses, copies, distances of reordering.
+    /// Lengths of loss bursts and duplicates, distances of reordering.
     Loss,
 }
 
 impl Figure {
-    /// What it is about, by its axis and marks: only lengths and distances are drawn as stems, only the share that
-    /// comes too late as a staircase of harm.
+    /// Returns its subject, recognised by its axis and marks: only lengths and distances are drawn as stems, only the share
+    /// of late packets as a step line of harm.
     pub fn view(&self) -> FigureView {
         let has = |wanted: fn(&MarkSeries) -> bool| self.series.iter().any(wanted);
         match self.x.unit {
@@ -261,7 +261,7 @@ impl Figure {
         }
     }
 
-    /// The series in the legend.
+    /// Series in the legend.
     pub fn legend(&self) -> impl Iterator<Item = &MarkSeries> {
         self.series.iter().filter(|s| !s.name.is_empty())
     }

@@ -1,24 +1,24 @@
-//! [`DrawnRun`]: what figures are made from.
+//! [`DrawnRun`]: a run, as input for figures.
 
 use super::axis::{AxisUnit, value_label};
 use super::trace::Trace;
 use jitlat_core::summary::Summary;
 
-/// A run, as the builders need it.
+/// A run, as input for figures.
 #[derive(Clone, Copy, Debug)]
 pub struct DrawnRun<'a> {
-    /// Its name in titles, if there are several; empty for a single run.
+    /// Name in titles, if there are several; empty for a single run.
     pub label: &'a str,
     /// Its summary.
     pub summary: &'a Summary,
     /// Its packets; `None` if only the summary is known.
     pub trace: Option<&'a Trace>,
-    /// Whether latency is shown corrected by the clock estimate, if there is one (`-L`).
+    /// True if latency is shown corrected by the clock estimate, if there is one (`-L`).
     pub corrected: bool,
 }
 
 impl DrawnRun<'_> {
-    /// What is subtracted from each delay shown, in ns; `None` if nothing is.
+    /// Value subtracted from each delay shown, in ns; `None` if there is none.
     pub(super) fn correction(&self) -> Option<i64> {
         self.summary.clock.correction_ns.filter(|_| self.corrected && !self.is_round_trip())
     }
@@ -27,7 +27,7 @@ impl DrawnRun<'_> {
         self.summary.two_way.is_some()
     }
 
-    /// What its delays are, and whether they contain the offset of the clocks.
+    /// Describes its delays: round trips or one-way, with or without the offset of the clocks.
     pub(super) fn delay(&self) -> &'static str {
         match (self.is_round_trip(), self.correction()) {
             (true, _) => "round trip",
@@ -36,7 +36,7 @@ impl DrawnRun<'_> {
         }
     }
 
-    /// How reliable the position of one-way delays is; `None` for round trips.
+    /// Note on the reliability of absolute one-way delays; `None` for round trips.
     pub(super) fn position(&self) -> Option<String> {
         let clock = &self.summary.clock;
         if self.is_round_trip() {
@@ -44,10 +44,14 @@ impl DrawnRun<'_> {
         }
         let Some(correction) = self.correction() else {
             return Some(match clock.correction_ns {
-                Some(_) => "Latency is not corrected for the difference of the two clocks; -L corrects it.".into(),
-                None => "Latency compares two clocks and nothing is known here of their difference: not corrected, \
-                         the shape is sure, the position is not."
-                    .into(),
+                Some(_) => {
+                    "Latency is not corrected for the difference of the two clocks; -L corrects it.".into()
+                }
+                None => {
+                    "Latency compares two clocks with an unknown offset and is not corrected: the shape is \
+                         reliable, the position is not."
+                        .into()
+                }
             });
         };
         let known =

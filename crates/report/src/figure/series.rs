@@ -1,14 +1,14 @@
-//! Figures over time: latency and send error; and loss and quality over buffer size.
+//! Figures over time: latency and send error; and loss and voice quality by buffer size.
 
 use super::trace::Cloud;
 use super::{Axis, AxisUnit, DrawnRun, Figure, Mark, MarkSeries, Tone, group_thousands, value_label};
 use jitlat_core::summary::{Dejitter, TrendVerdict};
 
-/// Columns of cells in a drawn density: finer than visible, coarse enough for a small file.
+/// Number of columns of cells in a drawn density: finer than visible, coarse enough for a small file.
 const COLUMNS: usize = 256;
 const ROWS: usize = 150;
 
-/// Delay over time (the burstiness plot of the seed document): latency against arrival time, with the fitted line, the
+/// Draws delay over time (the burstiness plot of the seed document): latency by arrival time, with the fitted line, the
 /// lower convex hull, and losses at their times.
 pub fn burstiness(run: &DrawnRun<'_>) -> Option<Figure> {
     let (trace, summary) = (run.trace?, run.summary);
@@ -27,8 +27,8 @@ pub fn burstiness(run: &DrawnRun<'_>) -> Option<Figure> {
         subtitle: format!("n = {} packets{how}", group_thousands(&n.to_string())),
         measured: String::new(),
         about:
-            "Gaps are pauses in delivery, diagonals falling to the right are packets released together after \
-                a pause, a rising floor is a filling queue or a drifting clock."
+            "Gaps are pauses in delivery, diagonals falling to the right are packets released together after a \
+             pause, a rising floor is a filling queue or a drifting clock."
                 .into(),
         x: Axis::linear("arrival time since the first packet", AxisUnit::Elapsed, from, to),
         y: Axis::linear(run.delay(), AxisUnit::Time, low - margin, high + margin),
@@ -56,7 +56,7 @@ pub fn burstiness(run: &DrawnRun<'_>) -> Option<Figure> {
         }
     }
     if !losses.is_empty() {
-        let name = format!("{} lost, where they happened", group_thousands(&summary.counts.lost.to_string()));
+        let name = format!("{} lost", group_thousands(&summary.counts.lost.to_string()));
         figure.series.push(MarkSeries::new(name, Tone::Harm, Mark::Rug { stretches: losses }));
     }
     figure.notes.extend(run.position());
@@ -68,15 +68,15 @@ pub fn burstiness(run: &DrawnRun<'_>) -> Option<Figure> {
 
 fn verdict_words(verdict: TrendVerdict) -> &'static str {
     match verdict {
-        TrendVerdict::None => "none worth interpreting",
+        TrendVerdict::None => "not significant",
         TrendVerdict::Skew => "the clocks run at different rates",
-        TrendVerdict::Overload => "more is sent than the path carries; a queue is filling",
+        TrendVerdict::Overload => "overload: a queue is filling",
         TrendVerdict::Draining => "delay falls; a queue is emptying or TCP's window is opening",
-        TrendVerdict::Undecided => "there is one, but the evidence contradicts itself",
+        TrendVerdict::Undecided => "present, but the evidence is contradictory",
     }
 }
 
-/// The time that packets spent in the queue of the sending host's interface; none where all were faster than 1 ms.
+/// Draws the time that packets spent in the queue of the sending host's interface; `None` if all were faster than 1 ms.
 pub fn local_queue(run: &DrawnRun<'_>) -> Option<Figure> {
     let (trace, queue) = (run.trace?, run.summary.local_queue.as_ref()?);
     let (cloud, how) = drawn(&trace.queue, 0.0)?;
@@ -84,7 +84,7 @@ pub fn local_queue(run: &DrawnRun<'_>) -> Option<Figure> {
     let drawn = trace.queue.grid.n();
     let rest = queue.n.saturating_sub(drawn);
     let mut notes = vec![
-        "It comes before the path: an application has both, the delays of this test do not contain it."
+        "It adds to the delay of the path: applications see both, but the delays of this test exclude it."
             .into(),
     ];
     if rest > 0 {
@@ -103,8 +103,9 @@ pub fn local_queue(run: &DrawnRun<'_>) -> Option<Figure> {
             value_label(AxisUnit::Time, queue.p99 as f64),
         ),
         measured: String::new(),
-        about: "Time from entering the queue of the sending host's interface to leaving it. A ramp is more than the interface \
-                sends, a level a full queue, a sawtooth bursts of other traffic."
+        about: "Time from entering the queue of the sending host's interface to leaving it. A ramp means that \
+                more is sent than the interface can carry, a plateau is a full queue, a sawtooth is bursts of \
+                other traffic."
             .into(),
         x: Axis::linear("send time since the first packet", AxisUnit::Elapsed, first, last.max(first + 1.0)),
         y: Axis::linear("in the sender's own queue", AxisUnit::Time, 0.0, 1.04 * queue.max as f64),
@@ -115,7 +116,7 @@ pub fn local_queue(run: &DrawnRun<'_>) -> Option<Figure> {
     })
 }
 
-/// The sender's schedule error over time.
+/// Draws the sender's schedule error over time.
 pub fn schedule(run: &DrawnRun<'_>) -> Option<Figure> {
     let (trace, error) = (run.trace?, run.summary.schedule_error.as_ref()?);
     let offset = error.anchor_ns.checked_sub(trace.schedule_base()?)? as f64;
@@ -126,7 +127,7 @@ pub fn schedule(run: &DrawnRun<'_>) -> Option<Figure> {
     let mut notes = Vec::new();
     if error.over_half_period > 0 {
         notes.push(format!(
-            "{} packets were sent more than half a period late; their delays are listed apart in the table.",
+            "{} packets were sent more than half a period late; their delays are listed separately in the table.",
             group_thousands(&error.over_half_period.to_string())
         ));
     }
@@ -141,8 +142,8 @@ pub fn schedule(run: &DrawnRun<'_>) -> Option<Figure> {
         ),
         measured: String::new(),
         about:
-            "Spikes are moments when the sending host was kept from sending: its scheduler, its disk, its \
-                virtual machine. A ramp is a clock that runs at another rate than the timer."
+            "Spikes are moments when the sending host could not send in time because of its scheduler, its disk \
+             or its virtual machine. A ramp is a clock that runs at a different rate than the timer."
                 .into(),
         x: Axis::linear("send time since the first packet", AxisUnit::Elapsed, first, last),
         y: Axis::linear("sent later than due by", AxisUnit::Time, low - margin, high + margin),
@@ -153,7 +154,7 @@ pub fn schedule(run: &DrawnRun<'_>) -> Option<Figure> {
     })
 }
 
-/// Loss and voice quality against the size of a fixed play-out buffer.
+/// Draws loss and voice quality by the size of a fixed play-out buffer.
 pub fn dejitter(run: &DrawnRun<'_>) -> Option<Figure> {
     let summary = run.summary;
     let curve = summary.dejitter.as_ref()?;
@@ -171,7 +172,7 @@ pub fn dejitter(run: &DrawnRun<'_>) -> Option<Figure> {
     let worst = losses.iter().map(|l| l.1).fold(floor, f64::max);
     let shown = curve.curve.iter().filter(|p| x(p.buffer_ms) <= reach * 1.000_1);
     let quality: Vec<_> = shown.map(|p| (x(p.buffer_ms), p.mos)).collect();
-    // The line to the next size leaves the figure.
+    // The line to the next size ends outside the figure.
     let mut clipped = quality.clone();
     let beyond = curve.curve.iter().find(|p| x(p.buffer_ms) > reach * 1.000_1);
     if let Some((&(from, mos), next)) = quality.last().zip(beyond).filter(|((from, _), _)| *from < reach) {
@@ -196,13 +197,13 @@ pub fn dejitter(run: &DrawnRun<'_>) -> Option<Figure> {
     let mut notes = Vec::new();
     if let Some(b) = curve.buffer_for_1pct_late_ns {
         notes.push(format!(
-            "1 % of packets come later than a buffer of {} allows.",
+            "A buffer of {} is too small for 1 % of packets.",
             value_label(AxisUnit::Time, b as f64)
         ));
     }
     if summary.counts.lost > 0 {
         notes.push(format!(
-            "The network itself loses {}: no buffer brings the line below that.",
+            "The network itself loses {}: no buffer reduces the loss below that.",
             value_label(AxisUnit::Share, summary.counts.lost as f64 / sent)
         ));
     } else if worst > floor {
@@ -213,15 +214,15 @@ pub fn dejitter(run: &DrawnRun<'_>) -> Option<Figure> {
     }
     Some(Figure {
         id: "dejitter".into(),
-        title: run.titled("De-jitter buffer: loss and quality against its size"),
+        title: run.titled("De-jitter buffer: loss and voice quality by its size"),
         subtitle: format!(
             "n = {} packets sent · fixed buffer above the smallest delay",
             group_thousands(&summary.counts.sent.to_string())
         ),
         measured: String::new(),
         about:
-            "A larger buffer saves late packets and adds delay. Take the smallest size after which the loss \
-                no longer falls; where the quality peaks, both are in balance."
+            "A larger buffer saves late packets but adds delay. Take the smallest size after which the loss no \
+             longer falls; at the peak of the voice quality, both are in balance."
                 .into(),
         x: Axis::linear("buffer", AxisUnit::Time, 0.0, reach),
         y: Axis::log("packets lost or too late, log scale", AxisUnit::Share, foot, (worst * 1.3).min(1.0)),
@@ -232,19 +233,19 @@ pub fn dejitter(run: &DrawnRun<'_>) -> Option<Figure> {
     })
 }
 
-/// Range of buffers to draw: to a little beyond the last decision.
+/// Returns the range of buffers to draw: to a little beyond the last decision.
 fn reach(run: &DrawnRun<'_>, curve: &Dejitter) -> Option<f64> {
     let best = curve.best_buffer_ms.unwrap_or(0.0) * 1e6;
     let late = curve.buffer_for_1pct_late_ns.unwrap_or(0) as f64;
     let tail = run.summary.pdv.max.unwrap_or(0) as f64;
     let wanted = (best * 1.6).max(late * 2.0).max(tail * 1.1);
-    // The first point of the curve at or beyond the wanted buffer, so that the quality is drawn up to it.
+    // The first point of the curve at or beyond the requested buffer, so that the quality is drawn up to it.
     let mut points = curve.curve.iter().map(|p| p.buffer_ms * 1e6);
     let until = points.clone().find(|b| *b >= wanted).or_else(|| points.next_back())?;
     (until > 0.0).then_some(until.min(wanted * 1.5))
 }
 
-/// The share lost or late at each buffer size, in the trace's resolution.
+/// Returns the share lost or late at each buffer size, in the trace's resolution.
 fn fine_losses(run: &DrawnRun<'_>, reach: f64, floor: f64) -> Option<Vec<(f64, f64)>> {
     const STEPS: f64 = 400.0;
     let (sent, lost) = (run.summary.counts.sent.max(1) as f64, run.summary.counts.lost);
@@ -276,7 +277,7 @@ fn fine_losses(run: &DrawnRun<'_>, reach: f64, floor: f64) -> Option<Vec<(f64, f
     Some(points)
 }
 
-/// A cloud as single points if they are few, otherwise as density; and a text that says which.
+/// Draws a cloud as single points if there are few, otherwise as density; also returns a text that says which.
 pub(super) fn drawn(cloud: &Cloud, minus: f64) -> Option<(Mark, String)> {
     if let Some(points) = &cloud.points {
         let points = points.iter().map(|(x, y)| (*x as f64, *y as f64 - minus)).collect();
@@ -304,12 +305,12 @@ pub(super) fn extent(cloud: &Cloud) -> Option<(f64, f64)> {
     Some((d.x0, d.x0 + d.dx * d.columns as f64))
 }
 
-/// A slope in seconds per second, in ppm if it is small.
+/// Formats a slope in seconds per second, or in ppm if it is small.
 fn slope(m: f64) -> String {
     if m.abs() < 1e-3 { ppm(m) } else { format!("{m:.4}").replace('-', "−") }
 }
 
 fn ppm(m: f64) -> String {
-    // Rounded first: adding zero then turns −0.00 into 0.00.
+    // Round first: adding zero then turns −0.00 into 0.00.
     format!("{:.2} ppm", (m * 1e8).round() / 100.0 + 0.0).replace('-', "−")
 }

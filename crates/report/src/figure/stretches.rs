@@ -1,11 +1,11 @@
-//! [`TimeBins`]: a value for each stretch of time, in constant size: the stretches double as time goes on.
+//! [`TimeBins`]: a value per time bin, in constant size: the width of the bins doubles as time goes on.
 
 use std::marker::PhantomData;
 
-/// Most stretches.
+/// Maximum number of bins.
 const MAX_BINS: usize = 512;
 
-/// How the values in a stretch are combined.
+/// Rule that combines the values in a bin.
 pub trait Join {
     /// Combines two values.
     fn join(a: i64, b: i64) -> i64;
@@ -39,7 +39,7 @@ impl Join for MinJoin {
     }
 }
 
-/// A value for each stretch of time; see the module's documentation.
+/// A value for each time bin; see the module's documentation.
 #[derive(Clone, Debug)]
 pub struct TimeBins<J> {
     width: i64,
@@ -48,7 +48,7 @@ pub struct TimeBins<J> {
 }
 
 impl<J: Join> TimeBins<J> {
-    /// Initially with stretches of `width` ns.
+    /// Creates bins that are initially `width` ns wide.
     pub fn new(width: i64) -> TimeBins<J> {
         TimeBins { width: width.max(1), values: Vec::new(), how: PhantomData }
     }
@@ -72,17 +72,17 @@ impl<J: Join> TimeBins<J> {
         *slot = Some(slot.map_or(value, |v| J::join(v, value)));
     }
 
-    /// The length of a stretch, in ns.
+    /// Width of a bin, in ns.
     pub fn width(&self) -> i64 {
         self.width
     }
 
-    /// The start of every stretch, and its value; `None` if it has none.
+    /// Returns the start of every bin, and its value; `None` if it has none.
     pub fn all(&self) -> impl Iterator<Item = (f64, Option<i64>)> + '_ {
         self.values.iter().enumerate().map(|(i, v)| (i as f64 * self.width as f64, *v))
     }
 
-    /// The middle and the value of every stretch that has one.
+    /// Returns the middle and the value of every bin that has one.
     pub fn values(&self) -> Vec<(f64, i64)> {
         self.all().filter_map(|(x, v)| Some((x + self.width as f64 / 2.0, v?))).collect()
     }

@@ -1,5 +1,4 @@
-//! Figures of a sweep: a figure of the runs against a varied condition, with the confidence interval over repetitions
-//! as error bars.
+//! Figures of a sweep over a varied condition, with confidence intervals over repetitions as error bars.
 
 use super::{
     Axis, AxisUnit, Bound, ComparedRun, Figure, HistogramRow, Mark, MarkSeries, MeanRow, Tone,
@@ -11,9 +10,9 @@ use jitlat_core::metrics::ipdv;
 use jitlat_core::summary::{Distribution, Ipdv, Percent};
 use jitlat_core::sweep::{ConfidenceLevel, Estimate, Factor, SweepAxis, SweepGrid, SweepPoint};
 
-/// Most curves in a figure; more cannot be distinguished.
+/// Maximum number of curves in a figure; more cannot be distinguished.
 const MAX_CURVES: usize = 7;
-/// Most groups of bars in a figure.
+/// Maximum number of groups of bars in a figure.
 const MAX_GROUPS: usize = 12;
 
 /// A sweep, finished or not.
@@ -29,7 +28,7 @@ pub struct Sweep<'a> {
     pub quantity: &'a str,
     /// Notes for the reader.
     pub notes: &'a [String],
-    /// The packets of each combination whose packets were kept.
+    /// Packets of each combination whose packets were stored.
     pub packets: &'a [CellPackets],
 }
 
@@ -43,7 +42,7 @@ pub struct CellPackets {
 }
 
 impl CellPackets {
-    /// Of the combination `cell`, from its runs; `None` if none has packets.
+    /// Pools the packets of the combination `cell` from its runs; `None` if none has packets.
     pub fn new(cell: usize, runs: &[&Samples]) -> Option<CellPackets> {
         let delays: Vec<i64> = runs.iter().flat_map(|run| &run.delay).copied().collect();
         let above = |run: &&Samples| {
@@ -61,7 +60,7 @@ impl CellPackets {
     }
 }
 
-/// Every figure that applies to `sweep`.
+/// Returns every figure that applies to `sweep`.
 pub fn of_sweep(sweep: &Sweep<'_>) -> Vec<Figure> {
     let lossy = sweep.points.iter().any(|p| p.received < p.sent);
     ["latency-mean", "latency-p99", "latency-stddev", "loss"]
@@ -72,11 +71,11 @@ pub fn of_sweep(sweep: &Sweep<'_>) -> Vec<Figure> {
         .collect()
 }
 
-/// The distributions of the combinations over each other, and side by side in rows.
+/// Draws the distributions of the combinations in one plot, and side by side in rows.
 fn distributions(sweep: &Sweep<'_>) -> Vec<Figure> {
     let names: Vec<String> = sweep.packets.iter().map(|p| sweep.grid.name(p.cell, None)).collect();
     let runs: Vec<ComparedRun<'_>> =
-        sweep.packets.iter().zip(&names).map(|(p, name)| p.beside(name, sweep.is_one_way())).collect();
+        sweep.packets.iter().zip(&names).map(|(p, name)| p.compared(name, sweep.is_one_way())).collect();
     histograms(sweep, &names).into_iter().chain(of_runs(&runs)).collect()
 }
 
@@ -118,17 +117,15 @@ fn figure(sweep: &Sweep<'_>, what: &str) -> Option<Figure> {
     notes.extend(sweep.notes.iter().cloned());
     let single = found.iter().any(|(p, e)| p.runs == 1 && e.interval.is_some());
     let bars = match (runs, single) {
-        (1, false) => "nothing is known of how they repeat".to_owned(),
+        (1, false) => "repeatability unknown".to_owned(),
         (1, true) => {
             format!("error bars: {} % confidence of the mean over each run's packets", sweep.confidence)
         }
         _ => format!("error bars: {} % confidence of the mean over repetitions", sweep.confidence),
     };
     if single {
-        notes.push(
-            "Error bars of a single run suppose that its packets are independent: they are too short."
-                .to_owned(),
-        );
+        notes
+            .push("Error bars of a single run assume independent packets, so they are too short.".to_owned());
     }
     Some(Figure {
         id: format!("sweep-{what}"),
@@ -146,8 +143,7 @@ fn figure(sweep: &Sweep<'_>, what: &str) -> Option<Figure> {
             group_thousands(&found.iter().map(|(p, _)| p.sent).sum::<u64>().to_string())
         ),
         measured: String::new(),
-        about: "Where error bars do not overlap, the conditions differ beyond what repetition explains."
-            .into(),
+        about: "If error bars do not overlap, the conditions differ by more than repetition explains.".into(),
         x,
         y,
         right: None,
@@ -158,7 +154,7 @@ fn figure(sweep: &Sweep<'_>, what: &str) -> Option<Figure> {
 }
 
 impl CellPackets {
-    fn beside<'a>(&'a self, name: &'a str, raw_clocks: bool) -> ComparedRun<'a> {
+    fn compared<'a>(&'a self, name: &'a str, raw_clocks: bool) -> ComparedRun<'a> {
         ComparedRun {
             name,
             latency: &self.delay.0,
@@ -177,8 +173,8 @@ impl Sweep<'_> {
     }
 }
 
-/// A histogram for each combination, on one axis: of round trips, or of one-way delays above each run's smallest, because
-/// clocks may move between runs. What lies beyond the axis is in the last bar, as in the seed document.
+/// Draws a histogram for each combination, on one axis: of round trips, or of one-way delays above each run's smallest,
+/// because clocks may drift between runs. Values beyond the axis are in the last bar, as in the seed document.
 fn histograms(sweep: &Sweep<'_>, names: &[String]) -> Option<Figure> {
     const BARS: usize = 80;
     const ROWS: usize = 12;
@@ -239,7 +235,7 @@ fn capitalised(text: &str) -> String {
     chars.next().map_or_else(String::new, |c| c.to_uppercase().chain(chars).collect())
 }
 
-/// What a named condition is called on its axis.
+/// Label of a condition with named levels on its axis.
 fn label(factor: Factor) -> String {
     match factor {
         Factor::Category => "access category".to_owned(),
@@ -247,7 +243,7 @@ fn label(factor: Factor) -> String {
     }
 }
 
-/// The horizontal axis of a varied condition.
+/// Creates the horizontal axis of a varied condition.
 fn condition(main: &SweepAxis) -> Axis {
     let numbers = || main.levels.iter().filter_map(|l| l.number);
     let (low, high) = (numbers().fold(f64::INFINITY, f64::min), numbers().fold(f64::NEG_INFINITY, f64::max));
@@ -264,7 +260,7 @@ fn condition(main: &SweepAxis) -> Axis {
     Axis::linear(name, unit, if low > high * 0.3 { low - room } else { 0.0 - room }, high + room)
 }
 
-/// The combinations of the conditions other than `main`, in the order of the grid.
+/// Returns the combinations of the conditions other than `main`, in the order of the grid.
 fn names(sweep: &Sweep<'_>, main: &SweepAxis) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
     for p in sweep.points {
@@ -276,7 +272,7 @@ fn names(sweep: &Sweep<'_>, main: &SweepAxis) -> Vec<String> {
     names
 }
 
-/// One curve for each combination of the other conditions.
+/// Draws one curve for each combination of the other conditions.
 fn curves(sweep: &Sweep<'_>, main: &SweepAxis, what: &str, notes: &mut Vec<String>) -> Vec<MarkSeries> {
     let names = names(sweep, main);
     if names.len() > MAX_CURVES {
@@ -303,8 +299,8 @@ fn curves(sweep: &Sweep<'_>, main: &SweepAxis, what: &str, notes: &mut Vec<Strin
     series
 }
 
-/// Bars in groups, one group for each level of `main` and in it one bar for each combination of the other conditions;
-/// `None` if nothing else varies, or too much.
+/// Draws bars in groups: one group for each level of `main`, with one bar for each combination of the other conditions.
+/// `None` if nothing else varies, or too many combinations do.
 fn bars(sweep: &Sweep<'_>, main: &SweepAxis, what: &str) -> Option<Vec<MarkSeries>> {
     let names = names(sweep, main);
     if !(2..=MAX_CURVES).contains(&names.len()) || main.levels.len() > MAX_GROUPS {
@@ -382,7 +378,7 @@ mod tests {
                 other => panic!("{other:?}"),
             })
             .collect();
-        // Bars of a group are beside each other, without and with the load.
+        // Bars of a group are next to each other, without and with the load.
         assert_eq!(bars, [[(-2.0, 1.01e6), (8.0, 3.01e6)], [(2.0, 2.01e6), (12.0, 4.01e6)]]);
         assert_eq!((figure.y.lo, figure.series[1].name.as_str()), (0.0, "load udp:1M,ac=VO"));
         assert!(!crate::draw::svg(figure).contains("NaN"));

@@ -10,7 +10,7 @@ use jitlat_passive::tcp::{ConnectionObserver, DirectionStatus, EventKind, TcpEve
 /// Expected length of the capture, in ns.
 const EXPECTED_CAPTURE_NS: i64 = 600_000_000_000;
 
-/// One direction of one connection over time, in constant size.
+/// One direction of a connection over time, in constant size.
 #[derive(Clone, Debug)]
 pub struct TcpTrace {
     origin: Option<i64>,
@@ -18,9 +18,9 @@ pub struct TcpTrace {
     by_timestamp: Cloud,
     flight: TimeBins<MaxJoin>,
     window: TimeBins<MinJoin>,
-    /// The latest time of bytes in flight, and how many.
+    /// Latest time of bytes in flight, and their number.
     latest: Option<(i64, i64)>,
-    /// Time of each retransmission, and how long its data was delayed, in ns.
+    /// Time of each retransmission, and delay of its data, in ns.
     again: Vec<(i64, i64)>,
     more: u64,
 }
@@ -57,11 +57,11 @@ impl TcpTrace {
         self.by_timestamp.add(x, rtt);
     }
 
-    /// Adds the bytes in flight, and the window, if known.
+    /// Adds the number of bytes in flight, and the window, if known.
     pub fn flight(&mut self, at: i64, bytes: u64, window: Option<u64>) {
         let (x, bytes) = (self.x(at), bytes.min(i64::MAX as u64) as i64);
         if let Some((then, held)) = self.latest.replace((x, bytes)) {
-            // Nothing changed in between: the line is level there, and no ramp to the next value.
+            // Nothing changed in between: draw a level line, not a ramp to the next value.
             let width = self.flight.width();
             let between = [then.saturating_add(width), x.saturating_sub(width)];
             between.iter().filter(|at| (then..x).contains(*at)).for_each(|at| self.flight.add(*at, held));
@@ -121,7 +121,7 @@ impl ConnectionObserver for ConnectionTrace {
     }
 }
 
-/// The figures of one direction; `id` is used in file names and `name` in titles.
+/// Returns the figures of one direction; `id` is used in file names and `name` in titles.
 pub fn of_tcp(trace: &TcpTrace, id: &str, name: &str) -> Vec<Figure> {
     [round_trips(trace, id, name), flight(trace, id, name)].into_iter().flatten().collect()
 }
@@ -140,7 +140,7 @@ fn round_trips(t: &TcpTrace, id: &str, name: &str) -> Option<Figure> {
     for (x, w) in &t.again {
         (from, to, high) = (from.min(*x as f64), to.max(*x as f64), high.max(*w as f64));
     }
-    // A single value has no course.
+    // A single value cannot be drawn over time.
     if from >= to || shown.is_empty() {
         return None;
     }
@@ -159,7 +159,7 @@ fn round_trips(t: &TcpTrace, id: &str, name: &str) -> Option<Figure> {
     if !t.again.is_empty() {
         let points = t.again.iter().map(|(x, w)| (*x as f64, *w as f64)).collect();
         series.push(MarkSeries::new(
-            "sent again, after waiting so long",
+            "retransmission, by delay of its data",
             Tone::Harm,
             Mark::Points { points },
         ));
@@ -172,9 +172,10 @@ fn round_trips(t: &TcpTrace, id: &str, name: &str) -> Option<Figure> {
         title: format!("TCP round trips, {name}"),
         subtitle: n.join(" · "),
         measured: String::new(),
-        about: "Where the delay comes from: a rising band is a queue on the path; marks far above it are data that was \
-                sent again, as high as it had waited."
-            .into(),
+        about:
+            "Sources of delay: a rising band is a queue on the path; marks far above it are retransmitted \
+                data, at the height of their delay."
+                .into(),
         x: Axis::linear("time since the first value", AxisUnit::Elapsed, from, to),
         y: Axis::linear("round trip to the receiver and back", AxisUnit::Time, 0.0, high * 1.04),
         right: None,
@@ -195,7 +196,7 @@ fn flight(t: &TcpTrace, id: &str, name: &str) -> Option<Figure> {
     let mut series =
         vec![MarkSeries::new("in flight, most", Tone::Data, Mark::Line { points: flight, dashed: false })];
     let mut notes = Vec::new();
-    // A window that is much larger would flatten the relevant line.
+    // A much larger window would flatten the relevant line.
     let least = window.iter().map(|p| p.1).fold(f64::INFINITY, f64::min);
     let reach = if least < most * 4.0 {
         series.push(MarkSeries::new(
@@ -218,9 +219,10 @@ fn flight(t: &TcpTrace, id: &str, name: &str) -> Option<Figure> {
         title: format!("Bytes in flight, {name}"),
         subtitle: format!("every {}", value_label(AxisUnit::Time, t.flight.width() as f64)),
         measured: String::new(),
-        about: "Where the line touches the window, the receiver holds the sender up; where it falls steeply, the sender \
-                met a loss."
-            .into(),
+        about:
+            "If the line touches the window, the receiver limits the sender; if it falls steeply, the sender \
+                has detected a loss."
+                .into(),
         x: Axis::linear("time since the first value", AxisUnit::Elapsed, 0.0, to),
         y: Axis::linear("bytes", AxisUnit::Count, 0.0, reach.max(1.0)),
         right: None,
@@ -247,7 +249,7 @@ mod tests {
         assert_eq!(ids, ["tcp-up-rtt", "tcp-up-flight"]);
     }
 
-    /// The handshake alone, from which no data followed.
+    /// A handshake alone, without data.
     #[test]
     fn one_value_is_no_figure() {
         let mut t = TcpTrace::default();
@@ -265,7 +267,7 @@ mod tests {
             t.flight(at * 1_000_000, bytes, None);
         }
         let drawn = t.flight.values();
-        // Empty from just after the first burst to just before the second.
+        // Zero from just after the first burst to just before the second.
         let idle: Vec<_> = drawn.iter().filter(|(_, bytes)| *bytes == 0).collect();
         assert!(matches!(idle[..], [(from, _), (to, _)] if *from < 0.1e9 && *to > 8.9e9), "{drawn:?}");
     }

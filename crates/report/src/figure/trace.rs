@@ -1,6 +1,6 @@
-//! [`Trace`]: what the figures need of single packets, in constant size.
+//! [`Trace`]: data of single packets for figures, in constant size.
 //!
-//! It receives accepted packets in arrival order, during the analysis or afterwards; about 10 MB for any number of
+//! It receives accepted packets in arrival order, during the analysis or afterwards, and takes about 10 MB for any number of
 //! packets.
 
 use super::grid::PointGrid;
@@ -9,24 +9,24 @@ use jitlat_core::session::Session;
 use jitlat_core::spec::Schedule;
 use std::collections::BTreeMap;
 
-/// Runs of up to this many packets are drawn point by point.
+/// Maximum number of packets that are drawn as single points.
 pub const MAX_SINGLE_POINTS: usize = 4000;
-/// Columns of cells in the grids.
+/// Number of columns of cells in the grids.
 const COLUMNS: usize = 512;
 const ROWS: usize = 2048;
-/// Cells of a distribution.
+/// Maximum number of cells of a distribution.
 const MAX_CELLS: usize = 1 << 16;
-/// Largest distance, in sequence numbers, between arrivals whose neighbours are compared.
+/// Maximum distance, in sequence numbers, between arrivals that are compared as neighbours.
 const NEIGHBOUR_WINDOW: usize = 4096;
-/// Stretches of sequence numbers for which losses are shown.
+/// Number of bins of sequence numbers for which losses are shown.
 const LOSS_BINS: usize = 2048;
 
-/// Points, kept one by one as long as they are few, and counted in cells in any case.
+/// Points, stored individually while they are few, and always counted in cells.
 #[derive(Clone, Debug)]
 pub struct Cloud {
     /// The counts in cells.
     pub grid: PointGrid,
-    /// The points themselves; `None` if there are too many.
+    /// The points; `None` if there are too many.
     pub points: Option<Vec<(i64, i64)>>,
 }
 
@@ -54,15 +54,15 @@ pub struct Trace {
     periodic: bool,
     start: Option<Start>,
     earliest_sent: i64,
-    /// Delay against arrival time since the first arrival.
+    /// Delay over arrival time since the first arrival.
     pub delay: Cloud,
-    /// Send time − sequence number × period − [`Trace::schedule_base`], against send time since the first.
+    /// Send time − sequence number × period − [`Trace::schedule_base`], over send time since the first.
     pub schedule: Cloud,
-    /// Time in the queue of the sending host's interface, from a millisecond on, against send time since the first.
+    /// Time in the queue of the sending host's interface, if at least a millisecond, over send time since the first.
     pub queue: Cloud,
     /// Delays; the horizontal axis is unused.
     pub delays: PointGrid,
-    /// The vertical values of [`Trace::schedule`] alone, finer.
+    /// Vertical values of [`Trace::schedule`] alone, in finer cells.
     pub lateness: PointGrid,
     /// Delay variation of consecutive packets.
     pub ipdv: PointGrid,
@@ -79,7 +79,7 @@ struct Start {
 }
 
 impl Trace {
-    /// For the stream of `session`.
+    /// Creates an empty trace for the stream of `session`.
     pub fn new(session: &Session) -> Trace {
         let period = session.period().unwrap_or_default();
         let expected = period.times(session.packets().try_into().unwrap_or(i64::MAX)).0;
@@ -100,7 +100,7 @@ impl Trace {
         }
     }
 
-    /// Of packets that are already analysed.
+    /// Creates the trace of packets that are already analysed.
     pub fn of(session: &Session, samples: &Samples) -> Trace {
         let mut trace = Trace::new(session);
         let queued: BTreeMap<u32, i64> = samples.queued.iter().copied().collect();
@@ -152,19 +152,17 @@ impl Trace {
         self.n
     }
 
-    /// Whether the stream is periodic, so that there is a schedule error.
+    /// True if the stream is periodic and therefore has a schedule error.
     pub fn periodic(&self) -> bool {
         self.periodic
     }
 
-    /// The zero of the schedule's vertical axis, ns since 1970: subtract it from the analysis' anchor. `None` without
-    /// packets.
+    /// Zero of the schedule's vertical axis, ns since 1970: subtract it from the analysis' anchor. `None` without packets.
     pub fn schedule_base(&self) -> Option<i64> {
         self.start.map(|s| s.schedule)
     }
 
-    /// The zero of the horizontal axis of [`Trace::delay`]: when the first packet arrived, ns since 1970. `None` without
-    /// packets.
+    /// Zero of the horizontal axis of [`Trace::delay`]: arrival of the first packet, ns since 1970. `None` without packets.
     pub fn start(&self) -> Option<i64> {
         self.start.map(|s| s.arrived)
     }
@@ -175,14 +173,15 @@ impl Trace {
         Some(since + delay + self.earliest_sent.saturating_sub(start.arrived) as f64)
     }
 
-    /// Where packets are missing among the first `sent`: from and to on the axis of [`Trace::delay`], and the share
-    /// lost in between. A lost packet is placed where it would have arrived, estimated from the packets around it.
+    /// Returns the intervals in which packets are missing among the first `sent`: start and end on the axis of
+    /// [`Trace::delay`], and the share lost. A lost packet is placed at its expected arrival, estimated from the packets
+    /// around it.
     pub fn losses(&self, sent: u64) -> Vec<(f64, f64, f64)> {
         self.arrivals.losses(sent, self.period as f64)
     }
 }
 
-/// Accepted packets counted in equal stretches of sequence numbers, with their mean arrival time.
+/// Accepted packets counted in equal bins of sequence numbers, with their mean arrival time.
 #[derive(Clone, Debug, Default)]
 struct Arrivals {
     shift: u32,
@@ -192,14 +191,14 @@ struct Arrivals {
 #[derive(Clone, Copy, Debug, Default)]
 struct TraceCell {
     n: u64,
-    /// Packets that came and have no delay.
+    /// Number of packets that arrived without a delay.
     delayless: u64,
     seq: f64,
     x: f64,
 }
 
 impl Arrivals {
-    /// The stretch that packet `seq` belongs to.
+    /// Returns the bin of packet `seq`.
     fn stretch(&mut self, seq: u32) -> &mut TraceCell {
         while (seq >> self.shift) as usize >= LOSS_BINS {
             self.stretches = self.stretches.chunks(2).map(|pair| pair.iter().copied().sum()).collect();
@@ -261,8 +260,8 @@ impl std::iter::Sum for TraceCell {
     }
 }
 
-/// When packet `seq` would have arrived, interpolated between its neighbours in `known`, or a period apart beyond the
-/// ends.
+/// Expected arrival of packet `seq`, interpolated between its neighbours in `known`, or extrapolated by the period beyond
+/// the ends.
 fn expected(known: &[(f64, f64)], seq: f64, period: f64) -> f64 {
     let after = known.partition_point(|(s, _)| *s < seq);
     match (after.checked_sub(1).map(|i| known[i]), known.get(after)) {

@@ -1,5 +1,5 @@
-//! The page of a comparison: first what the console shows, then the figures, each comparison in detail, the table, and
-//! what was compared.
+//! Page of a comparison: first the screen report, then the figures, each comparison in detail, the table, and the compared
+//! runs.
 
 use super::parts::{FigureGroup, Printed, data, folded, head, micro, plots};
 use super::tables::shown;
@@ -13,7 +13,7 @@ use jitlat_verdict::compare::{Basis, Cell, Comparison, ComparisonGrid, Compariso
 use jitlat_verdict::comparison::{effect, outcome, p_value, sentence};
 use maud::{Markup, html};
 
-/// A comparison as one self-contained HTML document.
+/// Renders a comparison as one self-contained HTML document.
 pub fn comparison(grid: &ComparisonGrid, program: &str, written: Option<WallTime>) -> String {
     let groups: Vec<FigureGroup> = grid
         .rows
@@ -35,7 +35,7 @@ pub fn comparison(grid: &ComparisonGrid, program: &str, written: Option<WallTime
         main {
             (first::section(&content))
             (plots(&groups))
-            (folded("belief", "How far to believe it", &list(screen.trust())))
+            (folded("reliability", "Reliability", &list(screen.trust())))
             @for row in &grid.rows {
                 @for c in &row.comparisons { (verdict(&row.name, c)) }
             }
@@ -48,7 +48,7 @@ pub fn comparison(grid: &ComparisonGrid, program: &str, written: Option<WallTime
     shell::document(&content.title, program, None, &header, &body).into_string()
 }
 
-/// What the page of a comparison begins with, and the first of its figures: to be drawn as one card.
+/// Returns the beginning of the page of a comparison with its first figure, to be drawn as one card.
 pub fn first_screen_of(grid: &ComparisonGrid, program: &str, written: Option<WallTime>) -> FirstScreen {
     let figure = grid.rows.iter().find_map(|row| figure::of_row(row).into_iter().next());
     let screen = Screen::of_comparison(grid);
@@ -61,16 +61,16 @@ fn title(grid: &ComparisonGrid) -> String {
     format!("{cells} runs side by side").replacen("1 runs", "1 run", usize::from(cells == 1))
 }
 
-/// By what the runs are compared.
+/// Describes the basis on which the runs are compared.
 fn basis(grid: &ComparisonGrid) -> &'static str {
     match grid.basis {
         Basis::Pdv => {
-            "Compared by jitter: delay above each run's own minimum, for which no clocks need to agree."
+            "Compared by jitter: delay above each run's own minimum, which does not depend on clock offsets."
         }
-        Basis::Delay => "Compared by delay, corrected where the clocks' relation is known.",
+        Basis::Delay => "Compared by delay, corrected if the clock offset is known.",
         Basis::Ipdv => {
-            "Compared by absolute IPDV: how far the delay of each packet is from that of the one before, in either \
-             direction. No clocks need to agree."
+            "Compared by absolute IPDV: the difference in delay between consecutive packets, without its sign. It \
+             does not depend on clock offsets."
         }
     }
 }
@@ -90,7 +90,7 @@ fn verdict(row: &str, c: &Comparison) -> Markup {
             @if !flags.is_empty() {
                 ul.findings {
                     @for u in flags {
-                        li.poor { span.level { "unlike" } " " (u.text) "; the difference may have its cause there." }
+                        li.poor { span.level { "unlike" } " " (u.text) "; the difference may be caused by that." }
                     }
                 }
             }
@@ -99,7 +99,7 @@ fn verdict(row: &str, c: &Comparison) -> Markup {
     }
 }
 
-/// Changes, effect and tests of a comparison, in words; empty if it was refused.
+/// Describes changes, effect and tests of a comparison; empty if it was refused.
 fn details(c: &Comparison) -> Vec<String> {
     let mut items = Vec::new();
     if c.outcome == ComparisonOutcome::Refused {
@@ -124,8 +124,8 @@ fn details(c: &Comparison) -> Vec<String> {
     }
     if let Some(t) = &c.tests {
         items.push(format!(
-            "For the record, supposing independent packets, which those of one run are not: Mann–Whitney U = {}, {}; \
-             Kolmogorov–Smirnov D = {:.3}, {}.",
+            "For reference, assuming independent packets (which packets of one run are not): Mann–Whitney U = {}, \
+             {}; Kolmogorov–Smirnov D = {:.3}, {}.",
             t.u,
             p_value(t.p),
             t.ks,
@@ -146,7 +146,7 @@ fn change(d: &Difference, show: impl Fn(f64) -> String + Copy) -> String {
     format!("{}{}", signed(d.change, show), ci.unwrap_or_default())
 }
 
-/// Table with many columns, in small type.
+/// Renders a table with many columns, in small type.
 fn dense(rows: &Markup) -> Markup {
     html! { div.wide.dense tabindex="0" role="group" aria-label="Table" { table { (rows) } } }
 }
@@ -178,14 +178,14 @@ fn table(grid: &ComparisonGrid) -> Markup {
     }
 }
 
-/// A figure of a cell; empty for latencies between clocks whose offset is unknown.
+/// Formats a figure of a cell; empty for latencies between clocks whose offset is unknown.
 fn value(figure: &Scalar, cell: &Cell) -> String {
     let known = cell.latency_trusted || !figure.key.starts_with("latency");
     let value = cell.scalar(figure.key).filter(|_| known);
     value.map_or_else(|| "–".to_owned(), |value| shown(figure, value))
 }
 
-/// Every figure that a column has, one per line.
+/// Renders every figure that a column has, one per line.
 fn all_figures(grid: &ComparisonGrid) -> Markup {
     let cells: Vec<&Cell> = grid.rows.iter().flat_map(|row| row.cells.iter().flatten()).collect();
     let rows = html! {
@@ -212,7 +212,7 @@ fn all_figures(grid: &ComparisonGrid) -> Markup {
     }
 }
 
-/// Columns of all rows with their full names.
+/// Returns the columns of all rows with their full names.
 fn columns(grid: &ComparisonGrid) -> impl Iterator<Item = (String, &Cell)> {
     grid.rows.iter().flat_map(|row| {
         row.cells.iter().flatten().map(|cell| match row.name.as_str() {
@@ -225,15 +225,15 @@ fn columns(grid: &ComparisonGrid) -> impl Iterator<Item = (String, &Cell)> {
 fn compared(grid: &ComparisonGrid) -> Markup {
     html! {
         section.evidence {
-            h2 { "What was compared" }
+            h2 { "Compared runs" }
             dl.more {
                 @for (name, cell) in columns(grid) { div { dt { (name) } dd { (cell.sources.join(", ")) } } }
                 div { dt { "bootstrap" } dd { "moving blocks, seed " (grid.seed) } }
             }
             p {
-                "Different means three things at once: the 95 % interval of the change, which allows for packets that resemble \
-                 their neighbours, excludes no change; the effect is not negligible; and the change exceeds what the \
-                 measurements themselves may be wrong by. Latency is shown where something is known of how the clocks relate."
+                "Different means three things: the 95 % interval of the change, which accounts for correlated \
+                 packets, excludes zero; the effect is not negligible; and the change exceeds the combined \
+                 measurement error. Latency is shown if the clock offset is known."
             }
         }
     }

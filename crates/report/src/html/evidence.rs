@@ -1,4 +1,4 @@
-//! What is needed to repeat a test and to judge it: parameters, hosts, clocks.
+//! Facts needed to repeat and assess a test: parameters, hosts, clocks.
 
 use super::{ReportPart, heading};
 use crate::figure::{AxisUnit, group_thousands, value_label};
@@ -17,20 +17,18 @@ fn time(ns: i64) -> String {
     value_label(AxisUnit::Time, ns as f64)
 }
 
-/// A time with all its digits.
+/// Formats a time with all its digits.
 fn exact(ns: i64) -> String {
     full(ns).replace("us", "µs").replace('-', "−")
 }
 
-/// The parameters, hosts and clocks of one part.
-///
-/// `both`: it is one of the two directions of a test.
+/// Renders the parameters, hosts and clocks of one part. `both` is true for one of the two directions of a test.
 pub fn section(part: &ReportPart<'_>, alone: bool, both: bool) -> Markup {
     html! {
         section.evidence {
-            h2 { (heading(part, "To repeat and to judge it", alone)) }
+            h2 { (heading(part, "Reproduction", alone)) }
             @if let Some(command) = part.session.and_then(|session| repeat(session, both)) {
-                p { "The same test again: " code { (command) } }
+                p { "Command to repeat the test: " code { (command) } }
             }
             (facts("Parameters", &parameters(part.summary)))
             (facts("Clocks", &clocks(part.summary)))
@@ -52,15 +50,15 @@ fn facts(title: &str, facts: &Facts) -> Markup {
     }
 }
 
-/// A period as on the command line, exact: `20ms`, `1250us`.
+/// Formats a period as on the command line, exactly: `20ms`, `1250us`.
 fn as_written(ns: i64) -> String {
     let units = [("s", 1_000_000_000), ("ms", 1_000_000), ("us", 1000)];
     let fits = units.into_iter().find(|(_, size)| ns % size == 0);
     fits.map_or_else(|| format!("{ns}ns"), |(name, size)| format!("{}{name}", ns / size))
 }
 
-/// The command that repeats the test of `session`, or that of `both` directions; `None` if the log does not say enough,
-/// and for what has options of its own: captured traffic, random gaps, tests of one way by protocols of two.
+/// Returns the command that repeats the test of `session`, or of `both` directions. `None` if the log lacks facts, and for
+/// tests with further options: captured traffic, random gaps, one-way tests by two-way protocols.
 fn repeat(session: &Session, both: bool) -> Option<String> {
     let spec = &session.spec;
     let far = match spec.direction() {
@@ -69,7 +67,7 @@ fn repeat(session: &Session, both: bool) -> Option<String> {
     };
     let host = far.map_or_else(|| "HOST".to_owned(), |a| a.to_string());
     let protocol = session.two_way.as_ref().map_or("", |two_way| two_way.protocol.as_str());
-    // With LaMP, -l is what follows its header.
+    // With LaMP, -l excludes the LaMP header.
     let header = if protocol == "lamp" { LAMP_HEADER } else { 0 };
     let payload = session.payload()?.checked_sub(header)?;
     let pace = match session.two_way.as_ref().and_then(|two_way| two_way.wait) {
@@ -123,14 +121,14 @@ fn repeat(session: &Session, both: bool) -> Option<String> {
 /// TCP port of OWAMP servers.
 const OWAMP_PORT: u16 = 861;
 
-/// What a test with an OWAMP server notes of it.
+/// Note of a test with an OWAMP server.
 struct OwampServerNote<'a> {
     port: u16,
     mode: &'a str,
 }
 
 impl<'a> OwampServerNote<'a> {
-    /// From `OWAMP server on TCP ADDRESS:PORT, mode MODE`; `None` of any other note.
+    /// Parses `OWAMP server on TCP ADDRESS:PORT, mode MODE`; `None` for any other note.
     fn parse(note: &'a str) -> Option<OwampServerNote<'a>> {
         let (at, mode) = note.strip_prefix("OWAMP server on TCP ")?.split_once(", mode ")?;
         let (_, port) = at.rsplit_once(':')?;
@@ -138,10 +136,10 @@ impl<'a> OwampServerNote<'a> {
     }
 }
 
-/// Bytes of the header of LaMP.
+/// Size of the LaMP header in bytes.
 const LAMP_HEADER: u16 = 24;
 
-/// A word as a shell reads it.
+/// Quotes a word for a shell.
 fn shell_word(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,@%+".contains(c);
     if !word.is_empty() && word.chars().all(plain) {
@@ -164,8 +162,8 @@ fn parameters(s: &Summary) -> Facts {
     add(
         "direction",
         match (s.session.direction_known, s.session.direction) {
-            _ if s.two_way.is_some() => "there and back".into(),
-            (false, _) => "unknown: logs of this version do not say".into(),
+            _ if s.two_way.is_some() => "round trip".into(),
+            (false, _) => "unknown: not in logs of this version".into(),
             (true, Direction::Up) if super::is_passive(s) => "OUT: reference point to monitor point".into(),
             (true, Direction::Down) if super::is_passive(s) => "IN: monitor point to reference point".into(),
             (true, Direction::Up) => "client to server".into(),
@@ -177,7 +175,7 @@ fn parameters(s: &Summary) -> Facts {
         add("losses determined from", "two captures of the same traffic".into());
         return list;
     }
-    add("packets asked for", group_thousands(&h.npkts.to_string()));
+    add("packets requested", group_thousands(&h.npkts.to_string()));
     let known = |value: i64, text: String| if value > 0 { text } else { "unknown".to_owned() };
     add("payload", known(h.pktlen as i64, format!("{} bytes", h.pktlen)));
     add("period", known(h.period, exact(h.period)));
@@ -208,7 +206,7 @@ fn parameters(s: &Summary) -> Facts {
         Ending::Interrupted => "stopped early",
         Ending::PeerLost => "the other host was lost",
         Ending::StorageFailed => "not everything could be stored",
-        Ending::Unknown => "the log does not say",
+        Ending::Unknown => "unknown: not in the log",
     };
     let reason = s.session.reason.as_ref().map_or(String::new(), |r| format!(": {r}"));
     add("ended", format!("{ending}{reason}"));
@@ -252,7 +250,7 @@ fn clocks(s: &Summary) -> Facts {
     list
 }
 
-/// The kernel's state of its clock.
+/// Describes the kernel's clock state.
 fn sync(state: &SyncState) -> String {
     let word = if state.synchronised { "synchronised" } else { "not synchronised" };
     format!(
@@ -302,7 +300,7 @@ fn far_end(s: &Summary) -> Facts {
     add("TTL on arrival", values(&s.far_end.ttl));
     if let Some(ns) = s.stamps.receive_lag_max_ns {
         let on_purpose =
-            s.stamps.receive_pause_ns.map(|ns| format!(", of which up to {} on purpose", time(ns)));
+            s.stamps.receive_pause_ns.map(|ns| format!(", of which up to {} intended", time(ns)));
         add("longest wait in the receiving host", time(ns) + &on_purpose.unwrap_or_default());
     }
     if let Some(ns) = s.stamps.send_lag_max_ns {

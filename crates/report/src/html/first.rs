@@ -1,11 +1,11 @@
-//! The first screen: what the console shows on one, and delay over time as a figure.
+//! First screen of a page: the screen report, with delay over time as a figure.
 
 use super::parts::{head, lead, level_word, micro, scrolling};
 use crate::FirstScreen;
 use jitlat_core::summary::Level;
 use maud::{Markup, html};
 
-/// The answers, the quality for each use, the table, the figure, and the causes.
+/// Renders the verdicts, the profiles, the table, the figure, and the causes.
 pub fn section(first: &FirstScreen) -> Markup {
     html! {
         section.first aria-label="The answer" {
@@ -25,7 +25,7 @@ pub fn section(first: &FirstScreen) -> Markup {
     }
 }
 
-/// A statement after the word for its level.
+/// Renders a statement after the word for its level.
 pub fn finding(level: Level, word: &str, text: &str) -> Markup {
     html! {
         li.(level_word(level)) { span.level { (word) } " " span { (micro(text)) } }
@@ -35,7 +35,7 @@ pub fn finding(level: Level, word: &str, text: &str) -> Markup {
 fn uses(first: &FirstScreen) -> Markup {
     html! {
         @if !first.uses.is_empty() {
-            ul.uses aria-label="Quality for each use" {
+            ul.uses aria-label="Verdict by profile" {
                 @for of in &first.uses {
                     li.(level_word(of.level)) {
                         b { (of.name) } " " span.level { (of.word) } " " span.because { (of.because) }
@@ -46,13 +46,13 @@ fn uses(first: &FirstScreen) -> Markup {
     }
 }
 
-/// The table, its verdicts coloured.
+/// Renders the table with coloured verdicts.
 fn table(first: &FirstScreen) -> Markup {
     if first.lines.is_empty() {
         return Markup::default();
     }
     scrolling(
-        "The figures that decide",
+        "Key figures",
         &html! {
             (head(&first.heads))
             tbody {

@@ -1,8 +1,8 @@
 //! The HTML report: one file that needs no network.
 //!
-//! First what the console shows on one screen, with delay over time as a figure or the table of an instrument; then the other figures (interactive with
-//! scripts, static without them and in print); and folded away how far to believe it, every figure in tables, and
-//! everything needed to repeat the test and to judge it: parameters, hosts, clocks.
+//! It begins with the screen report, with delay over time as a figure or the table of an instrument. Then come the other
+//! figures, interactive with scripts, static without them and in print. Folded sections hold the reliability of the figures,
+//! all figures in tables, and the facts needed to repeat and assess the test: parameters, hosts, clocks.
 
 mod comparison;
 mod evidence;
@@ -30,26 +30,26 @@ use parts::{FigureGroup, Printed, data, folded, heading, is_passive, micro, plot
 /// The contents of a report.
 #[derive(Clone, Copy, Debug)]
 pub struct HtmlReport<'a> {
-    /// What precedes the parts, for instruments that measure more than single directions.
+    /// Section before the parts, for instruments that measure more than single directions.
     pub section: Option<&'a Section>,
     /// One part per direction or run, at least one.
     pub parts: &'a [ReportPart<'a>],
-    /// Whether figures show latency corrected by the clock estimate (`-L`).
+    /// True if figures show latency corrected by the clock estimate (`-L`).
     pub corrected: bool,
-    /// The command line that created it; `None`: not shown.
+    /// Command line that created it; `None` if not shown.
     pub command: Option<&'a str>,
-    /// The program and its version.
+    /// Name and version of the program.
     pub program: &'a str,
-    /// When it was written; `None`: not shown.
+    /// Time of creation; `None` if not shown.
     pub written: Option<WallTime>,
 }
 
-/// Writes the report as one self-contained HTML document.
+/// Renders the report as one self-contained HTML document.
 pub fn page(report: &HtmlReport<'_>) -> String {
     framed(report, None)
 }
 
-/// Writes the report as one page of a site, whose style sheet and script are files of it.
+/// Renders the report as one page of a site, with the style sheet and script of the site.
 pub fn page_in(report: &HtmlReport<'_>, frame: &PageFrame<'_>) -> String {
     framed(report, Some(frame))
 }
@@ -59,14 +59,14 @@ fn framed(report: &HtmlReport<'_>, frame: Option<&PageFrame<'_>>) -> String {
     let directions = are_directions(report.parts);
     let groups = groups(report, directions);
     let screen = answer(report);
-    // An instrument with figures has one over time of its own.
+    // An instrument with figures has its own figure over time.
     let drawn = report.section.is_some_and(|section| !section.figures.is_empty());
     let course = if drawn { None } else { course(report.parts) };
 
     let title = title(report);
     let what = what(report);
     let header = html! { @for line in &what { p.what { (line) } } };
-    // After an answer of its own an instrument's table is a detail.
+    // If the instrument has its own verdict, its table is a detail.
     let (detail, table): (Vec<&Section>, Vec<&Section>) =
         report.section.into_iter().partition(|section| section.screen.is_some());
     let first = screen.as_ref().map(|screen| FirstScreen::new(title.clone(), what, screen, course.clone()));
@@ -77,9 +77,9 @@ fn framed(report: &HtmlReport<'_>, frame: Option<&PageFrame<'_>>) -> String {
             (plots(&groups))
             @for section in detail { (of_instrument(section, "In numbers")) }
             @if let Some(screen) = &screen {
-                (folded("belief", "How far to believe it", &html! {
+                (folded("reliability", "Reliability", &html! {
                     (list(screen.trust()))
-                    @for part in report.parts { (belief(part, alone)) }
+                    @for part in report.parts { (reliability(part, alone)) }
                 }))
             }
             @if !report.parts.is_empty() { (details(report, alone, directions)) }
@@ -90,13 +90,13 @@ fn framed(report: &HtmlReport<'_>, frame: Option<&PageFrame<'_>>) -> String {
     shell::document(&title, report.program, frame, &header, &body).into_string()
 }
 
-/// What is folded away below the figures.
+/// Renders the folded sections below the figures.
 fn details(report: &HtmlReport<'_>, alone: bool, directions: bool) -> Markup {
     html! {
-        (folded("meaning", "What the figures mean", &html! {
+        (folded("meaning", "Findings", &html! {
             @for part in report.parts { (meaning(part, alone)) }
         }))
-        (folded("tables", "Every figure", &html! {
+        (folded("tables", "All figures", &html! {
             @for part in report.parts {
                 (tables::section(part, alone))
                 (two_way::section(part, alone))
@@ -109,28 +109,28 @@ fn details(report: &HtmlReport<'_>, alone: bool, directions: bool) -> Markup {
     }
 }
 
-/// What the report begins with, to be drawn as one card: with an instrument's first figure where it has figures. `None`
-/// where there is no answer.
+/// Returns the beginning of the report, to be drawn as one card, with the first figure of an instrument if it has figures.
+/// `None` without a verdict.
 pub fn first_screen(report: &HtmlReport<'_>) -> Option<FirstScreen> {
     let screen = answer(report)?;
     let own = report.section.and_then(|section| section.figures.first().cloned());
     let mut figure = own.or_else(|| course(report.parts));
     if report.parts.len() == 1 || are_directions(report.parts) {
-        // The title says where, and the line below it when.
+        // The title names the hosts, and the line below it the time.
         figure.iter_mut().for_each(|figure| figure.measured.clear());
     }
     let first = FirstScreen::new(title(report), what(report), &screen, figure);
     Some(first.made_by(shell::made(report.program, report.written)))
 }
 
-/// What the console shows of it; `None`: nothing.
+/// Returns the screen report; `None` without a verdict.
 fn answer(report: &HtmlReport<'_>) -> Option<Screen> {
     let own = report.section.and_then(|section| section.screen.clone());
     let parts = Some(report.parts).filter(|parts| !parts.is_empty());
     own.or_else(|| Some(screen(parts?, are_directions(report.parts))))
 }
 
-/// What was measured, a line for each run; of both directions of a test one.
+/// Describes what was measured, one line per run; one line for both directions of a test.
 fn what(report: &HtmlReport<'_>) -> Vec<String> {
     let (alone, directions) = (report.parts.len() == 1, are_directions(report.parts));
     let shown = if directions { &report.parts[..1] } else { report.parts };
@@ -142,7 +142,7 @@ fn what(report: &HtmlReport<'_>) -> Vec<String> {
     report.section.map(|section| section.what.clone()).into_iter().chain(shown.iter().map(line)).collect()
 }
 
-/// Whether `parts` are the two directions of one test, which have the same session name.
+/// True if `parts` are the two directions of one test, which have the same session name.
 fn are_directions(parts: &[ReportPart<'_>]) -> bool {
     let [a, b] = parts else { return false };
     let (a, b) = (a.summary, b.summary);
@@ -153,7 +153,7 @@ fn are_directions(parts: &[ReportPart<'_>]) -> bool {
         && a.direction() != b.direction()
 }
 
-/// What the console shows; delay over time is a figure here.
+/// Returns the screen report without delay over time, which is a figure on pages.
 fn screen(parts: &[ReportPart<'_>], directions: bool) -> Screen {
     let samples = Samples::default();
     let streams: Vec<ScreenStream<'_>> = parts
@@ -163,7 +163,7 @@ fn screen(parts: &[ReportPart<'_>], directions: bool) -> Screen {
     Screen::new(&streams, if directions { Relation::Directions } else { Relation::Separate })
 }
 
-/// Delay over time of all parts; `None` without packets.
+/// Draws delay over time of all parts; `None` without packets.
 fn course(parts: &[ReportPart<'_>]) -> Option<Figure> {
     let name = |label| match label {
         "Client to server" => "to server",
@@ -177,7 +177,7 @@ fn course(parts: &[ReportPart<'_>]) -> Option<Figure> {
     figure::delay_over_time(&drawn)
 }
 
-/// The figures: of the instrument, of each part, of all parts in one.
+/// Returns the groups of figures: of the instrument, of each part, of all parts together.
 fn groups(report: &HtmlReport<'_>, directions: bool) -> Vec<FigureGroup> {
     let alone = report.parts.len() == 1;
     let mut groups = Vec::new();
@@ -246,8 +246,8 @@ fn title(report: &HtmlReport<'_>) -> String {
     match (&info.name, ends) {
         (Some(name), Some(ends)) => format!("{name} – {ends}"),
         (Some(name), None) => name.clone(),
-        (None, Some(ends)) => format!("What the path does: {ends}"),
-        (None, None) => "What the path does".into(),
+        (None, Some(ends)) => format!("Path report: {ends}"),
+        (None, None) => "Path report".into(),
     }
 }
 
@@ -257,8 +257,8 @@ fn list(lines: &[String]) -> Markup {
     }
 }
 
-/// How far to believe one part, and every warning about it.
-fn belief(part: &ReportPart<'_>, alone: bool) -> Markup {
+/// Renders the reliability of one part's figures, and every warning about it.
+fn reliability(part: &ReportPart<'_>, alone: bool) -> Markup {
     let opinion = Opinion::of(part.summary);
     let warnings = &part.summary.warnings;
     if opinion.belief.is_empty() && warnings.is_empty() {
@@ -274,7 +274,7 @@ fn belief(part: &ReportPart<'_>, alone: bool) -> Markup {
     }
 }
 
-/// What was found in one part, and how well its quality for each use is known.
+/// Renders the findings of one part, and the certainty of its profiles' verdicts.
 fn meaning(part: &ReportPart<'_>, alone: bool) -> Markup {
     let opinion = Opinion::of(part.summary);
     html! {
@@ -287,7 +287,7 @@ fn meaning(part: &ReportPart<'_>, alone: bool) -> Markup {
     }
 }
 
-/// How suitable the path is for each use.
+/// Renders the verdict for each profile.
 fn uses(summary: &Summary) -> Markup {
     let answer = summary.answer.iter();
     let rows = answer.flat_map(|a| &a.profiles).map(|(name, s)| {
@@ -295,6 +295,6 @@ fn uses(summary: &Summary) -> Markup {
         let limits = s.limits.clone().unwrap_or_default();
         vec![name.clone(), s.severity.name().to_owned(), s.because.clone(), mos, limits]
     });
-    let columns = ["for", "works", "because", "speech", "known less well, because"].map(str::to_owned);
+    let columns = ["profile", "verdict", "because", "voice quality", "uncertainty"].map(str::to_owned);
     table(&columns, &rows.collect::<Vec<_>>())
 }

@@ -1,4 +1,4 @@
-//! What all sections of a page share.
+//! Parts shared by all sections of a page.
 
 use crate::draw;
 use crate::escape::script_safe;
@@ -11,9 +11,9 @@ use maud::{Markup, PreEscaped, html};
 /// One direction of a test, or one of several runs to compare.
 #[derive(Clone, Copy, Debug)]
 pub struct ReportPart<'a> {
-    /// Its name; ignored if there is only one part.
+    /// Name; ignored if there is only one part.
     pub label: &'a str,
-    /// What was tested; `None` if only the summary is known.
+    /// Session of the test; `None` if only the summary is known.
     pub session: Option<&'a Session>,
     /// Its summary.
     pub summary: &'a Summary,
@@ -21,7 +21,7 @@ pub struct ReportPart<'a> {
     pub trace: Option<&'a Trace>,
 }
 
-/// Table whose first column names the rows; empty without rows.
+/// Renders a table whose first column names the rows; empty without rows.
 pub(super) fn table(columns: &[String], rows: &[Vec<String>]) -> Markup {
     if rows.is_empty() {
         return Markup::default();
@@ -44,7 +44,7 @@ pub(super) fn table(columns: &[String], rows: &[Vec<String>]) -> Markup {
     )
 }
 
-/// Head of a table; a column without a name gets an empty cell.
+/// Renders the head of a table; a column without a name gets an empty cell.
 pub(super) fn head(columns: &[impl AsRef<str>]) -> Markup {
     html! {
         thead {
@@ -61,12 +61,12 @@ pub(super) fn heading(part: &ReportPart<'_>, text: &str, alone: bool) -> String 
     if alone { text.to_owned() } else { format!("{text} – {}", part.label) }
 }
 
-/// Whether the figures come from captured traffic instead of a test.
+/// True if the figures come from captured traffic instead of a test.
 pub(super) fn is_passive(s: &Summary) -> bool {
     s.session.tags.get("instrument").is_some_and(|i| i == jitlat_core::session::PASSIVE)
 }
 
-/// A warning as a sentence: with a capital letter and a proper µ.
+/// Converts a warning to a sentence: with a capital letter and a proper µ.
 pub(super) fn sentence(text: &str) -> String {
     let text = micro(text.trim_end_matches('.'));
     let mut chars = text.chars();
@@ -83,14 +83,14 @@ pub(super) fn level_word(level: Level) -> &'static str {
     }
 }
 
-/// Table that scrolls sideways where it is wider than the screen, also by the keyboard. `name` is for screen readers.
+/// Renders a table that scrolls sideways if it is wider than the screen, also by keyboard. `name` is for screen readers.
 pub fn scrolling(name: &str, rows: &Markup) -> Markup {
     html! {
         div.wide tabindex="0" role="group" aria-label=(name) { table { (rows) } }
     }
 }
 
-/// Content that is folded away below its title.
+/// Renders content that is folded below its title.
 pub(super) fn folded(id: &str, title: &str, content: &Markup) -> Markup {
     html! {
         details.fold id=(id) {
@@ -100,27 +100,27 @@ pub(super) fn folded(id: &str, title: &str, content: &Markup) -> Markup {
     }
 }
 
-/// Figures that belong together: those of a direction or run, of an instrument, or of several runs in one.
+/// A group of figures: of a direction or run, of an instrument, or of several runs together.
 #[derive(Debug)]
 pub(super) struct FigureGroup {
-    /// Its name in the switch; empty if it is the only one.
+    /// Name in the switch; empty if it is the only group.
     pub name: String,
     /// Its figures.
     pub figures: Vec<Figure>,
-    /// Whether all of them are printed, and not only the principal ones.
+    /// Figures that are printed.
     pub printed: Printed,
 }
 
-/// Which figures of a group are printed.
+/// Figures of a group that are printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Printed {
     All,
-    /// Those that decide something.
+    /// Only figures that matter for decisions.
     Principal,
     None,
 }
 
-/// The figures of a stream that are printed: the others explain details.
+/// Figures of a stream that are printed: the others explain details.
 const PRINCIPAL: [&str; 3] = ["jitter", "dejitter", "loss-lengths"];
 
 impl FigureGroup {
@@ -138,20 +138,20 @@ impl FigureGroup {
     }
 }
 
-/// The views with their names in addresses and on their tabs, and what is said where a group has no figure of one.
+/// Views, with their names in addresses and on their tabs, and the text shown if a group has no figure of a view.
 const TABS: [(FigureView, &str, &str, &str); 4] = [
-    (FigureView::Time, "time", "over time", "There is nothing to draw over time."),
-    (FigureView::Distribution, "distribution", "distribution", "There is no distribution to draw."),
-    (FigureView::Buffer, "buffer", "buffer", "There is no choice of a buffer to draw."),
-    (FigureView::Loss, "loss", "loss", "No packet was lost, copied or overtaken: there is nothing to draw."),
+    (FigureView::Time, "time", "over time", "No figures over time."),
+    (FigureView::Distribution, "distribution", "distribution", "No distributions."),
+    (FigureView::Buffer, "buffer", "buffer", "No figures of buffer sizes."),
+    (FigureView::Loss, "loss", "loss", "No packet was lost, duplicated or reordered."),
 ];
 
-/// The figures: as static drawings, which the script replaces by interactive ones behind tabs. Static ones are for
-/// print and for readers without scripts.
+/// Renders the figures as static drawings, which the script replaces by interactive ones behind tabs. The static ones are
+/// for print and for readers without scripts.
 pub(super) fn plots(groups: &[FigureGroup]) -> Markup {
     if groups.iter().all(|g| g.figures.is_empty()) {
         return html! {
-            section.plots { h2 { "Figures" } p { "No packet arrived: there is nothing to draw." } }
+            section.plots { h2 { "Figures" } p { "No packet arrived." } }
         };
     }
     let has = |view: FigureView| groups.iter().flat_map(|g| &g.figures).any(|f| f.view() == view);
@@ -172,7 +172,7 @@ pub(super) fn plots(groups: &[FigureGroup]) -> Markup {
                     }
                 }
                 @if groups.len() > 1 {
-                    div.ways role="group" aria-label="Of which packets" {
+                    div.ways role="group" aria-label="Packets of" {
                         @for (k, group) in groups.iter().enumerate() {
                             button type="button" data-group=(k) aria-pressed="false" { (group.name) }
                         }
@@ -185,14 +185,14 @@ pub(super) fn plots(groups: &[FigureGroup]) -> Markup {
                 }
             }
             p.help hidden {
-                "Drag across a figure to zoom, double-click to see all. A name in a legend hides what it stands for. With the \
-                 keyboard: plus and minus zoom, arrows move, zero resets."
+                "Drag across a figure to zoom, double-click to reset. Click a name in a legend to hide its \
+                 series. Keyboard: plus and minus zoom, arrows move, zero resets."
             }
         }
     }
 }
 
-/// Figures of one view of a group, or the sentence that there is none.
+/// Renders the figures of one view of a group, or a sentence that there is none.
 fn view(k: usize, group: &FigureGroup, (view, id, _, without): &(FigureView, &str, &str, &str)) -> Markup {
     let figures: Vec<&Figure> = group.figures.iter().filter(|f| f.view() == *view).collect();
     html! {
@@ -204,7 +204,7 @@ fn view(k: usize, group: &FigureGroup, (view, id, _, without): &(FigureView, &st
     }
 }
 
-/// The figure of the first screen, as a static drawing with a name to link to.
+/// Renders the figure of the first screen as a static drawing with a name to link to.
 pub(super) fn lead(f: &Figure) -> Markup {
     html! { figure id={"figure-" (anchor(&f.id))} class="lead" { (content(f)) } }
 }
@@ -216,12 +216,12 @@ fn content(f: &Figure) -> Markup {
     }
 }
 
-/// A figure's name as part of an address.
+/// Name of a figure as part of an address.
 fn anchor(id: &str) -> String {
     id.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect()
 }
 
-/// The figures for the script, by their names.
+/// Serialises the figures for the script, by name.
 pub(super) fn data(first: Option<&Figure>, groups: &[FigureGroup]) -> Markup {
     let list: Vec<&Figure> = first.into_iter().chain(groups.iter().flat_map(|g| &g.figures)).collect();
     // Figures contain only finite numbers and strings, which can always be serialised.

@@ -1,12 +1,12 @@
 "use strict";
-// Draws the figures from the JSON block, with zoom and read-off, behind tabs.
-// The same description and the same rules for units and ticks as the static drawings.
+// Draws the figures from the JSON block behind tabs, with zoom and cursor values.
+// Units and ticks follow the same rules as the static drawings.
 (() => {
   const source = document.getElementById("figures");
   const figures = source ? JSON.parse(source.textContent) : [];
   if (figures.length === 0) return;
 
-  // Cells come as distances and counts in one flat list.
+  // Cells are encoded as distances and counts in one flat list.
   for (const m of figures.flatMap((f) => f.series.map((s) => s.mark)).filter((m) => m.kind === "density")) {
     let index = 0;
     m.cells = Array.from({ length: m.cells.length / 2 }, (_, k) => [index += m.cells[2 * k], m.cells[2 * k + 1]]);
@@ -17,7 +17,7 @@
   const RUG = 24;
   const TIME = [["ns", 1], ["µs", 1e3], ["ms", 1e6], ["s", 1e9]];
   const ELAPSED = [["ms", 1e6], ["s", 1e9], ["min", 60e9], ["h", 3600e9]];
-  // Blue and sky change places on dark, where the darker blue would sink in.
+  // Blue and sky are swapped on dark backgrounds, where the darker blue has too little contrast.
   const dark = matchMedia("(prefers-color-scheme: dark)");
   const DASHES = ["", "7 3", "2 2.5", "9 3 2 3", "14 4"];
   let RUNS, TONES;
@@ -50,7 +50,7 @@
     return minus(String(+v.toPrecision(4)));
   }
 
-  // A time with the digits that matter at the axis' resolution.
+  // Formats a time with the digits that are significant at the axis' resolution.
   function fine(axis, v) {
     if (axis.unit !== "time" || axis.scale !== "linear" || originOf(axis) === 0) return value(axis.unit, v);
     return minus(`${(v / 1e9).toFixed(9)} s`);
@@ -171,7 +171,7 @@
     setTimeout(() => URL.revokeObjectURL(a.href), 10000);
   }
 
-  // The static drawing as a file of its own: dark on white.
+  // Exports the static drawing as a file: dark on white.
   function drawing(host) {
     const svg = host.querySelector(".static svg").cloneNode(true);
     svg.style.color = "#1b1f24";
@@ -198,7 +198,7 @@
   const BASE = { time: "ns", elapsed: "ns", share: "ratio", count: "count", plain: "" };
   const withUnit = (axis) => axis.quantity + (BASE[axis.unit] ? ` (${BASE[axis.unit]})` : "");
 
-  // One row a value, all in base units. Names may come from strangers: none is read as a formula.
+  // One row per value, in base units. Names may come from untrusted peers: escape those that a spreadsheet would read as a formula.
   function table(f) {
     const cell = (v) => {
       const text = typeof v === "string" && /^[=+\-@\t\r]/.test(v) ? `'${v}` : String(v ?? "");
@@ -279,7 +279,7 @@
       const left = names ? ticksOfRows(names) : ticks(y, 7);
       const right = figure.right ? ticks(figure.right, 7) : [];
       const widest = (list) => Math.max(0, ...list.map((t) => measure(t.label, 13)));
-      // Titles of the vertical axes lie above them, the second below the first where there is no room beside it.
+      // Titles of the vertical axes are above them; the second is below the first if they do not fit in one row.
       const titles = [names ? "" : title(y), figure.right ? title(figure.right) : ""].map((t) => shortened(t, Math.floor((W - 12) / 7.8)));
       const beside = measure(titles[0], 13) + measure(titles[1], 13) < W - 30;
       const top = names ? 4 : titles[1] && !beside ? 44 : 26;
@@ -328,7 +328,7 @@
       plot.replaceChildren(svg);
     }
 
-    // Ticks whose labels do not overlap.
+    // Chooses ticks whose labels do not overlap.
     function fitting(axis) {
       if (axis.names?.length) {
         const most = Math.max(Math.floor(area.w / axis.names.length / 8), 3);
@@ -348,7 +348,7 @@
     const rowMiddle = (i) => 8 + rowHeight() * (i + 0.5);
     const ticksOfRows = (names) => names.map((r, i) => ({ at: rowMiddle(i), label: shortened(r.name, W < 600 ? 13 : 26) }));
 
-    // The legend: buttons that hide what they name.
+    // The legend: buttons that hide their series.
     function legend() {
       const named = figure.series.map((s, i) => [s, i]).filter(([s]) => s.name);
       if (keys.childElementCount === 0) {
@@ -502,7 +502,7 @@
       node(svg, "text", { x: at + 33, y: foot + 19, ...text }, "beyond");
     }
 
-    // ---- reading off ---------------------------------------------------------------------------
+    // ---- cursor values --------------------------------------------------------------------------
 
     function read(s, vx, at) {
       const m = s.mark, axis = axisOf(s), name = s.name ? `${s.name.replace(/ \((left|right|right axis)\)$/, "")}: ` : "";
@@ -597,7 +597,7 @@
     function zoom(axis, home, from, to) {
       const [a, b] = [valueAt(axis, from), valueAt(axis, to)];
       const lo = Math.max(a, home.lo), hi = Math.min(b, home.hi);
-      // Below a millionth of the whole there is nothing more to see, and numbers run out of digits.
+      // Limit the zoom to a millionth of the range, where numbers run out of digits.
       if (hi - lo > (home.hi - home.lo) * 1e-6) { axis.lo = lo; axis.hi = hi; }
     }
     const around = (p, factor) => [p - p * factor, p + (1 - p) * factor];
@@ -628,7 +628,7 @@
     });
     plot.addEventListener("dblclick", reset);
     plot.addEventListener("wheel", (event) => {
-      // A page is scrolled over figures: they zoom where they have the focus.
+      // The wheel scrolls the page; it zooms a figure only if that has the focus.
       const at = where(event);
       if (!inside(at) || (!event.ctrlKey && document.activeElement !== plot)) return;
       event.preventDefault();
@@ -656,7 +656,7 @@
       if (!hidden.delete(i)) hidden.add(i);
       draw();
     });
-    // Drawn where it is seen, and again where the width or the colours have changed.
+    // Draw figures when they become visible, and again when the width or the colours change.
     const show = (again) => { if (plot.clientWidth > 0 && (again || W !== Math.max(plot.clientWidth, 280))) draw(); };
     return { host, show };
   }

@@ -1,4 +1,4 @@
-//! The beginning and the end of every page.
+//! Beginning and end of every page.
 
 use jitlat_core::time::WallTime;
 use jitlat_core::units::utc_date;
@@ -9,7 +9,7 @@ pub const STYLE: &str = include_str!("report.css");
 /// The script of the figures.
 pub const SCRIPT: &str = include_str!("report.js");
 
-/// Content that a page of its own may load: nothing.
+/// Content security policy of a self-contained page: it may load nothing.
 const ONLY_INLINE: &str =
     "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:";
 
@@ -24,7 +24,8 @@ pub struct PageFrame<'a> {
     pub before: &'a Markup,
 }
 
-/// A whole page: `header` follows the title, `body` the header element. Without a frame the page needs no other file.
+/// Renders a whole page: `header` follows the title, `body` the header element. Without a frame the page needs no other
+/// file.
 pub fn document(
     title: &str,
     program: &str,
@@ -62,7 +63,7 @@ pub fn document(
     }
 }
 
-/// The program that made the page, its command and time.
+/// Renders the program that made the page, its command and time.
 pub fn footer(command: Option<&str>, program: &str, written: Option<WallTime>) -> Markup {
     html! {
         footer {
@@ -72,7 +73,7 @@ pub fn footer(command: Option<&str>, program: &str, written: Option<WallTime>) -
     }
 }
 
-/// The program that made something, and when.
+/// Describes the program that made something, and when.
 pub fn made(program: &str, written: Option<WallTime>) -> String {
     let when = written.map_or(String::new(), |t| format!(", {}", utc_date(t)));
     format!("{program}{when}")

@@ -1,4 +1,4 @@
-//! The tables of figures.
+//! Tables of figures.
 
 use super::parts::{head, scrolling};
 use super::{ReportPart, heading};
@@ -10,7 +10,7 @@ use jitlat_core::summary::{Distribution, Percent, Summary};
 use jitlat_core::units::bit_rate;
 use maud::{Markup, html};
 
-/// What was sent, in one line.
+/// Describes the packets sent, in one line.
 pub fn what(s: &Summary) -> String {
     if super::is_passive(s) {
         let date = s.header.date.as_ref().map_or(String::new(), |d| format!(" · from {d}"));
@@ -40,7 +40,7 @@ fn count(n: u64) -> String {
     group_thousands(&n.to_string())
 }
 
-/// A value, or the sign for "undefined".
+/// Formats a value, or the sign for "undefined".
 fn cell(value: Option<impl Into<f64>>) -> String {
     value.map_or_else(|| "–".into(), |v| time(v.into()))
 }
@@ -49,7 +49,7 @@ fn integer(value: Option<i64>) -> String {
     cell(value.map(|v| v as f64))
 }
 
-/// The counts and the tables of distributions, rates and figures.
+/// Renders the counts and the tables of distributions, rates and figures.
 pub fn section(part: &ReportPart<'_>, alone: bool) -> Markup {
     let s = part.summary;
     html! {
@@ -88,13 +88,13 @@ fn counts(s: &Summary) -> Markup {
     }
 }
 
-/// Table of distributions.
+/// Renders a table of distributions.
 pub(super) fn distributions_table(rows: &Markup) -> Markup {
     let columns = ["quantity", "min", "mean", "median", "90 %", "99 %", "99.9 %", "max", "std dev"];
     scrolling("Table", &html! { (head(&columns)) tbody { (rows) } })
 }
 
-/// The cells of a distribution, of times minus `by`.
+/// Returns the cells of a distribution of times minus `by`.
 pub(super) fn whole(d: &Distribution, by: i64) -> [String; 8] {
     let less = |v: Option<i64>| integer(v.map(|v| v.saturating_sub(by)));
     let less_f64 = |v: Option<f64>| cell(v.map(|v| v - by as f64));
@@ -127,7 +127,7 @@ fn distributions(s: &Summary) -> Markup {
             integer(i.max),
             cell(i.stddev),
         ];
-        rows.push(("between neighbours (IPDV)", cells));
+        rows.push(("between consecutive packets (IPDV)", cells));
     }
     if let Some(q) = &s.local_queue {
         let cells = [
@@ -189,12 +189,12 @@ fn rates(s: &Summary) -> Markup {
         );
         (name, cells)
     });
-    let columns = ["rate", "period", "packets a second", "user throughput"];
+    let columns = ["rate", "period", "packets per second", "user throughput"];
     let rows = html! { tbody { @for (name, cells) in &rows { (row(name, cells)) } } };
     scrolling("Table", &html! { (head(&columns)) (rows) })
 }
 
-/// Headline figures that no table above contains, and results of metrics without a table of their own.
+/// Renders headline figures that no table above contains, and results of metrics without a table of their own.
 fn more(s: &Summary) -> Markup {
     let above = |f: &Scalar| {
         f.quantile.is_some() || ["sent", "loss", "latency", "ipdv"].iter().any(|t| f.key.starts_with(t))
@@ -210,7 +210,7 @@ fn more(s: &Summary) -> Markup {
     }
 }
 
-/// Every defined figure of the list, with its meaning.
+/// Renders every defined figure of the list, with its meaning.
 fn all_figures(s: &Summary) -> Markup {
     let rows = html! {
         @for selector in selectors() {
@@ -231,7 +231,7 @@ fn all_figures(s: &Summary) -> Markup {
     }
 }
 
-/// A value of `figure` in the typography of pages.
+/// Formats a value of `figure` in the typography of pages.
 pub(super) fn shown(figure: &Scalar, value: ExactNumber) -> String {
     match figure.unit {
         ScalarUnit::Time => value_label(AxisUnit::Time, value.as_f64()),

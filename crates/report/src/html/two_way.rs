@@ -1,20 +1,20 @@
-//! What a two-way test has in addition to its round trips: each direction on its own, and how requests were sent.
+//! Sections that only two-way tests have: each direction on its own, and how requests were sent.
 
 use super::{ReportPart, heading, tables};
 use crate::text;
 use maud::{Markup, html};
 
-/// The directions and the remarks; empty for a one-way test.
+/// Renders the directions and the remarks; empty for a one-way test.
 pub fn section(part: &ReportPart<'_>, alone: bool) -> Markup {
     let s = part.summary;
     let Some(t) = s.two_way.as_deref() else { return Markup::default() };
-    let both = [("there", t.up.as_ref()), ("back", t.down.as_ref())];
+    let both = [("up", t.up.as_ref()), ("down", t.down.as_ref())];
     let known: Vec<_> =
         both.into_iter().filter_map(|(name, way)| Some((name, way.filter(|w| w.latency.n > 0)?))).collect();
     let clocks = if text::is_one_host(s) { "one clock" } else { "raw, two clocks" };
     html! {
         section.tables {
-            h2 { (heading(part, "There and back", alone)) }
+            h2 { (heading(part, "Directions", alone)) }
             @if !known.is_empty() {
                 (tables::distributions_table(&html! {
                     @for (name, way) in &known {

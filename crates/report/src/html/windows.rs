@@ -1,20 +1,20 @@
-//! Parts of a test: the windows of `--interval`, and the segments between changes of the path.
+//! Parts of a test: the windows of `--interval`, and the segments between path changes.
 
 use super::{ReportPart, heading, table};
 use jitlat_core::summary::{Interval, Summary};
 use jitlat_core::units::{eng4, eng4_f64};
 use maud::{Markup, html};
 
-/// Most rows of either on a page; the JSON has all of them.
+/// Maximum number of rows of either table on a page; the JSON has all of them.
 const MAX_ROWS: usize = 1000;
 
-/// Both tables; empty if the test has neither windows nor several segments.
+/// Renders both tables; empty if the test has neither windows nor several segments.
 pub fn section(part: &ReportPart<'_>, alone: bool) -> Markup {
     let s = part.summary;
     html! {
         @if !s.intervals.is_empty() || s.segments.len() > 1 {
             section.tables {
-                h2 { (heading(part, "Part by part", alone)) }
+                h2 { (heading(part, "Windows and segments", alone)) }
                 (stretches(s))
                 (windows(s))
             }
@@ -26,12 +26,12 @@ fn names(columns: &[&str]) -> Vec<String> {
     columns.iter().map(|c| (*c).to_owned()).collect()
 }
 
-/// `number` as text, or a dash.
+/// Formats `number`, or a dash.
 fn or_dash(number: Option<String>) -> String {
     number.unwrap_or_else(|| "–".to_owned())
 }
 
-/// Each segment measures jitter from its own smallest latency.
+/// Renders the segments, each with jitter above its own smallest latency.
 fn stretches(s: &Summary) -> Markup {
     if s.segments.len() < 2 {
         return Markup::default();
@@ -55,7 +55,7 @@ fn stretches(s: &Summary) -> Markup {
     let columns =
         ["packets", "step", "min latency", "mean latency", "jitter 99 %", "jitter 99.9 %", "jitter 100 %"];
     html! {
-        h3 { "Between changes of the path or of a clock" }
+        h3 { "Segments between path or clock changes" }
         (table(&names(&columns), &rows))
     }
 }
@@ -68,8 +68,8 @@ fn windows(s: &Summary) -> Markup {
         "sent",
         "lost",
         "in a row",
-        "copies",
-        "overtaken",
+        "duplicates",
+        "reordered",
         "latency",
         "jitter 50 %",
         "99 %",

@@ -9,7 +9,8 @@ use jitlat_passive::tcp::{DirectionFigures, TcpResult, explain_delays};
 use jitlat_passive::verdict::list_prefixes;
 use jitlat_passive::{MatchedFigures, PassiveResult, PingFigures, PingSource, SpreadFigures};
 
-/// Round trips of captured traffic, shown before the two directions. `notes` are added to the result's own.
+/// Creates the section of round trips in captured traffic, shown before the two directions. `notes` are added to the
+/// result's own.
 pub fn passive_section(
     r: &PassiveResult,
     ping: PingFigures,
@@ -29,8 +30,8 @@ pub fn passive_section(
     row(format!("RTT every {}", units::eng4(s.per_time_interval_ns.0)), s.rtt_per_time_ns);
     PingSource::BOTH.iter().for_each(|source| row(source.label().into(), ping[*source as usize]));
     row("time at the monitor".into(), s.turnaround_ns);
-    row("OUT, delay above the least".into(), s.out.delay_variation_ns);
-    row("IN, delay above the least".into(), s.back.delay_variation_ns);
+    row("OUT, delay above the minimum".into(), s.out.delay_variation_ns);
+    row("IN, delay above the minimum".into(), s.back.delay_variation_ns);
     let ends = [list_prefixes(&r.plan.sides[0].reference), list_prefixes(&r.plan.sides[1].monitor)];
     Section {
         title: "Round trips of captured traffic".into(),
@@ -63,7 +64,7 @@ fn remarks(r: &PassiveResult, notes: &[String]) -> Vec<String> {
     if let (Some(offset), Some(bound)) = (s.clocks.offset_ns, s.clocks.offset_bound_ns) {
         let skew = s.clocks.skew_ppm.map_or(String::new(), |k| format!(", and runs fast by {k:.2} ppm"));
         list.push(format!(
-            "The monitor's clock is ahead by {}, give or take {}{skew}. The round trips do not depend on it.",
+            "The monitor's clock is ahead by {} ± {}{skew}. Round trips do not depend on it.",
             units::full_f64(offset),
             units::eng4_f64(bound)
         ));
@@ -73,8 +74,8 @@ fn remarks(r: &PassiveResult, notes: &[String]) -> Vec<String> {
     list
 }
 
-/// The connection with most bytes; `None` if there is none. `trace` is the connection over time, `drawn` the path
-/// between two points.
+/// Creates the section of the connection with most bytes; `None` if there is none. `trace` is the connection over time,
+/// `drawn` the path between two points.
 pub fn tcp_section(r: &TcpResult, trace: &ConnectionTrace, drawn: Option<&PassiveTrace>) -> Option<Section> {
     let (c, between) = r.connections().next()?;
     let measured = format!("{} to {}, {}", c.client, c.server, units::utc_date(c.first));

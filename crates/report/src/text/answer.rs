@@ -5,10 +5,10 @@ use jitlat_core::answer::{Answer, Cause, Severity};
 use jitlat_core::summary::Summary;
 use jitlat_verdict::evidence;
 
-/// Most causes listed; more are only counted.
+/// Maximum number of causes listed; more are only counted.
 const MAX_CAUSES: usize = 5;
 
-/// The verdicts of some streams, with their labels if there are several. Empty if none has one.
+/// Returns the verdicts of streams, with their labels if there are several. Empty if none has one.
 pub fn answers(streams: &[(&str, &Summary)], options: &TextOptions) -> String {
     let mut page = Page::new(options);
     for (label, summary) in streams {
@@ -34,8 +34,8 @@ fn write(page: &mut Page, label: &str, answer: &Answer) {
     }
 }
 
-/// What the path is suitable for: `good for telemetry and voice; fair for gaming (98 ms one way with the buffer)`.
-/// `None` if unknown.
+/// Returns the profiles by severity: `good for telemetry and voice; fair for gaming (98 ms one way with the buffer)`. `None`
+/// if unknown.
 fn uses(answer: &Answer) -> Option<String> {
     let mut groups: Vec<(Severity, &str, Vec<&str>)> = Vec::new();
     for (name, suits) in &answer.profiles {
@@ -57,7 +57,7 @@ fn uses(answer: &Answer) -> Option<String> {
     (!groups.is_empty()).then(|| groups.iter().map(group).collect::<Vec<_>>().join("; ") + ".")
 }
 
-/// The evidence of a cause, where it lies and how certain it is.
+/// Returns the evidence of a cause, its location and its certainty.
 pub fn why(cause: &Cause) -> String {
     evidence(cause)
 }

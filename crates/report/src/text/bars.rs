@@ -5,16 +5,16 @@ use jitlat_core::spec::Transport;
 use jitlat_core::summary::Summary;
 use std::collections::BTreeMap;
 
-/// Characters of the longest bar.
+/// Length of the longest bar in characters.
 const MAX_BAR_CHARS: u64 = 40;
-/// Values shown one by one; larger ones are grouped, up to the next power of two.
+/// Largest value shown on its own line; larger ones are grouped, up to the next power of two.
 const MAX_SINGLE_VALUE: i64 = 12;
 
 pub(super) fn write(page: &mut Page, s: &Summary) {
     let c = &s.counts;
     if c.lost > 0 && s.header.proto != Transport::Tcp.number() {
         let runs = &s.loss.run_length_hist;
-        page.heading("Loss run lengths");
+        page.heading("Loss burst lengths");
         let longest = runs.keys().next_back().copied().unwrap_or(0);
         page.item(&format!(
             "{} in {}, longest {longest}{}",
@@ -39,7 +39,7 @@ pub(super) fn write(page: &mut Page, s: &Summary) {
         page.heading("Reorder density");
         let extent = s.reordering.extent_hist.keys().next_back().copied().unwrap_or(0);
         page.item(&format!(
-            "{} overtaken, by at most {}; positions late (+) and early (-)",
+            "{} reordered by at most {}; positions late (+) or early (-)",
             count(c.out_of_sequence, "packet"),
             count(extent, "other")
         ));
@@ -54,7 +54,7 @@ fn signed(histogram: &BTreeMap<u64, u64>) -> BTreeMap<i64, u64> {
     histogram.iter().map(|(k, v)| (i64::try_from(*k).unwrap_or(i64::MAX), *v)).collect()
 }
 
-/// One line for each value, or for each range of large values, that occurs.
+/// Adds one line for each value, or range of large values, that occurs.
 fn bars(page: &mut Page, titles: [&str; 2], histogram: &BTreeMap<i64, u64>, shown: impl Fn(i64) -> bool) {
     let mut lines: Vec<(i64, i64, u64)> = Vec::new();
     for (value, n) in histogram.iter().filter(|(value, _)| shown(**value)) {
@@ -74,7 +74,7 @@ fn bars(page: &mut Page, titles: [&str; 2], histogram: &BTreeMap<i64, u64>, show
     }
 }
 
-/// Values of one line have the same result.
+/// Returns the range to which a value belongs; values on one line have the same range.
 fn range_of(value: i64) -> i64 {
     let magnitude = value.saturating_abs();
     if magnitude <= MAX_SINGLE_VALUE {

@@ -87,15 +87,15 @@ fn latency(page: &mut Page, s: &Summary) {
     spread(page, d);
 }
 
-/// Standard deviation, median and mode.
+/// Adds standard deviation, median and mode.
 fn spread(page: &mut Page, d: &Distribution) {
     page.line(&format!("std dev = {}", dash(d.stddev.map(eng4_f64))));
     page.line(&format!("median = {}", dash(d.median.map(eng4_f64))));
     page.line(&format!("mode at {}", dash(mode(d).map(eng4_f64))));
 }
 
-/// The centre of the fullest bin; where the median lies in that bin too, bins are too wide to tell them apart, and it is
-/// the densest half of the sample, again and again.
+/// Returns the mode: the centre of the fullest bin or, if the median lies in that bin too, because bins are too wide to
+/// distinguish them, the result of repeatedly taking the densest half of the sample.
 fn mode(d: &Distribution) -> Option<f64> {
     let h = d.histogram.as_ref()?;
     let half = h.binsize as f64 / 2.0;
@@ -105,7 +105,7 @@ fn mode(d: &Distribution) -> Option<f64> {
 
 fn corrected_latency(page: &mut Page, s: &Summary) {
     let Some(c) = &s.latency_corrected else {
-        page.line("corrected latency = - (nothing is known of the clocks)");
+        page.line("corrected latency = - (clock offset unknown)");
         return;
     };
     let [min, avg, max] = [c.min.map(full), c.mean.map(full_f64), c.max.map(full)].map(dash);
@@ -165,12 +165,12 @@ mod tests {
 
     #[test]
     fn the_mode_is_no_centre_of_a_bin_that_holds_the_median() {
-        // 13 us, but for five in a hundred of up to 30 ms: bins of 0.4 ms.
+        // 13 µs, except for 5 % of up to 30 ms: bins of 0.4 ms.
         let of = delays(|seq| if seq % 20 == 7 { seq * 30_000 } else { 13_000 + seq % 100 });
         let histogram = of.histogram.as_ref().unwrap();
         assert!(histogram.mode > 100_000.0 && of.median.unwrap() < 13_100.0);
         assert!((13_000.0..13_100.0).contains(&mode(&of).unwrap()), "{:?}", mode(&of));
-        // Bins narrow enough to tell them apart.
+        // Bins narrow enough to distinguish them.
         let of = delays(|seq| if seq % 2 == 0 { 13_000 } else { 14_000 + seq });
         assert_eq!(mode(&of), of.histogram.as_ref().map(|h| h.mode));
     }

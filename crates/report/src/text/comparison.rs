@@ -6,12 +6,12 @@ use jitlat_core::units::eng4_f64;
 use jitlat_verdict::compare::{Basis, Cell, Comparison, ComparisonGrid, ComparisonOutcome};
 use jitlat_verdict::comparison::{change, effect, outcome, p_value, points, sentence, signed};
 
-/// Characters of the row's name, of the figure's name, of a column.
+/// Width of the row's name, of the figure's name, of a column, in characters.
 const ROW: usize = 16;
 const FIGURE: usize = 16;
 const COLUMN: usize = 12;
 
-/// The table and the verdicts.
+/// Returns the table and the verdicts.
 pub fn comparison(grid: &ComparisonGrid, options: &TextOptions) -> String {
     let mut page = Page::new(options);
     table(&mut page, grid);
@@ -24,10 +24,10 @@ pub fn comparison(grid: &ComparisonGrid, options: &TextOptions) -> String {
     page.text
 }
 
-/// A line of the table: its name, and the text of a cell.
+/// A line of the table: its name, and a function for the text of a cell.
 type ComparisonLine<'a> = (&'a str, Box<dyn Fn(&Cell) -> Option<String>>);
 
-/// The number of runs, if there are several, then the headline figures.
+/// Returns the number of runs, if there are several, then the headline figures.
 fn lines_of_table() -> Vec<ComparisonLine<'static>> {
     let runs: ComparisonLine<'_> =
         ("runs", Box::new(|c| (c.sources.len() > 1).then(|| c.sources.len().to_string())));
@@ -91,7 +91,7 @@ fn clip(text: &str, width: usize) -> String {
     text.chars().take(width.saturating_sub(2)).chain("..".chars()).collect()
 }
 
-/// Notes that are needed to read the table.
+/// Adds notes that are needed to read the table.
 fn notes(page: &mut Page, grid: &ComparisonGrid) {
     let notes = notes_on(grid);
     if notes.is_empty() {
@@ -103,14 +103,13 @@ fn notes(page: &mut Page, grid: &ComparisonGrid) {
     }
 }
 
-/// What is to be known to read the figures of `grid`.
+/// Returns notes that are needed to read the figures of `grid`.
 pub(super) fn notes_on(grid: &ComparisonGrid) -> Vec<&'static str> {
     let cells = || grid.rows.iter().flat_map(|r| r.cells.iter().flatten());
     let mut notes = Vec::new();
     if cells().any(|c| !c.latency_trusted) {
         notes.push(
-            "latency is of clocks about whose relation nothing is known, in at least one run: jitter and loss \
-             can be compared, latency cannot",
+            "the clock offset of at least one run is unknown: jitter and loss can be compared, latency cannot",
         );
     }
     if cells().any(|c| c.lost.is_none()) {
@@ -120,21 +119,21 @@ pub(super) fn notes_on(grid: &ComparisonGrid) -> Vec<&'static str> {
         notes.push("percentiles of several summaries cannot be pooled: give the logs");
     }
     if cells().any(|c| c.ipdv.as_ref().is_some_and(|i| i.quantised)) {
-        notes.push("an IPDV IQR of zero beside a std dev means that the clock was too coarse");
+        notes.push("an IPDV IQR of zero with a nonzero std dev means that the clock is too coarse");
     }
     notes
 }
 
-/// How large an error the change of `c` is set against; `None` if there is nothing to say.
+/// Describes the measurement error that the change of `c` is compared with; `None` if there is nothing to report.
 pub(super) fn floor(c: &Comparison) -> Option<String> {
     if c.floor > 0.0 && c.floor.is_finite() {
-        return Some(format!("what the measurements may be wrong by together: {}", eng4_f64(c.floor)));
+        return Some(format!("combined measurement error: {}", eng4_f64(c.floor)));
     }
     let unknown = c.basis != Basis::Delay && c.tests.is_some();
-    unknown.then(|| "the hosts' own noise was not recorded: nothing is set against the change".to_owned())
+    unknown.then(|| "the hosts' own noise was not recorded, so the change is not compared with it".to_owned())
 }
 
-/// How the outcome of `c` looks.
+/// Style of the outcome of `c`.
 fn look(c: &Comparison) -> WordStyle {
     match outcome(c) {
         "worse" => WordStyle::Poor,
@@ -152,7 +151,7 @@ fn verdict(page: &mut Page, row: &str, c: &Comparison, _options: &TextOptions) {
         page.marked(
             "warning:",
             Some(WordStyle::Poor),
-            &format!("{}; the difference may have its cause there", printable(&u.text)),
+            &format!("{}; the difference may be caused by that", printable(&u.text)),
         );
     }
     if c.outcome == ComparisonOutcome::Refused {
@@ -178,7 +177,7 @@ fn verdict(page: &mut Page, row: &str, c: &Comparison, _options: &TextOptions) {
     }
     if let Some(t) = &c.tests {
         page.item(&format!(
-            "for the record, supposing independent packets, which those of one run are not: Mann-Whitney U = {}, \
+            "for reference, assuming independent packets (which packets of one run are not): Mann-Whitney U = {}, \
              {}; Kolmogorov-Smirnov D = {:.3}, {}",
             t.u, p_value(t.p), t.ks, p_value(t.ks_p)
         ));

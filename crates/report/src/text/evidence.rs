@@ -1,4 +1,4 @@
-//! What the classic report did not contain: what the figures mean, how reliable they are, and why.
+//! Sections below the classic report: the meaning of the figures, their reliability, and the reasons.
 
 use super::{Page, WordStyle, count, dash, printable, share, two_way};
 use crate::mean;
@@ -17,7 +17,7 @@ pub(super) fn write(page: &mut Page, s: &Summary) {
     write_but_figures(page, s);
 }
 
-/// The same for a test whose packets are not known one by one.
+/// Adds the sections for a test whose packets are not known individually.
 pub(super) fn write_but_figures(page: &mut Page, s: &Summary) {
     two_way::write(page, s);
     clocks(page, s);
@@ -28,24 +28,24 @@ pub(super) fn write_but_figures(page: &mut Page, s: &Summary) {
     verdicts(page, s);
 }
 
-/// What the figures mean, the worst first; at the end, where a scrolled terminal shows it.
+/// Adds the meaning of the figures, worst first; at the end, where it is visible after scrolling.
 fn verdicts(page: &mut Page, s: &Summary) {
     let opinion = Opinion::of(s);
     if opinion.findings.is_empty() {
         return;
     }
-    page.heading("What it means");
+    page.heading("Findings");
     for v in &opinion.findings {
         page.finding(v.level, &ascii(&printable(&v.text)));
     }
 }
 
-/// Symbols replaced by ASCII, which every terminal shows.
+/// Replaces symbols by ASCII, which every terminal shows.
 fn ascii(text: &str) -> String {
     text.replace('µ', "u").replace('−', "-").replace('±', "+/- ").replace('–', "-").replace('\u{a0}', " ")
 }
 
-/// Results of metrics without a section of their own.
+/// Adds results of metrics without a section of their own.
 fn further(page: &mut Page, s: &Summary) {
     let found = |selector: Selector| {
         let computed = selector.scalar.is_computed();
@@ -66,7 +66,7 @@ fn further(page: &mut Page, s: &Summary) {
     }
 }
 
-/// Jitter by other definitions, and the clustering of losses.
+/// Adds jitter by other definitions, and the clustering of losses.
 fn variation(page: &mut Page, s: &Summary) {
     if s.counts.unique_valid == 0 {
         return;
@@ -124,8 +124,8 @@ fn variation(page: &mut Page, s: &Summary) {
 fn loss_pattern(page: &mut Page, s: &Summary) {
     let pattern = match s.loss.pattern {
         Some(LossPattern::Bursty) => "losses come in bursts",
-        Some(LossPattern::Random) => "losses are compatible with chance",
-        Some(LossPattern::AntiClustered) => "losses are more evenly spread than chance",
+        Some(LossPattern::Random) => "losses are consistent with random loss",
+        Some(LossPattern::AntiClustered) => "losses are more evenly spread than random loss",
         Some(LossPattern::Insufficient) | None => return,
     };
     let g = &s.loss.gilbert;
@@ -134,7 +134,7 @@ fn loss_pattern(page: &mut Page, s: &Summary) {
         because.push(format!("after a loss the next packet is lost in {:.1}% of cases", clp * 100.0));
     }
     if let Some(ratio) = g.burst_ratio {
-        because.push(format!("burst ratio {ratio:.2}, 1 being chance"));
+        because.push(format!("burst ratio {ratio:.2} (1 for random loss)"));
     }
     page.item(&format!("{pattern}: {}", because.join("; ")));
 }
@@ -151,16 +151,16 @@ fn clocks(page: &mut Page, s: &Summary) {
         let of = match c.estimator {
             Some(OffsetEstimator::MinimumRtt) => format!(" (from {probes})"),
             Some(OffsetEstimator::MedianOfProbes) => {
-                format!(" (median of {probes}, as classic tests have it)")
+                format!(" (median of {probes}, as in classic tests)")
             }
             Some(OffsetEstimator::Logged) | None => String::new(),
         };
-        page.item(&format!("relative clock error, server less client = {}{of}", full(offset)));
+        page.item(&format!("relative clock error, server minus client = {}{of}", full(offset)));
     }
     if let Some([lo, hi]) = c.interval_ns {
-        page.item(&format!("it lies between {} and {}, whatever the path", full(lo), full(hi)));
+        page.item(&format!("it lies between {} and {} for any path", full(lo), full(hi)));
     } else if let Some(bound) = c.bound_ns {
-        page.item(&format!("it is known to +/- {}, whatever the path", eng4_f64(bound)));
+        page.item(&format!("it is known to +/- {} for any path", eng4_f64(bound)));
     }
     match c.estimator {
         Some(OffsetEstimator::MinimumRtt) => {
@@ -200,17 +200,17 @@ fn clocks(page: &mut Page, s: &Summary) {
     }
 }
 
-/// A host's own report about its clock; `None` if it has none.
+/// Describes a host's own report about its clock; `None` if it has none.
 fn account(host: &HostClock) -> Option<String> {
     let state = |s: &SyncState| {
         if s.synchronised {
             format!(
-                "synchronised by its own account, error about {}, at most {}",
+                "reported as synchronised, error about {}, at most {}",
                 eng4(s.estimated_error.0),
                 eng4(s.maximum_error.0)
             )
         } else {
-            "NOT synchronised by its own account".to_owned()
+            "reported as NOT synchronised".to_owned()
         }
     };
     let mut parts = Vec::new();
@@ -230,7 +230,7 @@ fn account(host: &HostClock) -> Option<String> {
     (!parts.is_empty()).then(|| parts.join("; "))
 }
 
-/// What no host can say of the queues of the hosts' own interfaces.
+/// Describes unknowns about the queues of the hosts' own interfaces.
 fn unknown_queues(s: &Summary) -> Vec<&'static str> {
     let mut said = Vec::new();
     if s.session.tags.contains_key("instrument") {
@@ -239,13 +239,13 @@ fn unknown_queues(s: &Summary) -> Vec<&'static str> {
     let sent = &s.stamps.sent;
     if s.header.proto == Transport::Tcp.number() {
         said.push(
-            "in the sending host's own queue: unknown, as its kernel stamps segments and not messages; a wait there is \
-             part of the delay",
+            "in the sending host's own queue: unknown, because its kernel stamps segments, not messages; a wait \
+             there is part of the delay",
         );
     } else if s.local_queue.is_none() && sent.user > 0 && sent.kernel + sent.hardware + sent.wire == 0 {
         said.push(
-            "in the sending host's own queue: unknown, as its kernel stamped no packet on leaving; a wait there is part \
-             of the delay",
+            "in the sending host's own queue: unknown, because its kernel stamped no departure; a wait there is \
+             part of the delay",
         );
     }
     let answers = s.two_way.is_some() || s.direction() == Some(Direction::Down);
@@ -257,7 +257,7 @@ fn unknown_queues(s: &Summary) -> Vec<&'static str> {
     said
 }
 
-/// What the measuring hosts themselves add to the figures.
+/// Adds the delay that the measuring hosts themselves contribute.
 fn hosts(page: &mut Page, s: &Summary) {
     if s.counts.unique_valid == 0 {
         return;
@@ -270,12 +270,12 @@ fn hosts(page: &mut Page, s: &Summary) {
     ));
     if let Some(lost) = s.stamps.sent_lost.filter(|lost| *lost > 0) {
         page.item(&format!(
-            "of {} the kernel's stamp of leaving was lost: their send times are the program's own",
+            "the kernel's departure stamp is missing for {}: their send times are the program's",
             count(lost, "packet")
         ));
     }
     let on_purpose = s.stamps.receive_pause_ns.map_or_else(String::new, |ns| {
-        format!("; up to {} of it on purpose, to take several packets at once", eng4(ns))
+        format!("; up to {} of it intended, to read several packets at once", eng4(ns))
     });
     for (mean, max, what, besides) in [
         (s.stamps.send_lag_mean_ns, s.stamps.send_lag_max_ns, "from the program to the sent stamp", ""),
@@ -295,12 +295,13 @@ fn hosts(page: &mut Page, s: &Summary) {
         let bound = match q.bounded {
             0 => String::new(),
             all if all == q.n => {
-                "; upper bounds, from the program on: the kernel stamped no entry".to_owned()
+                "; upper bounds from the program's send times, because the kernel stamped no queue entry"
+                    .to_owned()
             }
-            some => format!("; of {} an upper bound, from the program on", count(some, "packet")),
+            some => format!("; for {} an upper bound from the program's send time", count(some, "packet")),
         };
         page.item(&format!(
-            "in the sending host's own queue, before the path and not in its delay: median {}, mean {}, 99% {}, \
+            "in the sending host's own queue, not included in the path's delay: median {}, mean {}, 99% {}, \
              largest {}{bound}",
             eng4_f64(q.median),
             eng4_f64(q.mean),
@@ -318,8 +319,8 @@ fn hosts(page: &mut Page, s: &Summary) {
         ));
         if let Some(p) = e.handed_over.as_ref().filter(|p| p.over_half_period < e.over_half_period) {
             page.item(&format!(
-                "the same without the time in the host's own queue, of the program alone: 99% {}, largest {}; {} more \
-                 than half a period late",
+                "the same without the time in the host's own queue, for the program alone: 99% {}, largest {}; {} \
+                 more than half a period late",
                 eng4(p.p99),
                 eng4(p.max),
                 count(p.over_half_period, "packet")
@@ -328,7 +329,7 @@ fn hosts(page: &mut Page, s: &Summary) {
     }
     if let Some(i) = &s.intended_latency {
         page.item(&format!(
-            "latency counted from when packets were due: min {}, mean {}, largest {}; jitter 99% {}, 99.9% {}",
+            "latency from scheduled send times: min {}, mean {}, largest {}; jitter 99% {}, 99.9% {}",
             eng4(i.min),
             eng4_f64(i.mean),
             eng4(i.max),
@@ -338,7 +339,7 @@ fn hosts(page: &mut Page, s: &Summary) {
     }
     if let Some(w) = &s.stalls.without {
         page.item(&format!(
-            "without the {} that a host may have held up: std dev {}, jitter 99% {}, 99.9% {}, 100% {}",
+            "without {} that a host may have delayed: std dev {}, jitter 99% {}, 99.9% {}, 100% {}",
             count(s.counts.unique_valid.saturating_sub(w.n), "packet"),
             dash(w.stddev.map(eng4_f64)),
             eng4(w.pdv_p99),
@@ -385,7 +386,7 @@ fn coverage(c: &Coverage) -> String {
     if parts.is_empty() { "-".to_owned() } else { parts.join(", ") }
 }
 
-/// The header fields that the receiver saw.
+/// Adds the header fields that the receiver saw.
 fn far_end(page: &mut Page, s: &Summary) {
     let f = &s.far_end;
     if f.dscp.is_empty() && f.ttl.is_empty() && f.odd_sizes == 0 {
@@ -415,11 +416,11 @@ fn far_end(page: &mut Page, s: &Summary) {
     }
     // A far host may answer all requests with another size.
     if f.odd_sizes > 0 && (s.two_way.is_none() || f.odd_sizes < s.counts.received) {
-        page.item(&format!("{} of another size than agreed", count(f.odd_sizes, "packet")));
+        page.item(&format!("{} with another size than agreed", count(f.odd_sizes, "packet")));
     }
 }
 
-/// `EF` if all are equal, otherwise each value with its share, the most frequent first.
+/// Returns `EF` if all are equal, otherwise each value with its share, the most frequent first.
 fn mixture<K>(counts: &BTreeMap<K, u64>, name: impl Fn(&K) -> String) -> String {
     const SHOWN: usize = 6;
     let total = counts.values().sum();
@@ -446,7 +447,7 @@ fn warnings(page: &mut Page, s: &Summary) {
     }
 }
 
-/// How far the test came if it did not end normally. The reason is among the warnings.
+/// Adds the progress of a test that did not end normally. The reason is among the warnings.
 fn ending(page: &mut Page, s: &Summary) {
     let how = match s.session.ending {
         Ending::Complete | Ending::Unknown => return,

@@ -1,4 +1,4 @@
-//! What an access link explains of the round trips, and which link the results of a sweep suggest.
+//! Round trips compared with an access link, or the link suggested by the results of a sweep.
 
 use jitlat_core::link::AccessLink;
 use jitlat_core::link::{Layer, LinkFit, milliseconds};
@@ -8,7 +8,7 @@ use jitlat_passive::fit_sizes;
 use jitlat_passive::{LinkQuestion, ModelFigures, SizeFigures};
 use std::fmt::Write as _;
 
-/// Most sizes shown.
+/// Maximum number of sizes shown.
 const MAX_SIZES: usize = 12;
 
 fn heading(link: &AccessLink) -> String {
@@ -17,7 +17,7 @@ fn heading(link: &AccessLink) -> String {
     format!("Link {}{tunnel}: {up} from the reference, {down} to it\n", link.encapsulation)
 }
 
-/// The model compared with the measured round trips, or the link that they suggest.
+/// Returns the model compared with the measured round trips, or the link that they suggest.
 pub fn answer(question: &LinkQuestion, sizes: &[SizeFigures]) -> String {
     let mut t = String::from("\n");
     match question {
@@ -87,18 +87,18 @@ fn describe(t: &mut String, fit: Option<&LinkFit>, sizes: &[SizeFigures]) {
         let same = sizes.iter().filter(|s| s.out_length == s.in_length).count();
         let _ = writeln!(
             t,
-            "Link: not found; it takes pairs of four or more sizes, the same both ways (a payload sweep), and here are \
-             {same}"
+            "Link: not found; this needs pairs of four or more sizes, equal in both directions (a payload sweep), \
+             but there are {same}"
         );
         return;
     };
     let (fixed, slope) = (units::eng4_f64(f.fixed_ns), units::eng4_f64(f.slope_ns));
     let rate = units::bit_rate(f.series_rate);
     let _ = match f.steps {
-        None => writeln!(t, "Link: no steps; least RTT = {fixed} + {slope} a byte"),
+        None => writeln!(t, "Link: no steps; min RTT = {fixed} + {slope} per byte"),
         Some((step, h)) => {
             let atm = if step == 48 { " (ATM cells)" } else { "" };
-            writeln!(t, "Link: steps of {step} bytes{atm}, overhead {h} modulo {step}; {slope} a step")
+            writeln!(t, "Link: steps of {step} bytes{atm}, overhead {h} modulo {step}; {slope} per step")
         }
     };
     if f.cells_assumed {
@@ -116,16 +116,13 @@ fn describe(t: &mut String, fit: Option<&LinkFit>, sizes: &[SizeFigures]) {
         units::eng4_f64(f.residual_ns)
     );
     if f.steps.is_some_and(|s| s.0 == 48) {
-        let names = if f.encapsulations.is_empty() {
-            "none that is known".to_owned()
-        } else {
-            f.encapsulations.join(", ")
-        };
+        let names =
+            if f.encapsulations.is_empty() { "none known".to_owned() } else { f.encapsulations.join(", ") };
         let _ = writeln!(t, "  encapsulations with that overhead: {names}");
     }
 }
 
-/// Tables of the link for some UDP payloads: sizes layer by layer, and delays.
+/// Returns tables of the link for some UDP payloads: sizes layer by layer, and delays.
 pub fn tables(link: &AccessLink, payloads: &[u64]) -> String {
     let mut t = heading(link);
     let wires: Vec<_> = payloads.iter().map(|p| link.of_payload(*p)).collect();

@@ -4,7 +4,7 @@ use jitlat_core::units;
 use jitlat_passive::{OnePointFlow, OnePointResult, SpreadFigures};
 use std::fmt::Write as _;
 
-/// The round trips of the `top` flows with most packets; 0: all.
+/// Returns the round trips of the `top` flows with most packets; 0 for all.
 pub fn one_point(r: &OnePointResult, top: usize) -> String {
     let all = r.flows.len();
     let shown = if top == 0 { all } else { all.min(top) };
@@ -19,7 +19,7 @@ pub fn one_point(r: &OnePointResult, top: usize) -> String {
         let _ = writeln!(t, "\n{} smaller flows are not shown (--top 0 shows all)", all - shown);
     }
     if r.not_followed > 0 {
-        let _ = writeln!(t, "\n{} packets of further QUIC flows were left alone", r.not_followed);
+        let _ = writeln!(t, "\n{} packets of further QUIC flows were skipped", r.not_followed);
     }
     t
 }

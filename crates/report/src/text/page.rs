@@ -1,28 +1,28 @@
-//! [`Page`]: a text report as it is written, line by line.
+//! [`Page`]: builds a text report line by line.
 
 use jitlat_core::summary::Level;
 use std::fmt::Write;
 
-/// Whether the text may contain colours.
+/// Use of colours in the text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TextStyle {
-    /// For pipes and files.
+    /// No colours, for pipes and files.
     #[default]
     Plain,
     /// ANSI colours, for a terminal.
     Colour,
 }
 
-/// TextOptions of the text.
+/// Options of the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TextOptions {
-    /// Also print the latency corrected by the clock estimate (`-C`), after the raw values.
+    /// True to also print the latency corrected by the clock estimate (`-C`), after the raw values.
     pub corrected: bool,
-    /// Whether to use colours.
+    /// Use of colours.
     pub style: TextStyle,
-    /// Columns at which sentences are wrapped.
+    /// Width in columns at which sentences are wrapped.
     pub width: usize,
-    /// Whether characters beyond ASCII can be shown.
+    /// True if characters beyond ASCII can be shown.
     pub unicode: bool,
 }
 
@@ -32,7 +32,7 @@ impl Default for TextOptions {
     }
 }
 
-/// Text from a log or a peer, without terminal control characters.
+/// Removes terminal control characters from text of a log or a peer.
 pub(super) fn printable(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
 }
@@ -41,17 +41,17 @@ pub(super) fn dash(value: Option<String>) -> String {
     value.unwrap_or_else(|| "-".to_owned())
 }
 
-/// A ratio in percent with two decimals; `-` if `whole` is 0.
+/// Formats a ratio in percent with two decimals; `-` if `whole` is 0.
 pub(super) fn share(part: u64, whole: u64) -> String {
     if whole == 0 { "-".to_owned() } else { format!("{:.2}%", part as f64 * 100.0 / whole as f64) }
 }
 
-/// `1 packet`, `2 packets`.
+/// Formats a count: `1 packet`, `2 packets`.
 pub(super) fn count(n: u64, what: &str) -> String {
     if n == 1 { format!("1 {what}") } else { format!("{n} {what}s") }
 }
 
-/// The style of a word.
+/// Style of a word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum WordStyle {
     Heading,
@@ -73,7 +73,7 @@ impl WordStyle {
     }
 }
 
-/// The word for a level, and its style.
+/// Returns the word for a level, and its style.
 pub(super) fn mark(level: Level) -> (&'static str, WordStyle) {
     match level {
         Level::Good => ("good:", WordStyle::Good),
@@ -93,7 +93,7 @@ pub struct Page {
 impl Page {
     pub(super) const INDENT: &str = "    ";
 
-    /// An empty page.
+    /// Creates an empty page.
     pub fn new(options: &TextOptions) -> Page {
         Page { text: String::new(), style: options.style, width: options.width.max(40) }
     }
@@ -155,7 +155,7 @@ impl Page {
         self.marked(mark, Some(look), text);
     }
 
-    /// The text.
+    /// Returns the text.
     pub fn finish(self) -> String {
         self.text
     }

@@ -11,14 +11,14 @@ use jitlat_passive::{
 };
 use std::fmt::Write as _;
 
-/// What is printed in addition to the result itself.
+/// Sections printed in addition to the result.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PassiveExtras<'a> {
-    /// The round trips of ping in the same time.
+    /// Round trips of ping in the same time.
     pub ping: PingFigures,
-    /// The question about the link; `None`: not asked.
+    /// Question about the link; `None` if there is none.
     pub link: Option<&'a LinkQuestion>,
-    /// The figures of both ways, each with its heading, for their windows.
+    /// Figures of both directions, each with its heading, for their windows.
     pub ways: &'a [(&'a str, &'a Summary)],
     /// Number of flows printed, those with most bytes first.
     pub top: usize,
@@ -26,8 +26,8 @@ pub struct PassiveExtras<'a> {
     pub notes: &'a [String],
 }
 
-/// The result as text.
-pub fn passive(r: &PassiveResult, beside: &PassiveExtras<'_>) -> String {
+/// Formats the result.
+pub fn passive(r: &PassiveResult, extras: &PassiveExtras<'_>) -> String {
     let mut t = String::new();
     let (s, plan) = (&r.summary, &r.plan);
     // Writing to a string cannot fail.
@@ -40,7 +40,7 @@ pub fn passive(r: &PassiveResult, beside: &PassiveExtras<'_>) -> String {
     if plan.sides[0] != plan.sides[1] {
         let _ = writeln!(
             t,
-            "  translated on the way: {} seen at the monitor, {} seen at the reference",
+            "  translated in between: {} seen at the monitor, {} seen at the reference",
             list_prefixes(&plan.sides[1].reference),
             list_prefixes(&plan.sides[0].monitor)
         );
@@ -68,7 +68,7 @@ pub fn passive(r: &PassiveResult, beside: &PassiveExtras<'_>) -> String {
         ("ambiguous, dropped", |w| w.counts.ambiguous),
         ("outside the overlap", |w| w.counts.outside),
         ("not seen at source", |w| w.counts.unseen),
-        ("given up, no room", |w| w.counts.given_up),
+        ("given up at the limit", |w| w.counts.given_up),
     ] {
         if count(&s.out) + count(&s.back) > 0 {
             row(name, &|w| count(w).to_string());
@@ -83,60 +83,61 @@ pub fn passive(r: &PassiveResult, beside: &PassiveExtras<'_>) -> String {
     row("       p95", &|w| eng(w.ipdv_ns.map(|d| d.p95)));
     row("mean IP length", &|w| w.mean_length.map_or("-".into(), |l| format!("{l:.1} B")));
     if s.out.serialisation.is_some() || s.back.serialisation.is_some() {
-        row("a byte costs", &|w| w.serialisation.map_or("-".into(), |v| units::eng4_f64(v.ns_per_byte)));
+        row("cost per byte", &|w| w.serialisation.map_or("-".into(), |v| units::eng4_f64(v.ns_per_byte)));
         row("  as one link's rate", &|w| {
             w.serialisation.map_or("-".into(), |v| units::bit_rate(v.series_rate))
         });
     }
     t.push('\n');
-    spreads(&mut t, s, beside.ping);
+    spreads(&mut t, s, extras.ping);
     for l in &s.levels {
         let _ = writeln!(t, "{:<22}{}", "bands", describe_band(l));
     }
     clocks(&mut t, s);
-    t.push_str(&asked(r, beside));
-    for line in r.notes().iter().chain(beside.notes) {
+    t.push_str(&asked(r, extras));
+    for line in r.notes().iter().chain(extras.notes) {
         let _ = writeln!(t, "note: {line}");
     }
     t
 }
 
-/// The tables that were asked for: windows, flows, sizes and delays on a link, round trips of ping. Empty if none was.
-pub fn asked_tables(r: &PassiveResult, beside: &PassiveExtras<'_>) -> String {
+/// Returns the requested tables: windows, flows, sizes and delays on a link, round trips of ping. Empty if none was
+/// requested.
+pub fn asked_tables(r: &PassiveResult, extras: &PassiveExtras<'_>) -> String {
     let mut t = String::new();
-    if beside.ping[PingSource::File as usize].is_some() {
-        spreads(&mut t, &r.summary, beside.ping);
+    if extras.ping[PingSource::File as usize].is_some() {
+        spreads(&mut t, &r.summary, extras.ping);
     }
-    for l in r.summary.levels.iter().filter(|_| beside.link.is_some()) {
+    for l in r.summary.levels.iter().filter(|_| extras.link.is_some()) {
         // Writing to a string cannot fail.
         let _ = writeln!(t, "{:<22}{}", "bands", describe_band(l));
     }
-    t += &asked(r, beside);
+    t += &asked(r, extras);
     t.trim_start_matches('\n').to_owned()
 }
 
-fn asked(r: &PassiveResult, beside: &PassiveExtras<'_>) -> String {
+fn asked(r: &PassiveResult, extras: &PassiveExtras<'_>) -> String {
     let mut t = String::new();
-    for (heading, summary) in beside.ways {
+    for (heading, summary) in extras.ways {
         let windows = text::windows(summary, &[], &text::TextOptions::default());
         if !windows.is_empty() {
             let _ = write!(t, "\n{heading}{}", windows.trim_start());
         }
     }
     if let Some(flows) = &r.flows {
-        flow_table(&mut t, flows, beside.top);
+        flow_table(&mut t, flows, extras.top);
     }
-    if let Some(question) = beside.link {
+    if let Some(question) = extras.link {
         t.push_str(&super::link::answer(question, &r.sizes));
     }
     t
 }
 
-/// Columns of [`capture_row`].
+/// Headings of [`capture_row`].
 pub const CAPTURE_COLUMNS: [&str; 9] =
     ["", "pairs", "min", "p50", "mean", "p95", "max", "lost OUT", "lost IN"];
 
-/// What a capture says of its round trips, in a row.
+/// Returns the figures of a capture's round trips as a row.
 pub fn capture_row(label: &str, r: &PassiveResult) -> [String; 9] {
     let s = &r.summary;
     let loss = |w: &MatchedFigures| w.loss_ratio.map_or("-".to_owned(), |l| format!("{:.3} %", l * 100.0));
@@ -148,7 +149,7 @@ pub fn capture_row(label: &str, r: &PassiveResult) -> [String; 9] {
     [label.to_owned(), s.pairs.to_string(), min, p50, mean, p95, max, loss(&s.out), loss(&s.back)]
 }
 
-/// Several captures, a line each.
+/// Returns a table of several captures, one line each.
 pub fn captures(runs: &[(&str, &PassiveResult)]) -> String {
     let wide = runs.iter().map(|(label, _)| label.chars().count()).max().unwrap_or(0).max(8);
     let mut t = String::new();
@@ -243,8 +244,8 @@ fn spreads(t: &mut String, s: &PassiveSummary, ping: PingFigures) {
     if let Some(ratio) = s.pairs_per_packet {
         let _ = writeln!(
             t,
-            "{:<22}{ratio:.3} (pair rate over packet rate; 0.5 where the ways alternate strictly)",
-            "pairs a packet"
+            "{:<22}{ratio:.3} (pair rate over packet rate; 0.5 if directions alternate strictly)",
+            "pairs per packet"
         );
     }
 }

@@ -6,7 +6,7 @@ use jitlat_core::spec::Dscp;
 use jitlat_core::summary::Percent;
 use jitlat_core::units::{eng4, eng4_f64};
 
-/// A table of the hops of `path`, with remarks.
+/// Returns a table of the hops of `path`, with remarks.
 pub fn path(path: &Path, options: &TextOptions) -> String {
     let mut page = Page::new(options);
     let transport = if path.proto == 6 { "TCP" } else { "UDP" };
@@ -19,7 +19,7 @@ pub fn path(path: &Path, options: &TextOptions) -> String {
     ));
     page.blank();
     if path.hops.is_empty() {
-        page.line("No router answered, nor did the destination.");
+        page.line("Neither routers nor the destination answered.");
         return page.text;
     }
     let who = |hop: &Hop| hop.responders.first().map_or_else(|| "*".to_owned(), |r| r.address.to_string());
@@ -70,11 +70,11 @@ pub fn path(path: &Path, options: &TextOptions) -> String {
         ));
     }
     if path.rewrites.is_empty() && path.hops.iter().any(|h| !h.dscp.is_empty()) {
-        page.item(&format!("DSCP {} arrives as it was sent, as far as hops report it", dscp(path.dscp)));
+        page.item(&format!("DSCP {} is unchanged, as far as hops report it", dscp(path.dscp)));
     }
     let silent = path.hops.iter().filter(|h| h.answered == 0).count() as u64;
     if silent > 0 {
-        page.item(&format!("{} without an answer: not a loss where later hops answer", count(silent, "hop")));
+        page.item(&format!("{} did not answer: not a loss if later hops answer", count(silent, "hop")));
     }
     if !path.reached {
         page.item("the destination did not answer");
@@ -85,7 +85,7 @@ pub fn path(path: &Path, options: &TextOptions) -> String {
     page.text
 }
 
-/// `46 (EF)`, `7`.
+/// Formats a DSCP: `46 (EF)`, `7`.
 fn dscp(value: u8) -> String {
     Dscp::new(value.into()).map_or_else(|| value.to_string(), |d| d.to_string())
 }

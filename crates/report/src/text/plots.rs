@@ -5,20 +5,20 @@ use jitlat_core::analysis::Samples;
 use jitlat_core::summary::Distribution;
 use jitlat_core::units::eng4;
 
-/// Lines of a histogram, without its title and the line of what lies beyond.
+/// Number of lines of a histogram, without its title and the line of values beyond.
 const HISTOGRAM_LINES: usize = 8;
 
-/// What plots are drawn with.
+/// Area for plots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PlotCanvas {
-    /// Columns.
+    /// Width in columns.
     pub width: usize,
-    /// Whether characters beyond ASCII can be shown.
+    /// True if characters beyond ASCII can be shown.
     pub unicode: bool,
 }
 
 impl PlotCanvas {
-    /// The characters for eight levels, from the lowest.
+    /// Returns the characters for eight levels, from the lowest.
     pub(super) fn levels(self) -> [char; 8] {
         match self.unicode {
             true => ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'],
@@ -26,7 +26,7 @@ impl PlotCanvas {
         }
     }
 
-    /// A bar of `n` of `most`, the longest of which has `room` columns; every `n` but 0 is visible.
+    /// Returns a bar for `n` of `most`, the longest of which has `room` columns; every `n` above 0 is visible.
     fn bar(self, n: u64, most: u64, room: u64) -> String {
         if !self.unicode {
             return "#".repeat((n * room).div_ceil(most) as usize);
@@ -37,13 +37,13 @@ impl PlotCanvas {
     }
 }
 
-/// The distribution's histogram in at most ten lines, with the number of values beyond its limit. Empty if there is no
-/// histogram.
+/// Returns the distribution's histogram in at most ten lines, with the number of values beyond its limit. Empty if there is
+/// no histogram.
 pub fn histogram(title: &str, distribution: &Distribution, canvas: PlotCanvas) -> String {
     shifted_histogram(title, distribution, 0, canvas)
 }
 
-/// The same with every value shifted by `shift` ns: latency corrected by the clock estimate.
+/// Like [`histogram`], with every value shifted by `shift` ns: latency corrected by the clock estimate.
 pub fn shifted_histogram(title: &str, distribution: &Distribution, shift: i64, canvas: PlotCanvas) -> String {
     let Some(h) = &distribution.histogram else { return String::new() };
     let merged = h.counts.len().div_ceil(HISTOGRAM_LINES).max(1);
@@ -76,9 +76,8 @@ pub fn shifted_histogram(title: &str, distribution: &Distribution, shift: i64, c
     text
 }
 
-/// Delay over time: latency against arrival time, one column for each slice of the run, with the largest and the median
-/// value, and where packets are missing. `name` says what the values are; `shift` is added to each, in ns. Empty if
-/// nothing arrived.
+/// Returns delay over time: latency by arrival time, one column per slice of the run, with the largest and the median value,
+/// and the missing packets. `name` describes the values; `shift` is added to each, in ns. Empty if nothing arrived.
 pub fn burstiness(name: &str, samples: &Samples, shift: i64, packets: u64, canvas: PlotCanvas) -> String {
     let arrivals = || (0..samples.len()).map(|k| samples.arrived(k));
     let (Some(first), Some(last)) = (arrivals().min(), arrivals().max()) else { return String::new() };
@@ -119,7 +118,7 @@ pub fn burstiness(name: &str, samples: &Samples, shift: i64, packets: u64, canva
         &mut delays,
     );
     let mut text = format!(
-        "{name} against arrival time\n  {} to {}, each column {}\n  largest  {largest}\n  median   {median}\n",
+        "{name} over arrival time\n  {} to {}, each column {}\n  largest  {largest}\n  median   {median}\n",
         eng4(lowest.saturating_add(shift)),
         eng4(highest.saturating_add(shift)),
         eng4(slice.clamp(0, i64::MAX.into()) as i64)
@@ -193,7 +192,7 @@ mod tests {
         let unicode = PlotCanvas { width: 62, unicode: true };
         assert!(burstiness("Latency", &samples, 0, 101, ASCII).is_ascii());
         insta::assert_snapshot!(burstiness("Latency", &samples, 0, 101, unicode), @"
-        Latency against arrival time
+        Latency over arrival time
           1.000 ms to 9.000 ms, each column 39.60 ms
           largest  █▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁█▁▁▁      ▁▁▁▁▁▁▁█▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁█
           median   ▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁      ▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁▁

@@ -7,7 +7,7 @@ use jitlat_passive::tcp::{DelayCause, DelayCauses};
 use std::fmt::Write as _;
 use std::path::Path;
 
-/// What was captured, and what it explains. `saved` is the file with the packets.
+/// Formats the captured packets, and the delays that they explain. `saved` is the file with the packets.
 pub fn stream_traffic(s: &StreamTraffic, saved: Option<&Path>) -> String {
     let mut text = format!("\nThe stream at {} of this host\n", s.interface);
     // Writing to a string cannot fail.
@@ -35,7 +35,7 @@ fn delay_causes(t: &mut String, direction: Direction, e: &DelayCauses) {
     let which = if direction == Direction::Up { "to the server" } else { "from the server" };
     let _ = writeln!(
         t,
-        "\nWhat delayed the packets {which}: {} of latency above the least, of {} packets\n  {:<44}{:>8}{:>9}{:>11}",
+        "\nCauses of delay {which}: {} of latency above the minimum, of {} packets\n  {:<44}{:>8}{:>9}{:>11}",
         eng4(e.above_minimum_ns),
         e.packets,
         "",
@@ -45,11 +45,11 @@ fn delay_causes(t: &mut String, direction: Direction, e: &DelayCauses) {
     );
     for c in &e.causes {
         let what = match c.cause {
-            DelayCause::WindowFull => "waited here, the receiver's window was full",
+            DelayCause::WindowFull => "waited here for the receiver's full window",
             DelayCause::Sender => "waited here for another reason",
-            DelayCause::Fast => "sent again after duplicate acknowledgements",
-            DelayCause::Timeout => "sent again after silence",
-            DelayCause::Behind => "waited behind data that was sent again",
+            DelayCause::Fast => "retransmitted after duplicate acknowledgements",
+            DelayCause::Timeout => "retransmitted after silence",
+            DelayCause::Behind => "waited behind retransmitted data",
             DelayCause::Receiver => "read late at this host",
             DelayCause::Path => "the path and the far host",
         };

@@ -7,7 +7,7 @@ use jitlat_passive::tcp::{
 };
 use std::fmt::Write as _;
 
-/// The analysis of the `top` connections with most bytes; 0: all.
+/// Formats the analysis of the `top` connections with most bytes; 0 for all.
 pub fn tcp(r: &TcpResult, top: usize) -> String {
     let all = r.first.connections.len();
     let shown = if top == 0 { all } else { all.min(top) };
@@ -60,7 +60,7 @@ fn connection(t: &mut String, c: &ObservedConnection) {
     row("retransmissions", true, &count(|l| l.retransmissions));
     row("  fast", false, &count(|l| l.fast));
     row("  timeout", false, &count(|l| l.timeouts));
-    row("  their data had waited", false, &|l| {
+    row("  delay of their data", false, &|l| {
         let sum = l.fast_wait_ns.0.saturating_add(l.timeout_wait_ns.0);
         (sum > 0, units::eng4(sum))
     });
@@ -73,9 +73,9 @@ fn connection(t: &mut String, c: &ObservedConnection) {
     row("keep-alives", false, &count(|l| l.keep_alives));
     row("duplicate ACKs sent", false, &count(|l| l.duplicate_acks));
     row("window closed", false, &count(|l| l.zero_windows));
-    row("  for altogether", false, &|l| (l.zero_window_ns.0 > 0, units::eng4(l.zero_window_ns.0)));
+    row("  total time", false, &|l| (l.zero_window_ns.0 > 0, units::eng4(l.zero_window_ns.0)));
     row("window filled", false, &count(|l| l.window_full));
-    row("  waited for altogether", false, &|l| (l.window_full_ns.0 > 0, units::eng4(l.window_full_ns.0)));
+    row("  total wait", false, &|l| (l.window_full_ns.0 > 0, units::eng4(l.window_full_ns.0)));
     row("most bytes in flight", true, &count(|l| l.max_in_flight));
     let rtt = |f: fn(&DirectionFigures) -> Option<SpreadFigures>, g: fn(SpreadFigures) -> i64| {
         move |l: &DirectionFigures| (f(l).is_some(), f(l).map_or("-".to_owned(), |s| units::eng4(g(s))))
@@ -99,7 +99,7 @@ fn two_points(t: &mut String, b: &BetweenPoints) {
     row("lost after both", &|l| count(l.lost_after));
     row("duplicated between them", &|l| l.duplicates.to_string());
     let eng = |v: Option<i64>| v.map_or("-".to_owned(), units::eng4);
-    row("delay above least, p50", &|l| eng(l.delay_variation_median_ns));
+    row("delay above min, p50", &|l| eng(l.delay_variation_median_ns));
     row("                   p95", &|l| eng(l.delay_variation_p95_ns));
     row("                   max", &|l| eng(l.delay_variation_max_ns));
 }

@@ -1,5 +1,5 @@
-//! What a two-way test has in addition to its round trips: how requests were sent, each way on its own, and datagrams
-//! that were no measurement.
+//! Sections that only two-way tests have: how requests were sent, each direction on its own, and datagrams that were not
+//! part of the measurement.
 
 use super::{Page, TextOptions, count, dash, printable};
 use jitlat_core::Schedule;
@@ -10,7 +10,7 @@ use jitlat_core::twoway::{
 };
 use jitlat_core::units::{eng4, eng4_f64, full_f64};
 
-/// `ICMP to 192.0.2.2: 20 requests of 64 bytes, one every 20.00 ms (open loop)`.
+/// Returns `ICMP to 192.0.2.2: 20 requests of 64 bytes, one every 20.00 ms (open loop)`.
 pub fn asking(session: &Session) -> String {
     let spec = &session.spec;
     let facts = session.two_way.as_deref();
@@ -23,7 +23,7 @@ pub fn asking(session: &Session) -> String {
         },
     );
     let how = match facts.and_then(|f| f.wait) {
-        Some(wait) => format!("each {} after the answer to the one before (stop and wait)", eng4(wait.0)),
+        Some(wait) => format!("each {} after the answer to the previous one (stop and wait)", eng4(wait.0)),
         None => {
             let average = if spec.schedule() == Schedule::Periodic { "" } else { " on average" };
             format!("one every {}{average} (open loop)", eng4(spec.period().0))
@@ -33,30 +33,30 @@ pub fn asking(session: &Session) -> String {
     format!("{} to {to}: {requests} of {} bytes, {how}", printable(protocol).to_uppercase(), spec.payload())
 }
 
-/// The section of a round-trip report.
+/// Adds the section of a round-trip report.
 pub(super) fn write(page: &mut Page, s: &Summary) {
     let Some(t) = s.two_way.as_deref() else { return };
-    page.heading("There and back");
+    page.heading("Directions");
     sending(page, t);
     if let Some(report) = &t.far_report {
         far_report(page, report);
     }
     processing(page, t);
     directions(page, t);
-    for (name, way) in [("there", &t.up), ("back", &t.down)] {
+    for (name, way) in [("up", &t.up), ("down", &t.down)] {
         if let Some(way) = way {
             delay(page, name, way, if is_one_host(s) { "one clock" } else { "raw, two clocks" });
         }
     }
-    beside(page, s, t);
+    further_lines(page, s, t);
 }
 
-/// Whether both ends are one host, with one clock.
+/// True if both ends are one host, with one clock.
 pub fn is_one_host(s: &Summary) -> bool {
     s.header.src_ip.is_some() && s.header.src_ip == s.header.dst_ip
 }
 
-/// The statements of the section without its tables, a sentence each, for a page with its own tables.
+/// Returns the statements of the section without its tables, one sentence each, for a page with its own tables.
 pub fn two_way_remarks(s: &Summary) -> Vec<String> {
     let Some(t) = s.two_way.as_deref() else { return Vec::new() };
     let mut page = Page::new(&TextOptions { width: usize::MAX, ..TextOptions::default() });
@@ -71,15 +71,15 @@ pub fn two_way_remarks(s: &Summary) -> Vec<String> {
             ("duplicated", d.up_duplicates, d.down_duplicates),
             ("reordered", d.up_reordered, d.down_reordered),
         ] {
-            page.item(&format!("{what}: {up} there, {down} back"));
+            page.item(&format!("{what}: {up} up, {down} down"));
         }
         undetermined(&mut page, d);
     }
-    beside(&mut page, s, t);
+    further_lines(&mut page, s, t);
     page.text.lines().map(|line| line.trim().to_owned()).collect()
 }
 
-fn beside(page: &mut Page, s: &Summary, t: &TwoWayFigures) {
+fn further_lines(page: &mut Page, s: &Summary, t: &TwoWayFigures) {
     if !is_one_host(s) {
         corrected(page, t);
     }
@@ -108,14 +108,14 @@ fn beside(page: &mut Page, s: &Summary, t: &TwoWayFigures) {
 }
 
 fn sending(page: &mut Page, t: &TwoWayFigures) {
-    let timeout = t.timeout_ns.map(|t| format!("; answers were waited for {}", eng4(t))).unwrap_or_default();
+    let timeout = t.timeout_ns.map(|t| format!("; timeout {}", eng4(t))).unwrap_or_default();
     page.item(&match t.sending {
         SendingMode::OpenLoop => {
-            format!("open loop: requests left on schedule, whatever became of earlier ones{timeout}")
+            format!("open loop: requests were sent on schedule, without waiting for earlier answers{timeout}")
         }
         SendingMode::StopAndWait => format!(
-            "stop and wait: each request left {} after the answer to the one before; while the path stalls \
-             nothing is sent, so slow times are under-represented{timeout}",
+            "stop and wait: each request was sent {} after the previous answer; while the path stalls nothing is \
+             sent, so slow times are under-represented{timeout}",
             eng4(t.wait_ns.unwrap_or(0))
         ),
     });
@@ -125,7 +125,7 @@ fn far_report(page: &mut Page, r: &FarReport) {
     describe_far_report(r).iter().for_each(|text| page.item(text));
 }
 
-/// What the far host reports of a test of one way, in sentences.
+/// Describes the far host's report of a one-way test, in sentences.
 pub(super) fn describe_far_report(r: &FarReport) -> Vec<String> {
     let stamps = match r.stamps {
         Some(jitlat_core::StampSource::User) => "the program's stamps",
@@ -134,16 +134,17 @@ pub(super) fn describe_far_report(r: &FarReport) -> Vec<String> {
         None => "stamps of unknown origin",
     };
     let mut said = vec![format!(
-        "one way, of two clocks, as the server reports it with {stamps}: {} received, {} out of order, {}, {} \
-         with a latency of zero or below",
+        "one-way delay between two clocks, as reported by the server with {stamps}: {} received, {} out of order, \
+         {}, {} with a latency of zero or below",
         r.received,
         r.out_of_order,
-        r.duplicates.map_or_else(|| "duplicates not looked for".to_owned(), |d| count(d, "duplicate")),
+        r.duplicates.map_or_else(|| "duplicates not counted".to_owned(), |d| count(d, "duplicate")),
         r.errors
     )];
     if r.timed_out {
         said.push(
-            "the server did not see the last packet: it reported when packets ceased to come".to_owned(),
+            "the server did not receive the last packet: it reported after packets stopped arriving"
+                .to_owned(),
         );
     }
     said
@@ -152,13 +153,13 @@ pub(super) fn describe_far_report(r: &FarReport) -> Vec<String> {
 fn processing(page: &mut Page, t: &TwoWayFigures) {
     match &t.processing {
         Some(p) => page.item(&format!(
-            "far host's own time, left out of the round trips: min/avg/max = {} / {} / {}",
+            "far host's processing time, excluded from the round trips: min/avg/max = {} / {} / {}",
             eng4(p.min),
             eng4(p.mean),
             eng4(p.max)
         )),
         None if t.far_report.is_none() => {
-            page.item("the far host does not report its own processing time: the round trips contain it");
+            page.item("the far host does not report its processing time: the round trips include it");
         }
         None => {}
     }
@@ -166,7 +167,7 @@ fn processing(page: &mut Page, t: &TwoWayFigures) {
 
 fn directions(page: &mut Page, t: &TwoWayFigures) {
     let Some(d) = &t.directions else { return };
-    page.line(&format!("    {:<12}{:>10}{:>10}", "by direction", "there", "back"));
+    page.line(&format!("    {:<12}{:>10}{:>10}", "by direction", "up", "down"));
     let mut row = |name: &str, up: u64, down: u64| page.line(&format!("    {name:<12}{up:>10}{down:>10}"));
     row("lost", d.up_lost, d.down_lost);
     row("duplicated", d.up_duplicates, d.down_duplicates);
@@ -177,7 +178,7 @@ fn directions(page: &mut Page, t: &TwoWayFigures) {
 fn undetermined(page: &mut Page, d: &Directions) {
     if d.unknown_lost > 0 {
         page.item(&format!(
-            "{} without an answer, lost there or back: the far host's count does not show in which direction",
+            "{} without an answer, lost in an unknown direction: the far host's count does not show it",
             count(d.unknown_lost, "request")
         ));
     }
@@ -199,7 +200,7 @@ fn delay(page: &mut Page, name: &str, way: &DirectionResult, clocks: &str) {
     ));
 }
 
-/// Both ways without the offset of the clocks, as far as round trips can determine it.
+/// Adds both directions without the offset of the clocks, as far as round trips can determine it.
 fn corrected(page: &mut Page, t: &TwoWayFigures) {
     let both = t.up.as_ref().zip(t.down.as_ref());
     let Some((up, down)) = both.and_then(|(u, d)| u.latency_corrected.zip(d.latency_corrected)) else {
@@ -207,8 +208,8 @@ fn corrected(page: &mut Page, t: &TwoWayFigures) {
     };
     let bound = up.bound_ns.map(|b| format!(", known to +/- {}", eng4_f64(b))).unwrap_or_default();
     page.item(&format!(
-        "less the clocks' difference of {}{bound}: avg {} there, {} back, taking the two ways of the fastest \
-         exchange for equally long",
+        "corrected by the clock difference of {}{bound}: avg {} up, {} down, assuming that both directions of the \
+         fastest exchange take equally long",
         full_f64(up.offset_ns as f64),
         dash(up.mean.map(eng4_f64)),
         dash(down.mean.map(eng4_f64)),
@@ -228,16 +229,16 @@ fn connection(page: &mut Page, tcp: &TcpStats) {
 }
 
 fn not_answers(page: &mut Page, n: &NotAnswers) {
-    // The warnings say what hosts refused or prohibited.
+    // The warnings report what hosts refused or prohibited.
     if n.foreign + n.malformed + n.forged + n.unmatched > 0 {
         page.item(&format!(
-            "received and not counted: {} foreign, {} malformed, {} forged, {} to nothing asked",
+            "received but not counted: {} foreign, {} malformed, {} forged, {} without a request",
             n.foreign, n.malformed, n.forged, n.unmatched
         ));
     }
 }
 
-/// The report of a test that went one way only and was measured by the far host.
+/// Adds the report of a one-way test that was measured by the far host.
 pub(super) fn of_far_report(page: &mut Page, s: &Summary) {
     let (c, l) = (&s.counts, &s.latency);
     let percent = |p: Option<f64>| p.map_or_else(|| "-".to_owned(), |p| format!("{p:.2}%"));

@@ -1,10 +1,10 @@
-//! Parts of a test: the windows of `--interval`, and the segments between changes of the path.
+//! Parts of a test: the windows of `--interval`, and the segments between path changes.
 
 use super::{Page, WordStyle, dash};
 use jitlat_core::summary::{Interval, Summary};
 use jitlat_core::units::{eng4, eng4_f64};
 
-/// Most lines.
+/// Maximum number of lines.
 const MAX_LINES: usize = 40;
 
 pub(super) fn write(page: &mut Page, s: &Summary) {
@@ -12,15 +12,15 @@ pub(super) fn write(page: &mut Page, s: &Summary) {
     stretches(page, s);
 }
 
-/// Each segment measures jitter from its own smallest latency.
+/// Adds the segments, each with jitter above its own smallest latency.
 fn stretches(page: &mut Page, s: &Summary) {
     if s.segments.len() < 2 {
         return;
     }
-    page.heading("Between changes of the path or of a clock");
+    page.heading("Segments between path or clock changes");
     for g in s.segments.iter().take(MAX_LINES) {
         let step = g.step_ns.map_or_else(String::new, |step| {
-            format!(", {}{} from the stretch before", if step > 0 { "+" } else { "" }, eng4(step))
+            format!(", {}{} from the previous segment", if step > 0 { "+" } else { "" }, eng4(step))
         });
         page.item(&format!(
             "packets {} to {}: smallest latency {}{step}; mean {}; jitter 99% {}, 99.9% {}, 100% {}",
@@ -38,7 +38,7 @@ fn stretches(page: &mut Page, s: &Summary) {
     }
 }
 
-/// The windows without the segments, and without those that begin at `except`.
+/// Adds the windows without the segments, and without those that begin at `except`.
 pub(super) fn alone(page: &mut Page, intervals: &[Interval], except: &[i64]) {
     let mut shown: Vec<&Interval> = intervals.iter().filter(|w| !except.contains(&w.start_ns)).collect();
     let Some(first) = shown.first() else { return };
@@ -65,13 +65,13 @@ const HEAD: [&str; 2] = [
     "                               row       mean        50%        99%       100%",
 ];
 
-/// The head of a table of windows of `length_ns`, those of the stream called `name` if there are several.
+/// Returns the head of a table of windows of `length_ns`, with the `name` of the stream if there are several.
 pub fn window_head(name: &str, length_ns: i64) -> String {
     let name = if name.is_empty() { String::new() } else { format!("{name}: ") };
     format!("{name}Windows of {}\n{}\n{}\n", eng4(length_ns), HEAD[0], HEAD[1])
 }
 
-/// The line of a window in that table.
+/// Returns the line of a window in that table.
 pub fn window_line(window: &Interval) -> String {
     line(window) + "\n"
 }

@@ -1,4 +1,4 @@
-// Added to a page by its test, after axe-core: checks every tab with everything unfolded, and writes what is wrong, or `ok`.
+// Added to a page by its test, after axe-core: checks every tab with everything unfolded, and writes errors, or `ok`.
 (async () => {
   const found = [];
   document.querySelectorAll("details").forEach((d) => { d.open = true; });

@@ -1,8 +1,8 @@
-// Added to a page by its test: uses every control and writes what is wrong, or `ok`, into the document.
+// Added to a page by its test: uses every control and writes errors, or `ok`, into the document.
 (() => {
   const root = document.documentElement, wrong = window.__wrong;
   const phone = matchMedia("(max-width: 40rem)").matches;
-  // Files are kept instead of saved, and pictures encoded at once: then all is done when the page has loaded.
+  // Files are stored in memory and pictures are encoded synchronously, so that everything is done when the page has loaded.
   const saved = [];
   const parts = new Map(), made = window.Blob;
   window.Blob = function (list, options) { const blob = new made(list, options); parts.set(blob, list); return blob; };
@@ -80,7 +80,7 @@
   // Pictures are read before the page counts as loaded.
   for (const host of hosts) host.querySelector("[data-save=PNG]").click();
 
-  // Every tab, by the mouse and the keyboard, in every direction.
+  // Use every tab by mouse and by keyboard, in every direction.
   const tabs = [...document.querySelectorAll("[role=tab]")], ways = [...document.querySelectorAll("button[data-group]")];
   for (const way of ways.length ? ways : [null]) {
     way?.click();

@@ -6,33 +6,34 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 use tempfile::TempDir;
 
-/// Size of the window and colour scheme: what the browser is started with, and what it then prefers.
+/// Size of the window and colour scheme: the browser's arguments for both.
 pub type Shown = (&'static [&'static str], &'static str);
 
-/// A large light and a small dark window: the look of a page depends on either, never on both.
+/// A large light and a small dark window. The look of a page depends on size and scheme independently, so two corners are
+/// enough.
 pub const CORNERS: [Shown; 2] =
     [(&["--window-size=1400,900"], "light"), (&["--window-size=400,900", DARK], "dark")];
 
-/// The windows in which every page is shown: the corners, and with `JITLAT_FULL` every size in both schemes.
+/// Windows in which every page is shown: the corners, and with `JITLAT_FULL` every size in both schemes.
 pub fn shown() -> Vec<Shown> {
     let others: [Shown; 2] =
         [(&["--window-size=400,900"], "light"), (&["--window-size=1400,900", DARK], "dark")];
     CORNERS.into_iter().chain(others.into_iter().filter(|_| full())).collect()
 }
 
-/// Whether all of each matrix is tested (`just full`), not only a sample.
+/// True if the whole matrix is tested (`just full`), not only a sample.
 pub fn full() -> bool {
     std::env::var_os("JITLAT_FULL").is_some()
 }
 
-/// Makes the browser prefer dark pages.
+/// Argument that makes the browser prefer dark pages.
 const DARK: &str = "--blink-settings=preferredColorScheme=0";
 
-/// A script added to the page by the test: shows every figure, zooms, hovers, hides, saves, and writes errors, or `ok`
-/// and the number of figures, where `--dump-dom` shows it.
+/// Script added to the page by the test: it shows every figure, zooms, hovers, hides and saves, and writes errors, or `ok`
+/// and the number of figures, into the output of `--dump-dom`.
 const DRIVER: &str = include_str!("driver.js");
 
-/// Collects errors from the first script on.
+/// Script that collects errors from the start.
 const COLLECT_ERRORS: &str = r#"<script>window.__wrong = []; addEventListener("error", (e) => __wrong.push(e.message)); addEventListener("securitypolicyviolation", (e) => __wrong.push("fetches " + e.blockedURI)); for (const k of ["error", "warn"]) { const old = console[k]; console[k] = (...a) => { __wrong.push(a.join(" ")); old(...a); }; }</script><title>"#;
 
 pub fn browser() -> Option<&'static str> {
@@ -51,12 +52,12 @@ pub fn browser() -> Option<&'static str> {
     found
 }
 
-/// Runs the browser on `file`; killed after [`LIMIT`].
+/// Runs the browser on `file`; it is killed after [`LIMIT`].
 pub fn browse(program: &str, dir: &Path, arguments: &[&str], file: &Path) -> String {
     visit(program, dir, arguments, &format!("file://{}", file.display()))
 }
 
-/// Runs the browser on the page at `address`; killed after [`LIMIT`].
+/// Runs the browser on the page at `address`; it is killed after [`LIMIT`].
 pub fn visit(program: &str, dir: &Path, arguments: &[&str], address: &str) -> String {
     let profile = dir.join("profile");
     let output = dir.join("dom.html");
@@ -85,8 +86,8 @@ pub fn visit(program: &str, dir: &Path, arguments: &[&str], address: &str) -> St
     std::fs::read_to_string(output).expect("the browser's output")
 }
 
-/// A folder below `target` for one browser's files: browsers of other tests, also of a second run beside this one, have
-/// their own.
+/// Creates a folder below `target` for one browser's files, so that browsers of other tests and of concurrent runs do not
+/// share it.
 pub fn folder() -> TempDir {
     TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory under target")
 }
@@ -107,7 +108,7 @@ pub fn driven(name: &str, html: &str) {
     }
 }
 
-/// The number of pages that a printer needs for what comes before the figures, and for all; `None` without a browser.
+/// Number of printed pages before the figures, and in all; `None` without a browser.
 pub fn printed(html: &str) -> Option<(usize, usize)> {
     let program = browser()?;
     let folder = folder();
@@ -124,19 +125,19 @@ pub fn printed(html: &str) -> Option<(usize, usize)> {
     Some((pages(&format!("{first}</main></body></html>")), pages(html)))
 }
 
-/// What a script wrote into the attribute `data-` `name` of the page.
+/// Returns the attribute `data-`NAME that a script wrote into the page.
 pub fn result<'a>(dom: &'a str, name: &str) -> Option<&'a str> {
     let (_, rest) = dom.split_once(&format!("data-{name}=\""))?;
     Some(rest.split_once('"')?.0)
 }
 
-/// The longest that a browser may take: on two busy processors axe-core has taken more than a minute for a page.
+/// Timeout of a browser: on two busy processors axe-core has taken more than a minute for a page.
 const LIMIT: Duration = Duration::from_secs(180);
 
-/// Where `packaging/tools axe-core` puts the script of axe-core, from the root of the sources.
+/// Path of axe-core's script, as installed by `packaging/tools axe-core`, from the root of the sources.
 const AXE: &str = "target/tools/axe/axe_playwright_python/axe.min.js";
 
-/// The script of axe-core; `None` where it is not installed and need not be.
+/// Returns the script of axe-core; `None` if it is not installed and not required.
 pub fn axe() -> Option<String> {
     let file = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..").join(AXE);
     match std::fs::read_to_string(&file) {
@@ -149,10 +150,10 @@ pub fn axe() -> Option<String> {
     }
 }
 
-/// Asks axe-core about every tab, with everything unfolded, and writes what it found into the page.
+/// Script that runs axe-core on every tab, with everything unfolded, and writes the results into the page.
 const ASK_AXE: &str = include_str!("accessibility.js");
 
-/// What axe-core finds on a page: `ok`, or its rules with the elements that break them.
+/// Returns the results of axe-core for a page: `ok`, or its rules with the elements that break them.
 pub fn accessibility(html: &str, axe: &str, arguments: &[&str]) -> Option<String> {
     let program = browser()?;
     let folder = folder();
@@ -161,7 +162,7 @@ pub fn accessibility(html: &str, axe: &str, arguments: &[&str]) -> Option<String
     let scripts = format!("<script>{axe}</script><script>{ASK_AXE}</script></body>");
     let (before, after) = html.rsplit_once("</body>").expect("a page");
     std::fs::write(&file, format!("{before}{scripts}{after}")).expect("a file under target");
-    // Its waits pass in virtual time; it waits for nothing outside of the page.
+    // Its timers run in virtual time; it waits for nothing outside the page.
     let time = ["--dump-dom", "--virtual-time-budget=120000"];
     let dom = browse(program, dir, &[&time, arguments].concat(), &file);
     Some(result(&dom, "axe").expect("axe-core has finished").to_owned())

@@ -80,7 +80,7 @@ fn span(text: &str) -> Span {
     Span((value * unit).round() as i64)
 }
 
-/// `n` packets every 20 ms over a path that queues, stalls every 900 packets and loses in bursts.
+/// Simulates `n` packets every 20 ms over a path that queues, stalls every 900 packets and loses in bursts.
 pub fn made_up(n: u64) -> Measured {
     let period = 20_000_000;
     let spec =
@@ -116,17 +116,17 @@ pub fn made_up(n: u64) -> Measured {
 /// The golden logs.
 pub const GOLDEN: [&str; 4] = ["a_loopback_v1", "b_wan_lossy_v1", "c_unsync_v2", "d_edge_small_v1"];
 
-/// Every figure of one run.
+/// Returns every figure of one run.
 pub fn figures(m: &Measured) -> Vec<Figure> {
     figure::of_run(&run(m))
 }
 
-/// A run with all that is known of it, not corrected.
+/// Returns a run with all its facts, not corrected.
 pub fn run(m: &Measured) -> DrawnRun<'_> {
     DrawnRun { label: "", summary: &m.summary, trace: Some(&m.trace), corrected: false }
 }
 
-/// Every figure of every example run, and those of all of them together.
+/// Returns every figure of every example run, and those of all of them together.
 pub fn everything() -> Vec<(String, Figure)> {
     let runs: Vec<(&str, Measured)> =
         GOLDEN.into_iter().map(|n| (n, golden(n))).chain([("made up", made_up(30_000))]).collect();
@@ -135,14 +135,14 @@ pub fn everything() -> Vec<(String, Figure)> {
         all.extend(figures(m).into_iter().map(|f| (format!("{name}: {}", f.id), f)));
     }
     let named: Vec<_> = runs.iter().map(|(n, m)| ComparedRun::new(n, &m.summary)).collect();
-    let mut beside = figure::of_runs(&named);
+    let mut compared = figure::of_runs(&named);
     let measured = runs.iter().map(|(name, m)| (*name, m.summary.measured()));
-    figure::label_measured(&mut beside, &figure::measured_of_several(measured));
-    all.extend(beside.into_iter().map(|f| (f.id.clone(), f)));
+    figure::label_measured(&mut compared, &figure::measured_of_several(measured));
+    all.extend(compared.into_iter().map(|f| (f.id.clone(), f)));
     all
 }
 
-/// The pictures of the guide, by file name.
+/// Returns the pictures of the guide, by file name.
 pub fn pictures() -> Vec<(String, Figure)> {
     let (loopback, wan, unsynchronised, long) =
         (golden("a_loopback_v1"), golden("b_wan_lossy_v1"), golden("c_unsync_v2"), made_up(30_000));

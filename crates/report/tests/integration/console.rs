@@ -12,7 +12,7 @@ use jitlat_core::{
 use jitlat_report::text::{self, TextStyle};
 
 const START: i64 = 1_763_697_000_000_000_000;
-/// The server's clock is this far ahead.
+/// Offset of the server's clock, ns ahead.
 const OFFSET: i64 = 2_500_000;
 
 fn session(direction: Direction) -> Session {
@@ -95,12 +95,12 @@ fn stamps_that_did_not_come_and_a_pause_on_purpose_are_said() {
         (session.stamps_lost, session.read_pause) = (lost, pause);
         let summary = analyze(&session, records(Direction::Up), &jitlat_verdict::options());
         let report = text::report(&summary, &text::TextOptions::default());
-        // However it is wrapped.
+        // Independent of line breaks.
         report.split_whitespace().collect::<Vec<_>>().join(" ")
     };
     let said = with(Some(17), Some(Span::micros(900)));
-    assert!(said.contains("of 17 packets the kernel's stamp of leaving was lost"), "{said}");
-    assert!(said.contains("; up to 900.0 us of it on purpose, to take"), "{said}");
+    assert!(said.contains("the kernel's departure stamp is missing for 17 packets"), "{said}");
+    assert!(said.contains("; up to 900.0 us of it intended, to read several"), "{said}");
     for quiet in [with(Some(0), None), with(None, None)] {
         assert!(!quiet.contains("was lost:") && !quiet.contains("on purpose"), "{quiet}");
     }
@@ -116,14 +116,14 @@ fn correction_knows_its_direction() {
         let line = report.lines().find(|l| l.starts_with("min/avg/max corrected latency = ")).unwrap();
         line.split(" = ").nth(1).unwrap().split('.').next().unwrap().to_owned()
     };
-    // The estimate is 15 us too high: that much less than 10 ms upwards, more downwards.
+    // The estimate is 15 µs too high: up is that much below 10 ms, down that much above.
     assert_eq!((corrected(Direction::Up), corrected(Direction::Down)), ("9".into(), "10".into()));
 }
 
 #[test]
 fn two_directions_free_of_the_clocks() {
     let both = text::both(&summary(Direction::Up), &summary(Direction::Down), &text::TextOptions::default());
-    assert!(both.starts_with("Both directions\n    smallest latency there and back = 20.00"), "{both}");
+    assert!(both.starts_with("Both directions\n    smallest latency up + down = 20.00"), "{both}");
 }
 
 #[test]
@@ -152,8 +152,8 @@ fn a_change_of_path_and_windows_are_listed() {
     // Sentences are wrapped.
     let text = report.split_whitespace().collect::<Vec<_>>().join(" ");
     for said in [
-        "Between changes of the path or of a clock packets 0 to 499: smallest latency 5.000 ms;",
-        "packets 500 to 999: smallest latency 13.00 ms, +8.000 ms from the stretch before;",
+        "Segments between path or clock changes packets 0 to 499: smallest latency 5.000 ms;",
+        "packets 500 to 999: smallest latency 13.00 ms, +8.000 ms from the previous segment;",
         "Windows of 100.0 ms the 40 of 200 with the most loss",
     ] {
         assert!(text.contains(said), "{said}: {report}");

@@ -8,7 +8,7 @@ use jitlat_report::draw::{self, Drawing, Shape, layout};
 use jitlat_report::figure::{self, AxisScale, AxisUnit, ComparedRun, DrawnRun, Figure, Mark};
 use jitlat_report::html::{self, HtmlReport, ReportPart};
 
-/// Text must not be clipped, nor overlap other text.
+/// Checks that text is not clipped and does not overlap other text.
 fn assert_readable(name: &str, drawing: &Drawing) {
     let boxes: Vec<_> = drawing
         .labels
@@ -61,7 +61,7 @@ fn every_figure_says_what_where_when_how_many_and_in_which_unit() {
         let numbers = format!("{} {legend}", figure.subtitle);
         let counts = numbers.contains("n = ");
         assert!(counts && !figure.title.is_empty(), "{name}: {numbers}");
-        // Of the made-up runs nothing is known.
+        // Simulated runs have no known place and time.
         if !name.starts_with("made up") {
             assert!(figure.measured.contains(" to ") && figure.measured.contains(" UTC "), "{name}");
             let address = figure.measured.split(' ').find(|word| word.contains('.')).unwrap();
@@ -76,7 +76,7 @@ fn every_figure_says_what_where_when_how_many_and_in_which_unit() {
     }
 }
 
-/// A run with these delays, ns.
+/// Creates a run with these delays, ns.
 fn delays(of: impl Iterator<Item = i64>) -> Measured {
     let records: Vec<PacketRecord> = of
         .zip(0..)
@@ -107,7 +107,7 @@ fn a_log_axis_hides_little_of_a_run() {
                 points.iter().filter(hidden).count()
             };
             match &series.mark {
-                // A cumulative share: how much lies before the axis.
+                // A cumulative share that starts with the values before the axis.
                 Mark::Line { points, .. } | Mark::Step { points }
                     if y.unit == AxisUnit::Share && !is_log(y) =>
                 {
@@ -127,14 +127,14 @@ fn a_log_axis_hides_little_of_a_run() {
         }
     };
     for (k, run) in runs.iter().enumerate() {
-        let beside = [ComparedRun::new("wide", &wide.summary), ComparedRun::new("other", &run.summary)];
+        let compared = [ComparedRun::new("wide", &wide.summary), ComparedRun::new("other", &run.summary)];
         let samples: Vec<_> = [&wide, run].map(exact_samples).into();
-        let exactly: Vec<ComparedRun<'_>> = beside
+        let exactly: Vec<ComparedRun<'_>> = compared
             .iter()
             .zip(&samples)
             .map(|(run, [latency, pdv])| ComparedRun { samples: Some((latency, pdv)), ..*run })
             .collect();
-        for figure in figure::of_runs(&beside).iter().chain(&figure::of_runs(&exactly)) {
+        for figure in figure::of_runs(&compared).iter().chain(&figure::of_runs(&exactly)) {
             check(&format!("run {k}"), figure);
         }
     }
@@ -144,7 +144,7 @@ fn a_log_axis_hides_little_of_a_run() {
     assert!(logarithmic > 5, "{logarithmic} figures have such an axis");
 }
 
-/// The delays of a run, and those above its smallest.
+/// Returns the delays of a run, and those above its smallest.
 fn exact_samples(m: &Measured) -> [Sample; 2] {
     let least = m.samples.delay.iter().copied().min().unwrap();
     [0, least].map(|by| Sample::new(m.samples.delay.iter().map(move |delay| delay - by)))
@@ -232,8 +232,7 @@ fn late_loss_on_the_buffer_curve_is_exact() {
     let m = golden("b_wan_lossy_v1");
     let figure = figures(&m).into_iter().find(|f| f.id == "dejitter").unwrap();
     let Mark::Step { points } = &figure.series[0].mark else { panic!() };
-    // At each buffer size of the analysis' own curve the step line must have the same loss, in the resolution of its
-    // steps.
+    // At each buffer size of the analysis' own curve the step line must have the same loss, in the resolution of its steps.
     for p in m.summary.dejitter.as_ref().unwrap().curve.iter().filter(|p| p.buffer_ms <= 200.0) {
         let at = p.buffer_ms * 1e6;
         let value = points.iter().take_while(|q| q.0 <= at).last().unwrap().1;
@@ -318,7 +317,7 @@ mod any_log {
     use jitlat_report::html::{HtmlReport, ReportPart, page};
     use proptest::prelude::*;
 
-    /// Times from ordinary to absurd.
+    /// Generates times from ordinary to absurd.
     fn time() -> impl Strategy<Value = i64> {
         prop_oneof![4 => 0i64..10_000_000_000, 2 => -1000i64..1000, 1 => any::<i64>()]
     }
@@ -361,7 +360,7 @@ mod any_log {
     }
 }
 
-/// The latency at which the axis of a figure begins.
+/// Returns the latency at which the axis of a figure begins.
 fn position(figure: &Figure) -> f64 {
     match &figure.series[0].mark {
         Mark::Bars { start, .. } => *start,
@@ -393,13 +392,13 @@ fn every_figure_of_latency_is_corrected_or_says_that_it_is_not() {
     assert_eq!(latencies, 3);
 
     let other = golden("b_wan_lossy_v1");
-    let beside = |wanted| {
+    let compared = |wanted| {
         let one =
             |name, m: &'static Measured| ComparedRun::new(name, &m.summary).corrected(wanted, &m.summary);
         let (a, b) = (Box::leak(Box::new(golden("c_unsync_v2"))), Box::leak(Box::new(golden("c_unsync_v2"))));
         figure::of_runs(&[one("a", a), one("b", b)])
     };
-    for (raw, corrected) in beside(false).iter().zip(&beside(true)) {
+    for (raw, corrected) in compared(false).iter().zip(&compared(true)) {
         assert_eq!(raw.x == corrected.x, raw.id.contains("jitter"), "{}", raw.id);
     }
     // Without knowledge about the clocks nothing can be corrected, and the figure says so.

@@ -39,7 +39,7 @@ fn a_report_is_one_small_file_that_fetches_nothing() {
     assert!(html.len() < 600_000, "{} bytes", html.len());
 }
 
-/// No attribute or rule makes a browser fetch something.
+/// Checks that no attribute or rule makes a browser load anything.
 fn assert_self_contained(html: &str) {
     for fetches in ["src=", "url(http", "@import", "href=\"http", "href=\"/", "<link", "<iframe"] {
         assert!(!html.contains(fetches), "{fetches}");
@@ -53,7 +53,7 @@ fn round_trips_are_called_so() {
     (session.sent, session.two_way) = (Some(200), Some(Box::new(two_way)));
     session.dst = Some("192.0.2.2".parse().unwrap());
     let rows = (0..200).map(|i| {
-        // The far host holds every tenth request longer than its answer takes to come back.
+        // The far host holds every tenth request longer than its answer takes to return.
         let (start, kept) = (i * 1_000_000, if i % 10 == 0 { 1_200_000 } else { 50_000 });
         let times =
             [start, start + 9_000_000, start + 9_000_000 + kept, start + 3_000_000 + kept.min(90_000)];
@@ -67,16 +67,16 @@ fn round_trips_are_called_so() {
     });
     let html = report(&[("", &Measured::new(session, rows))]);
     for part in [
-        "There and back",
+        "Directions",
         "round trip</th>",
         "one clock stamps both ends",
-        "there (raw, two clocks)",
-        "there and back</dd>",
-        "The same test again: <code>jitlat ping 192.0.2.2 --proto stamp -n",
+        "up (raw, two clocks)",
+        "round trip</dd>",
+        "Command to repeat the test: <code>jitlat ping 192.0.2.2 --proto stamp -n",
     ] {
         assert!(html.contains(part), "{part}");
     }
-    // Not what the far host's processing time does to the arrivals.
+    // The far host's processing time must not appear as an effect on arrivals.
     for wrong in ["latency, as measured", "receive_time_went_back", "client to server</dd>"] {
         assert!(!html.contains(wrong), "{wrong}");
     }
@@ -117,16 +117,16 @@ fn the_answer_comes_first_and_the_rest_folds_away() {
         "jitter p99",
         "figure-delay-over-time",
         "class=\"pane\"",
-        "How far to believe it",
-        "To repeat and to judge it",
+        "Reliability",
+        "Reproduction",
     ];
     assert!(order.windows(2).all(|pair| at(pair[0]) < at(pair[1])), "{order:?}");
-    for folded in ["belief", "tables", "parameters"] {
+    for folded in ["reliability", "tables", "parameters"] {
         assert!(html.contains(&format!("<details class=\"fold\" id=\"{folded}\">")), "{folded}");
     }
 }
 
-/// Two directions of one test of `n` packets each.
+/// Simulates two directions of one test of `n` packets each.
 fn both(n: u64) -> [Measured; 2] {
     [Direction::Up, Direction::Down].map(|direction| {
         let made = made_up(n);
@@ -163,7 +163,7 @@ fn both_directions_are_one_answer_one_table_and_one_figure() {
     assert_eq!((tabs, ways), (4, 3), "over time, distribution, buffer, loss; each way and both");
 }
 
-/// The words of a page, without its style, scripts, data and drawings, which have tests of their own.
+/// Returns the words of a page, without its style, scripts, data and drawings, which have tests of their own.
 fn words(html: &str) -> String {
     let mut text = html.to_owned();
     for (open, close) in [("<style>", "</style>"), ("<script", "</script>"), ("<svg", "</svg>"), ("<", ">")] {
@@ -186,12 +186,12 @@ fn words(html: &str) -> String {
 
 /// Headings of every report, in their order.
 const HEADINGS: [&str; 8] = [
-    "What the path does: ",
+    "Path report: ",
     "Figures",
-    "How far to believe it",
-    "What the figures mean",
+    "Reliability",
+    "Findings",
     "In words",
-    "Every figure",
+    "All figures",
     "Parameters, hosts and clocks",
     "Clocks",
 ];
@@ -209,11 +209,11 @@ const DRAWINGS: [&str; 9] = [
     "dejitter",
 ];
 
-/// Those of a path that loses, duplicates and reorders.
+/// Drawings of a path that loses, duplicates and reorders.
 const DRAWINGS_OF_LOSS: [&str; 3] = ["loss-lengths", "duplication-lengths", "reorder-density"];
 
-/// A golden log, the further drawings of its report, and rows of its tables and sentences: what was tested, the figures that
-/// decide, the counts, the distributions, the rates, and how far to believe it.
+/// A golden log, the additional drawings of its report, and rows of its tables and sentences: the specification, the
+/// deciding figures, the counts, the distributions, the rates, and their reliability.
 type Said = (&'static str, &'static [&'static str], &'static [&'static str]);
 
 const SAID: [Said; 4] = [
@@ -229,7 +229,7 @@ const SAID: [Said; 4] = [
             "sent 20.00 ms 49.99 31.99 kbps received 20.00 ms 49.99 31.99 kbps",
             "RTP jitter 21.20 µs",
             "best MOS 4.41",
-            "2000 packets resolve the 99.9th percentile",
+            "2000 packets: enough for the 99.9th percentile",
         ],
     ),
     (
@@ -242,8 +242,8 @@ const SAID: [Said; 4] = [
             "jitter (PDV) 0 ns 3.019 ms 1.378 ms 3.928 ms 57.80 ms 92.29 ms 93.87 ms 9.038 ms",
             "sent 20.00 ms 50.00 16.00 kbps received 20.82 ms 48.03 15.37 kbps",
             "loss-run-mean 2.68 mean length of a run of losses burst-ratio 2.58",
-            "The same test again: jitlat 198.51.100.20 -n 1500 -l 40 -p 20ms",
-            "1441 packets resolve the 99.9th percentile",
+            "Command to repeat the test: jitlat 198.51.100.20 -n 1500 -l 40 -p 20ms",
+            "1441 packets: enough for the 99.9th percentile",
         ],
     ),
     (
@@ -287,7 +287,7 @@ fn golden_reports_say_what_was_found() {
         let profiles = answer.profiles.keys().map(String::as_str);
         let sentences = [answer.headline.as_str()].into_iter().chain(causes).chain(profiles);
         for text in sentences.chain(rows.iter().copied()) {
-            // Sentences are in plain characters, pages have typographic ones.
+            // Sentences are in ASCII, pages in typographic characters.
             let text = text.replace(" us", " µs").replace("+/- ", "±");
             assert!(said.contains(&text), "{name}: {text} is not in: {said}");
         }
@@ -337,7 +337,7 @@ fn nobody_is_kept_from_a_page() {
             assert_eq!(found.as_deref(), Some("ok"), "page {k}, {arguments:?}");
         }
     }
-    // It is asked, and answers: what is wrong is found.
+    // Verify that axe-core runs: an injected fault is found.
     let wrong = pages[1].replacen("<main>", "<main><img src=\"data:,\"><button></button>", 1);
     let found = accessibility(&wrong, &axe, &[]).expect("there is a browser");
     assert!(found.contains("image-alt") && found.contains("button-name"), "{found}");
@@ -349,10 +349,11 @@ fn several_runs_and_densities_work_in_a_browser() {
     driven("several", &report(&[("loopback", &runs[0]), ("no clock", &runs[1]), ("long", &runs[2])]));
 }
 
-/// Says when something was first drawn, ms after the page was asked for.
+/// Script that reports the time of the first paint, ms after the page was requested.
 const PAINT: &str = r#"<script>new PerformanceObserver((list) => { for (const e of list.getEntries()) if (e.name === "first-contentful-paint") document.documentElement.dataset.paint = Math.round(e.startTime); }).observe({ type: "paint", buffered: true });</script><title>"#;
 
-/// `just pages`: prints how large pages are and when they are first drawn. What a page holds does not grow with the packets.
+/// `just pages`: prints the sizes of pages and their times to first paint. The content of a page does not grow with the
+/// number of packets.
 #[test]
 #[ignore = "prints a table of docs/benchmarks.md; ten million packets take minutes"]
 fn sizes_and_times_to_first_paint() {
@@ -363,7 +364,7 @@ fn sizes_and_times_to_first_paint() {
         let folder = folder();
         let file = folder.path().join("report.html");
         std::fs::write(&file, html.replacen("<title>", PAINT, 1)).expect("a file");
-        // A browser that has loaded the page before it draws anything ends without a time: it is asked again.
+        // A browser that has loaded the page before it paints ends without a time: try again.
         let paint = |_| {
             let dom = browse(program, folder.path(), &["--dump-dom", "--timeout=3000"], &file);
             result(&dom, "paint")?.parse::<u32>().ok()
@@ -398,13 +399,8 @@ fn a_comparison_begins_with_its_verdicts_and_works_in_a_browser() {
     assert_self_contained(&html);
     assert!(html.len() < 400_000, "{} bytes", html.len());
     let at = |text: &str| html.find(text).unwrap_or_else(|| panic!("{text} is missing"));
-    let order = [
-        "class=\"first\"",
-        "class=\"pane\"",
-        "wan against loopback",
-        "<h2>The figures<",
-        "What was compared",
-    ];
+    let order =
+        ["class=\"first\"", "class=\"pane\"", "wan against loopback", "<h2>The figures<", "Compared runs"];
     assert!(order.map(at).is_sorted(), "{:?}", order.map(at));
     assert!(at("class=\"headline") < at("class=\"pane\""));
     assert!(html.contains("different payloads: 80 and 40 bytes"));

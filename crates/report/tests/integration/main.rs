@@ -1,4 +1,4 @@
-//! Screens, figures and pages, of golden logs and made-up runs.
+//! Screens, figures and pages, of golden logs and simulated runs.
 
 #[path = "../browser/mod.rs"]
 mod browser;

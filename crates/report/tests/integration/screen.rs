@@ -1,4 +1,4 @@
-//! The one screen: what it shows of every kind of test, and that it is one whatever was measured.
+//! The screen report: its contents for every kind of test, and that it always fits one screen.
 
 use jitlat_core::analysis::{Analyzer, Samples};
 use jitlat_core::record::{Moment, PacketRecord};
@@ -45,7 +45,7 @@ fn session(direction: Direction, n: u32) -> Session {
     session
 }
 
-/// Probes whose round trip is 24 ms, before and after `n` packets.
+/// Adds probes whose round trip is 24 ms, before and after `n` packets.
 fn probed(mut session: Session, n: u32) -> Session {
     for at in [START - 1_000 * MS, START + i64::from(n) * 20 * MS] {
         for k in 0..4 {
@@ -61,14 +61,14 @@ fn probed(mut session: Session, n: u32) -> Session {
     session
 }
 
-/// 0…1, the same in every run.
+/// Deterministic noise in 0…1.
 fn noise(seq: i64) -> f64 {
     let mixed =
         (seq as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(31).wrapping_mul(0x2545_f491_4f6c_dd1d);
     (mixed >> 40) as f64 / (1u64 << 24) as f64
 }
 
-/// Packets with kernel stamps that take `delay` ns and some noise.
+/// Creates packets with kernel stamps that take `delay` ns and some noise.
 fn records(n: u32, delay: impl Fn(i64) -> Option<i64>) -> Vec<PacketRecord> {
     let of = |seq: i64| {
         let sent = START + seq * 20 * MS + (noise(seq + 7) * 60_000.0) as i64;
@@ -87,7 +87,7 @@ fn clean(n: u32, direction: Direction) -> Measured {
     Measured::of(&probed(session(direction, n), n), records(n, |_| Some(12 * MS)))
 }
 
-/// A queue that fills and empties, and an outage of three seconds.
+/// Simulates a queue that fills and empties, and an outage of three seconds.
 fn queued(n: u32) -> Measured {
     let delay = |seq: i64| match seq {
         300..450 => None,
@@ -120,7 +120,7 @@ fn one_direction() {
     let m = queued(1000);
     let screen = Screen::new(&[m.stream("Client to server")], Relation::Separate)
         .logged_to(&["jitlat.0faqgu".into()])
-        .followed_by("jitlat path 198.51.100.7", "where on the way");
+        .followed_by("jitlat path 198.51.100.7", "where on the path");
     insta::assert_snapshot!(shown(&screen, &unicode()));
     insta::assert_snapshot!(
         "one_direction_narrow",
@@ -147,10 +147,10 @@ fn lost_stamps_are_said_where_it_says_how_far_to_trust_it() {
     };
     let said = trust(Some(3));
     assert!(
-        said.contains("stamps of leaving lost: 3 packets, whose send times are the program's own"),
+        said.contains("departure stamps missing: 3 packets, which have the program's send times instead"),
         "{said}"
     );
-    assert!([None, Some(0)].iter().all(|lost| !trust(*lost).contains("stamps of leaving lost")));
+    assert!([None, Some(0)].iter().all(|lost| !trust(*lost).contains("departure stamps missing")));
 }
 
 #[test]
@@ -159,7 +159,7 @@ fn both_directions() {
     let streams = [up.stream("Client to server"), down.stream("Server to client")];
     let screen = Screen::new(&streams, Relation::Directions)
         .logged_to(&["jitlat.0faqgu.up".into(), "jitlat.0faqgu.down".into()])
-        .followed_by("jitlat path 198.51.100.7", "where on the way");
+        .followed_by("jitlat path 198.51.100.7", "where on the path");
     insta::assert_snapshot!(shown(&screen, &unicode()));
     let narrow = shown(&screen, &text::TextOptions { width: 60, ..plain() });
     assert!(narrow.is_ascii() && narrow.contains("to client"), "{narrow}");
@@ -236,11 +236,11 @@ fn few_packets_have_bounds_and_no_verdict() {
 
 #[test]
 fn unknown_clocks_give_no_delay() {
-    // An hour and a half between the clocks, of which nothing says so.
+    // The clocks are an hour and a half apart, and no estimate shows it.
     let hour = 5_400_000 * MS;
     let m = Measured::of(&session(Direction::Up, 1000), records(1000, |_| Some(hour)));
     let page = shown(&Screen::new(&[m.stream("one way")], Relation::Separate), &plain());
-    assert!(page.contains("clocks unknown") && !page.contains("5400"), "{page}");
+    assert!(page.contains("clock offset unknown") && !page.contains("5400"), "{page}");
 }
 
 #[test]
@@ -301,7 +301,7 @@ fn a_sweep() {
         points: &points,
         confidence: ConfidenceLevel::default(),
         answer: &answer(&grid, &points, true),
-        notes: &["EF: 120.0 us and 70.00 us for every 100 bytes of IP packet: 11.4 Mbps in series".to_owned()],
+        notes: &["EF: 120.0 us and 70.00 us per 100 bytes of IP packet: 11.4 Mbps in series".to_owned()],
     });
     let screen = screen
         .logged_to(&["sweep.0faqgu".into()])
@@ -323,7 +323,7 @@ mod any_test {
         prop::collection::vec(record, 0..300)
     }
 
-    /// Columns, counted as wide where a character may be.
+    /// Width in columns; characters that may be wide count as wide.
     fn columns(line: &str) -> usize {
         line.chars().map(|c| if c.is_ascii() || ('▁'..='█').contains(&c) { 1 } else { 2 }).sum()
     }

@@ -1,4 +1,4 @@
-//! Lines for Carbon, as LaTe's option `-g`: the figures of one interval.
+//! Lines for Carbon, as written by LaTe's option `-g`: the figures of one interval.
 
 use super::LateSample;
 use std::collections::BTreeSet;
@@ -17,13 +17,13 @@ pub struct GraphiteInterval {
     max: i64,
     /// Sequence numbers skipped in this interval that have not arrived yet.
     open: BTreeSet<u64>,
-    /// Late arrivals that belong to earlier intervals.
+    /// Number of late arrivals that belong to earlier intervals.
     of_before: u64,
-    /// Highest number so far, over all intervals.
+    /// Highest sequence number so far, over all intervals.
     highest: Option<u64>,
 }
 
-/// Most gaps remembered in an interval; with more the path is down rather than reordering.
+/// Maximum number of gaps tracked in an interval; with more, the path is down rather than reordering.
 const MAX_OPEN_GAPS: u64 = 100_000;
 
 impl GraphiteInterval {
@@ -57,8 +57,8 @@ impl GraphiteInterval {
         self.squares += delta * (latency as f64 - self.mean);
     }
 
-    /// The lines of this interval, with time stamp `at` (seconds since 1970), and starts a new one. `None` if no sample
-    /// arrived.
+    /// Returns the lines of this interval, with time stamp `at` (seconds since 1970), and starts a new interval. `None` if
+    /// no sample arrived.
     pub fn flush(&mut self, path: &str, at: i64) -> Option<String> {
         let done = std::mem::take(self);
         self.highest = done.highest;
@@ -68,19 +68,19 @@ impl GraphiteInterval {
         let ms = |ns: f64| ns / 1e6;
         let deviation = if done.good > 1 { (done.squares / (done.good - 1) as f64).sqrt() } else { 0.0 };
         let mut lines = String::new();
-        let mut say = |name: &str, value: String| lines += &format!("{path}.{name} {value} {at}\n");
-        say("avg", format!("{:.5}", ms(done.mean)));
-        say("max", format!("{:.5}", ms(done.max as f64)));
-        say("min", format!("{:.5}", ms(done.min as f64)));
-        say("stdev", format!("{:.5}", ms(deviation)));
-        say("count", done.count.to_string());
-        say("errors", done.errors.to_string());
-        say("outoforder", done.late.to_string());
+        let mut add = |name: &str, value: String| lines += &format!("{path}.{name} {value} {at}\n");
+        add("avg", format!("{:.5}", ms(done.mean)));
+        add("max", format!("{:.5}", ms(done.max as f64)));
+        add("min", format!("{:.5}", ms(done.min as f64)));
+        add("stdev", format!("{:.5}", ms(deviation)));
+        add("count", done.count.to_string());
+        add("errors", done.errors.to_string());
+        add("outoforder", done.late.to_string());
         let local = done.open.len() as i64;
-        say("packetloss.local", local.to_string());
-        // Late arrivals of earlier intervals are subtracted here: the sum over all intervals is the loss.
-        say("packetloss.net", (local - done.of_before as i64).to_string());
-        say("dupcount", done.duplicates.to_string());
+        add("packetloss.local", local.to_string());
+        // Late arrivals of earlier intervals are subtracted here, so that the sum over all intervals is the loss.
+        add("packetloss.net", (local - done.of_before as i64).to_string());
+        add("dupcount", done.duplicates.to_string());
         Some(lines)
     }
 }

@@ -1,12 +1,12 @@
 //! Outputs in LaTe's own formats, byte for byte, for existing tools that read them.
 //!
 //! * [`SampleHistory`] – turns records into samples
-//! * [`summary`] – one line a test: 34 columns
-//! * [`packets`] – one line a packet
+//! * [`summary`] – one line per test: 34 columns
+//! * [`packets`] – one line per packet
 //! * [`stream`] – messages to a listening program, one per sample
 //! * [`graphite`] – lines for Carbon
 //!
-//! Where LaTe's figures are wrong, ours are not: errors do not enter the mean, and time stamps are those of the record.
+//! Two errors of LaTe are not reproduced: here errors do not enter the mean, and time stamps are those of the record.
 
 pub mod graphite;
 pub mod packets;
@@ -22,15 +22,15 @@ use jitlat_core::{PacketRecord, Span, WallTime};
 pub struct LateSample {
     /// Sequence number, reconstructed past its wraps.
     pub seq: u64,
-    /// Latency in ns; missing, zero or negative values are errors.
+    /// Latency in ns; missing, zero or negative values count as errors.
     pub latency: Option<i64>,
-    /// The server's processing time, in ns; `None` unless it reports one.
+    /// Processing time of the server in ns; `None` unless it reports one.
     pub processing: Option<i64>,
-    /// When the request was sent.
+    /// Time at which the request was sent.
     pub sent: WallTime,
-    /// Whether it arrived before.
+    /// True if the number arrived before.
     pub duplicate: bool,
-    /// Whether a later one arrived first.
+    /// True if a higher number arrived first.
     pub late: bool,
     /// Share of packets lost, up to the highest sequence number so far, 0…1.
     pub lost_so_far: f64,
@@ -41,18 +41,18 @@ pub struct LateSample {
 }
 
 impl LateSample {
-    /// Whether its latency is not a valid measurement.
+    /// True if its latency is not a valid measurement.
     pub fn is_error(&self) -> bool {
         self.latency.is_none_or(|l| l <= 0)
     }
 
-    /// The sequence number on the wire, which wraps.
+    /// Sequence number on the wire, which wraps.
     pub fn wire_seq(&self) -> u16 {
         self.seq as u16
     }
 }
 
-/// The round trip; of a packet that went one way only, its delay.
+/// Returns the round trip, or the one-way delay of a packet of a one-way test.
 fn latency(record: &PacketRecord) -> Option<Span> {
     let one_way = || record.time(Moment::Arrived)?.checked_since(record.time(Moment::Sent)?);
     round_trip(record).or_else(|| one_way().filter(|_| record.time(Moment::Answered).is_none()))
@@ -65,12 +65,12 @@ pub struct SampleHistory {
     missing: u64,
     min: Option<i64>,
     max: Option<i64>,
-    /// A bit for each sequence number that has arrived.
+    /// One bit for each sequence number that has arrived.
     seen: Vec<u64>,
 }
 
 impl SampleHistory {
-    /// The sample of `record`; `None` if the record has no send time or an impossible number.
+    /// Returns the sample of `record`; `None` if the record has no send time or an impossible number.
     pub fn sample(&mut self, record: &PacketRecord) -> Option<LateSample> {
         let (seq, sent) = (u64::from(u32::try_from(record.seq).ok()?), record.time(Moment::Sent)?);
         let latency = latency(record).map(|s| s.0).filter(|_| record.flags.is_clean());
@@ -116,7 +116,7 @@ impl SampleHistory {
     }
 }
 
-/// The values that `-X` adds to each sample.
+/// Values that `-X` adds to each sample.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ExtraFields {
     /// `p`: loss so far.
@@ -137,7 +137,7 @@ impl ExtraFields {
 impl core::str::FromStr for ExtraFields {
     type Err = String;
 
-    /// Parses the letters `p`, `r`, `m`, `n`, or `a` for all, as LaTe's `-X`.
+    /// Parses the letters `p`, `r`, `m`, `n`, or `a` for all, like LaTe's `-X`.
     fn from_str(letters: &str) -> Result<ExtraFields, String> {
         let mut extra = ExtraFields::default();
         for letter in letters.chars().filter(|c| *c != ',') {
@@ -147,25 +147,27 @@ impl core::str::FromStr for ExtraFields {
                 'r' => extra.seq = true,
                 'm' => extra.min = true,
                 'n' => extra.max = true,
-                other => return Err(format!("'{other}' is none of p, r, m, n and a")),
+                other => {
+                    return Err(format!("'{other}' is not a letter of this option: use p, r, m, n, or a"));
+                }
             }
         }
         Ok(extra)
     }
 }
 
-/// Nanoseconds as milliseconds with three decimals, rounded as the figures of a test are.
+/// Formats nanoseconds as milliseconds with three decimals, rounded like the figures of a test.
 fn ms(ns: i64) -> String {
     format!("{:.3}", ns as f64 / 1e6)
 }
 
-/// As seconds with six decimals.
+/// Formats a time as seconds with six decimals.
 fn seconds(at: WallTime) -> String {
     let us = at.0.div_euclid(1000);
     format!("{}.{:06}", us.div_euclid(1_000_000), us.rem_euclid(1_000_000))
 }
 
-/// The values of one sample in LaTe's order, including those of `extra`.
+/// Returns the values of one sample in LaTe's order, including those of `extra`.
 fn values(s: &LateSample, follow_up: bool, extra: ExtraFields) -> Vec<String> {
     let mut all = vec![s.wire_seq().to_string(), ms(s.latency.unwrap_or(0).max(0))];
     if follow_up {

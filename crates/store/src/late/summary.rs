@@ -1,4 +1,4 @@
-//! One line per test, as LaTe's `-f`: 34 columns.
+//! One line per test, as written by LaTe's `-f`: 34 columns.
 
 use super::ExtraFields;
 use jitlat_core::WallTime;
@@ -8,7 +8,7 @@ use jitlat_core::time::SECOND;
 use jitlat_core::units::civil;
 use jitlat_core::{Schedule, Span};
 
-/// The line of column names, without line feed.
+/// Line of column names, without line feed.
 pub const HEADER: &str = "Date,Time,ClientMode,SocketType,Protocol,UP,PayloadLen-B,TotReqPackets,TestDuration-s,Interval-ms,\
      Interval-type,Interval-Distrib-Param,Interval-Distrib-Batch-Size,LatencyType,FollowUp,MinLatency-ms,\
      MaxLatency-ms,AvgLatency-ms,LostPackets-Perc,ErrorsCount,OutOfOrderCountDecr,StDev-ms,SeqNumberResets,\
@@ -18,18 +18,18 @@ pub const HEADER: &str = "Date,Time,ClientMode,SocketType,Protocol,UP,PayloadLen
 /// LaTe's names for the sources of time stamps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LatencyType {
-    /// Both by the program.
+    /// Both stamps by the program.
     User,
-    /// Reception by the kernel.
+    /// Reception stamped by the kernel.
     Krt,
-    /// Both by the kernel.
+    /// Both stamps by the kernel.
     Software,
-    /// Both by the adapter.
+    /// Both stamps by the adapter.
     Hardware,
 }
 
 impl LatencyType {
-    /// The name in LaTe's outputs.
+    /// Name in LaTe's outputs.
     pub fn name(self) -> &'static str {
         match self {
             LatencyType::User => "User-to-user",
@@ -40,40 +40,40 @@ impl LatencyType {
     }
 }
 
-/// What the line contains of a test in addition to its figures.
+/// Settings of a test that its line contains in addition to its figures.
 #[derive(Clone, Debug)]
 pub struct Setting {
-    /// Whether one way, client to server.
+    /// True for a test in one direction, client to server.
     pub unidirectional: bool,
-    /// Whether over `AF_PACKET` sockets.
+    /// True if the test uses `AF_PACKET` sockets.
     pub raw: bool,
     /// The protocol: `UDP`, or the name of another of jitlat's protocols.
     pub protocol: String,
     /// Priority; 0 when unset.
     pub priority: u32,
-    /// Bytes of payload behind the LaMP header.
+    /// Bytes of payload after the LaMP header.
     pub payload: u64,
-    /// Requests to send, if the test was limited by number.
+    /// Number of requests to send, if the test is limited by number.
     pub packets: Option<u64>,
-    /// Seconds to run, if the test was limited by duration.
+    /// Duration in seconds, if the test is limited by time.
     pub duration: Option<u64>,
-    /// Time between requests, in ns; for random gaps the value of LaTe's `-t`.
+    /// Time between requests, in ns; for random gaps, the value of LaTe's `-t`.
     pub interval: i64,
-    /// The distribution of random gaps; `None` for a fixed interval.
+    /// Distribution of random gaps; `None` for a fixed interval.
     pub random: Option<LateGaps>,
     /// Source of time stamps.
     pub latency: LatencyType,
-    /// Whether the server reported its processing time.
+    /// True if the server reports its processing time.
     pub follow_up: bool,
-    /// When the test began.
+    /// Start of the test.
     pub began: WallTime,
-    /// The levels, of 90, 95 and 99 %, whose intervals the last message to a listener has (LaTe's `-C`).
+    /// Confidence levels (90, 95 and 99 %) whose intervals the last message to a listener contains (LaTe's `-C`).
     pub levels: [bool; 3],
-    /// Further values of each sample (LaTe's `-X`).
+    /// Additional values of each sample (LaTe's `-X`).
     pub extra: ExtraFields,
 }
 
-/// The usual levels of LaTe: 95 % alone.
+/// LaTe's default levels: 95 % only.
 pub const USUAL_LEVELS: [bool; 3] = [false, true, false];
 
 /// Random gaps as LaTe describes them.
@@ -81,14 +81,14 @@ pub const USUAL_LEVELS: [bool; 3] = [false, true, false];
 pub struct LateGaps {
     /// LaTe's name of the distribution.
     pub name: &'static str,
-    /// The parameter of the distribution, in ns.
+    /// Parameter of the distribution, in ns.
     pub parameter: i64,
-    /// Packets in a row with the same gap.
+    /// Number of consecutive packets with the same gap.
     pub batch: u32,
 }
 
 impl LateGaps {
-    /// What `schedule` with the mean `period` is in LaTe, with its `-t` in ns; `None` if it is not random.
+    /// Converts `schedule` with the mean `period` to LaTe's terms, with its `-t` in ns; `None` if it is not random.
     pub fn of(schedule: Schedule, period: Span) -> Option<(LateGaps, i64)> {
         let (name, interval, parameter, batch) = match schedule {
             Schedule::Poisson { .. } => ("RAND_EXPONENTIAL", period, period, 1),
@@ -108,7 +108,7 @@ impl Setting {
         self.random.map_or("fixed periodic", |r| r.name)
     }
 
-    /// The parameter in ms; −1 if the distribution has none.
+    /// Parameter in ms; −1 if the distribution has none.
     pub(super) fn parameter(&self) -> f64 {
         self.random.map_or(-1.0, |r| r.parameter as f64 / 1e6)
     }
@@ -118,7 +118,7 @@ impl Setting {
     }
 }
 
-/// The figures as LaTe defines them.
+/// Figures as LaTe defines them.
 pub(super) struct LateFigures {
     pub min: f64,
     pub max: f64,
@@ -134,7 +134,7 @@ pub(super) struct LateFigures {
 }
 
 impl Default for LateFigures {
-    /// Those of a test that failed before its first packet.
+    /// Figures of a test that failed before its first packet.
     fn default() -> LateFigures {
         LateFigures {
             min: 0.0,
@@ -164,7 +164,7 @@ impl LateFigures {
         let short = due.saturating_sub(s.counts.unique_valid);
         let timed_out = match report {
             Some(r) => r.timed_out,
-            // The last packets of the test did not come back.
+            // The last packets of the test were not answered.
             None => highest.is_none_or(|h| h + 1 < s.counts.sent),
         };
         LateFigures {
@@ -183,19 +183,19 @@ impl LateFigures {
     }
 }
 
-/// The 90, 95 and 99 % Student-t intervals of the mean in ms, at least zero; `None` below two samples. They are valid
-/// for independent samples only: see `summary.inference.t_valid`.
+/// Student-t confidence intervals (90, 95 and 99 %) of the mean in ms, at least zero; `None` below two samples. They are
+/// valid for independent samples only: see `summary.inference.t_valid`.
 pub fn intervals(s: &Summary) -> [Option<[f64; 2]>; 3] {
     let i = &s.inference;
     [i.mean_ci90, i.mean_ci95, i.mean_ci99].map(|ci| ci.map(|[lo, hi]| [(lo / 1e6).max(0.0), hi / 1e6]))
 }
 
-/// The line of one test, without line feed. `highest` is the highest number answered.
+/// Returns the line of one test, without line feed. `highest` is the highest number answered.
 pub fn row(s: &Summary, setting: &Setting, highest: Option<u64>) -> String {
     line(&LateFigures::of(s, highest), intervals(s), setting)
 }
 
-/// The line of a test that failed before its first packet, as LaTe's `--log-init-failures` writes it.
+/// Returns the line of a test that failed before its first packet, as written by LaTe's `--log-init-failures`.
 pub fn failed_row(setting: &Setting) -> String {
     line(&LateFigures::default(), [None; 3], setting)
 }

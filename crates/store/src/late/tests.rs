@@ -115,7 +115,7 @@ fn the_line_of_a_test_as_in_a_capture() {
     assert!(failed.ends_with(",4294967295,18446744073709551615,100.00,0,-1,-1,-1,-1,-1,-1"), "{failed}");
 }
 
-/// A session that no server accepted, in a capture of LaTe.
+/// A session that no server accepted, from a capture of LaTe.
 #[test]
 fn the_line_of_a_failed_test_as_in_a_capture() {
     let theirs = "2026-11-20,12:15:55,Pinglike,Non raw,UDP,0,0,3,0,20.000,fixed periodic,-1.000000,3,User-to-user,Off,\
@@ -124,7 +124,7 @@ fn the_line_of_a_failed_test_as_in_a_capture() {
     assert_eq!(failed_row(&Setting { packets: Some(3), began, ..setting() }), theirs);
 }
 
-/// The smallest latency of the line of a test is that of the line of its packet.
+/// The smallest latency in the line of a test equals that in the line of its packet.
 #[test]
 fn packets_and_tests_are_rounded_alike() {
     for (ns, text) in [(223_499, "0.223"), (223_700, "0.224"), (999_999_999, "1000.000"), (400, "0.000")] {

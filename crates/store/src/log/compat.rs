@@ -1,7 +1,7 @@
-//! [`LogVersion`] and [`RowLayout`]: everything in which the versions of a log and the layouts of its rows differ. The rest of the
-//! program asks these methods and matches on neither.
+//! [`LogVersion`] and [`RowLayout`]: all differences between versions of a log and layouts of its rows. Other code calls
+//! these methods and never matches on a version or a layout.
 
-/// The version of the format to write.
+/// Version of the format to write.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum LogVersion {
     /// Eleven header lines, five columns.
@@ -14,7 +14,7 @@ pub enum LogVersion {
 }
 
 impl LogVersion {
-    /// The number: 1, 2 or 3.
+    /// Number of the version: 1, 2 or 3.
     pub fn number(self) -> u8 {
         match self {
             LogVersion::V1 => 1,
@@ -23,34 +23,34 @@ impl LogVersion {
         }
     }
 
-    /// The version with this number.
+    /// Returns the version with this number.
     pub fn of(number: u8) -> Option<LogVersion> {
         [LogVersion::V1, LogVersion::V2, LogVersion::V3].into_iter().find(|v| v.number() == number)
     }
 
-    /// The version of a log that does not name it, by whether it has lines about the clocks.
+    /// Returns the version of a log that does not state it, depending on whether it has lines about the clocks.
     pub(super) fn unnamed(has_clock_error: bool) -> LogVersion {
         if has_clock_error { LogVersion::V2 } else { LogVersion::V1 }
     }
 
-    /// The columns of one-way records.
+    /// Returns the columns of one-way records.
     pub(super) fn one_way(self) -> RowLayout {
         if self == LogVersion::V3 { RowLayout::OneWay { queue: true } } else { RowLayout::Classic }
     }
 
-    /// Whether the header has all known facts, and facts learnt during the test follow the rows.
-    pub(super) fn says_everything(self) -> bool {
+    /// True if the header has all known facts, and facts learnt during the test follow the rows.
+    pub(super) fn has_all_facts(self) -> bool {
         self == LogVersion::V3
     }
 
-    /// Whether two lines after the classic ones give the clock error. It is known at the end of the test only, when the
-    /// header is written again.
-    pub(super) fn says_clock_error(self) -> bool {
+    /// True if two lines after the classic ones state the clock error. It is known only at the end of the test, when the
+    /// header is rewritten.
+    pub(super) fn has_clock_error(self) -> bool {
         self == LogVersion::V2
     }
 }
 
-/// The columns of a row.
+/// Columns of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RowLayout {
     /// `rx_index tx_ns seq rx_ns flags`
@@ -58,14 +58,14 @@ pub(super) enum RowLayout {
     /// The classic five, then `stamps send_lag receive_lag ttl tos size`; then `local_queue`, unless an older program
     /// wrote it.
     OneWay { queue: bool },
-    /// Those eleven, then `answered_ns returned_ns`; four letters of stamps. Then `local_queue`, as above.
+    /// The same eleven, then `answered_ns returned_ns`; with four letters of stamps. Then `local_queue`, as above.
     TwoWay { queue: bool },
-    /// Those thirteen, then `retransmissions srtt_us cwnd`.
+    /// The same thirteen, then `retransmissions srtt_us cwnd`.
     TwoWayTcp,
 }
 
 impl RowLayout {
-    /// The column names in the header of a version 3 log.
+    /// Returns the column names in the header of a version 3 log.
     pub(super) fn columns(self) -> &'static str {
         match self {
             RowLayout::Classic => "rx_index tx_ns seq rx_ns flags",
@@ -94,28 +94,28 @@ impl RowLayout {
         if matches!(self, RowLayout::TwoWay { .. } | RowLayout::TwoWayTcp) { 4 } else { 2 }
     }
 
-    /// Whether rows have the classic five columns: both times are present, and a truncated row can be recognised.
+    /// True if rows have the classic five columns: both times are present, and a truncated row can be recognised.
     pub(super) fn is_classic(self) -> bool {
         self == RowLayout::Classic
     }
 
-    /// Whether rows contain the time in the sending host's own queue.
+    /// True if rows contain the time in the sending host's own queue.
     pub(super) fn has_queue(self) -> bool {
         matches!(self, RowLayout::OneWay { queue: true } | RowLayout::TwoWay { queue: true })
     }
 
-    /// Whether rows contain the kernel's TCP_INFO.
+    /// True if rows contain the kernel's TCP_INFO.
     pub(super) fn has_tcp(self) -> bool {
         self == RowLayout::TwoWayTcp
     }
 
-    /// The layout of a `columns` line; unknown columns at its end are ignored.
+    /// Returns the layout of a `columns` line; unknown columns at its end are ignored.
     pub(super) fn of_columns(columns: &str) -> Option<RowLayout> {
         let starts = |l: RowLayout| {
             let mut theirs = columns.split_ascii_whitespace();
             l.columns().split(' ').all(|c| theirs.next() == Some(c))
         };
-        // The longest first.
+        // Longest first, because the shorter ones are prefixes of it.
         let layouts = [
             RowLayout::TwoWayTcp,
             RowLayout::TwoWay { queue: true },

@@ -1,4 +1,4 @@
-//! The first line of a log: its date of creation as text. [`units::utc_date`] writes it.
+//! The first line of a log: its date of creation as text, as written by [`units::utc_date`].
 //!
 //! [`units::utc_date`]: jitlat_core::units::utc_date
 
@@ -7,7 +7,7 @@ use jiff::tz::TimeZone;
 use jitlat_core::WallTime;
 
 /// Parses a date such as `Fri Jul 3 19:46:11 UTC 2009`: in UTC or GMT, with any spacing, with or without the day of the
-/// week. `None` if it is not one.
+/// week. `None` if it is not a date.
 pub fn parse_date(text: &str) -> Option<WallTime> {
     let fields: Vec<&str> = text.split_ascii_whitespace().collect();
     let fields = match fields.as_slice() {

@@ -1,6 +1,6 @@
-//! Free text within one line.
+//! Escaping of free text within one line.
 
-/// Escapes a text so that it stays on its line, and differs from a single `-` and from a tag's `=`.
+/// Escapes a text so that it fits on one line and cannot be confused with a single `-` or with a tag's `=`.
 pub(super) fn escape(text: &str) -> String {
     if text == "-" {
         return "\\-".to_owned();

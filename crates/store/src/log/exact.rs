@@ -1,4 +1,4 @@
-//! [`RowText`]: single rows of a log as records, and back into the same bytes.
+//! [`RowText`]: converts single rows of a log to records, and back to the same bytes.
 
 use super::compat::RowLayout;
 use super::row::{self, PADDING, Scanner};
@@ -8,7 +8,7 @@ use jitlat_core::twoway::TcpSample;
 /// A row of a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogRow {
-    /// Its number, from 0 in order of arrival.
+    /// Index of the row, from 0 in order of arrival.
     pub index: u64,
     /// The packet.
     pub record: PacketRecord,
@@ -16,7 +16,7 @@ pub struct LogRow {
     pub tcp: Option<TcpSample>,
 }
 
-/// Reads and writes rows in the columns of one log: [`LogReader::row_text`](super::LogReader::row_text).
+/// Reads and writes rows with the columns of one log: [`LogReader::row_text`](super::LogReader::row_text).
 #[derive(Debug)]
 pub struct RowText {
     layout: RowLayout,
@@ -29,15 +29,14 @@ impl RowText {
         RowText { layout, scanner: Scanner::default(), buffer: Vec::new() }
     }
 
-    /// The row in `line`, which ends with its line feed, if [`RowText::write`] gives these same bytes again; otherwise
-    /// `None`.
+    /// Parses `line`, which ends with its line feed; `None` unless [`RowText::write`] reproduces exactly these bytes.
     pub fn read(&mut self, line: &[u8]) -> Option<LogRow> {
         let text = line.strip_suffix(b"\n")?;
         self.buffer.clear();
         self.buffer.extend_from_slice(line);
         self.buffer.extend_from_slice(&[0; PADDING]);
         let row = match self.scanner.row(&self.buffer, 0, self.layout) {
-            Some((index, record, _)) => LogRow { index, record, tcp: self.scanner.beside },
+            Some((index, record, _)) => LogRow { index, record, tcp: self.scanner.tcp },
             None => {
                 let (index, record, tcp) = row::parse_tolerant(text, self.layout)?;
                 LogRow { index, record, tcp }
@@ -49,8 +48,8 @@ impl RowText {
         (written && self.buffer == line).then_some(row)
     }
 
-    /// Appends `row` with its line feed. Without both times a row of the classic columns cannot be written: then nothing
-    /// is appended, and the result is `false`.
+    /// Appends `row` with its line feed. Returns `false` and appends nothing if the row lacks one of its two times and the
+    /// layout is the classic one.
     pub fn write(&self, out: &mut Vec<u8>, row: &LogRow) -> bool {
         row::push(out, row.index, &row.record, row.tcp.as_ref(), self.layout)
     }

@@ -9,12 +9,13 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-/// How the name of a log is chosen.
+/// Rule by which the name of a log is chosen.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Naming {
     /// `jitlat.` and six random characters in this directory, as mkstemp makes them.
     Random(PathBuf),
-    /// This name (`-o`), an error if such a file exists. Devices and named pipes are written to; `-` is standard output.
+    /// This name (`-o`); an existing file of this name is an error. Devices and named pipes are written to; `-` is standard
+    /// output.
     Given(PathBuf),
 }
 
@@ -34,7 +35,7 @@ pub enum RowKind {
     OneWay(LogVersion),
     /// Up to four times per packet, in version 3.
     TwoWay,
-    /// The same with columns for the kernel's TCP_INFO.
+    /// Like `TwoWay`, with columns for the kernel's TCP_INFO.
     TwoWayTcp,
 }
 
@@ -48,25 +49,25 @@ impl RowKind {
     }
 }
 
-/// Why a log could not be created. Nothing has been measured or written then.
+/// Reason why a log could not be created. Nothing has been measured or written at that point.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CreateError {
     /// The file named by `-o` exists.
-    #[error("will not write over {}: choose another name with -o or remove it first", .0.display())]
+    #[error("{} exists and is not overwritten: choose another name with -o, or remove it", .0.display())]
     Exists(PathBuf),
     /// The file cannot be created.
     #[error("cannot create the log {}: {source}", .path.display())]
     Create {
         /// The file.
         path: PathBuf,
-        /// The system's error.
+        /// Error of the system.
         source: io::Error,
     },
 }
 
-/// A log being written to a file. Create it before the measurement, so that a name in use is an error before anything
-/// is sent. If it is dropped before [`LogFile::begin`], the file is removed.
+/// A log being written to a file. Create it before the measurement, so that an existing file is reported before anything is
+/// sent. If it is dropped before [`LogFile::begin`], the file is removed.
 #[derive(Debug)]
 pub struct LogFile {
     path: PathBuf,
@@ -76,7 +77,7 @@ pub struct LogFile {
 /// Suffix of the file that holds a log's final form until it replaces the log.
 const FINAL: &str = ".final";
 
-/// The name that stands for standard output.
+/// Name of standard output.
 pub const STDOUT: &str = "-";
 
 /// A file that is removed when its last owner is dropped and nothing was written to it.
@@ -99,7 +100,7 @@ impl LogFile {
     /// Creates the file for rows of any kind.
     ///
     /// # Errors
-    /// As [`LogFile::create`].
+    /// Same as [`LogFile::create`].
     pub fn create_for(naming: &Naming, rows: RowKind) -> Result<LogFile, CreateError> {
         let (path, output) = naming.file()?;
         Ok(LogFile { path, writer: rows.writer(output) })
@@ -108,15 +109,15 @@ impl LogFile {
     /// Creates the file for records with up to four times, in version 3.
     ///
     /// # Errors
-    /// As [`LogFile::create`].
+    /// Same as [`LogFile::create`].
     pub fn create_two_way(naming: &Naming) -> Result<LogFile, CreateError> {
         LogFile::create_for(naming, RowKind::TwoWay)
     }
 
-    /// The same, with columns for the kernel's TCP_INFO.
+    /// Like [`LogFile::create_two_way`], with columns for the kernel's TCP_INFO.
     ///
     /// # Errors
-    /// As [`LogFile::create`].
+    /// Same as [`LogFile::create`].
     pub fn create_two_way_tcp(naming: &Naming) -> Result<LogFile, CreateError> {
         LogFile::create_for(naming, RowKind::TwoWayTcp)
     }
@@ -124,15 +125,15 @@ impl LogFile {
     /// Creates the two files of a test in both directions: the same name with `.up` and `.down` appended.
     ///
     /// # Errors
-    /// [`CreateError`]; then neither file exists.
+    /// [`CreateError`]; neither file exists then.
     pub fn create_pair(naming: &Naming, version: LogVersion) -> Result<[LogFile; 2], CreateError> {
         LogFile::create_two(naming, RowKind::OneWay(version), [".up", ".down"])
     }
 
-    /// Creates two files that belong together: the same name with each of `endings` appended.
+    /// Creates two related files: the same name with each of `endings` appended.
     ///
     /// # Errors
-    /// [`CreateError`]; then neither file exists.
+    /// [`CreateError`]; neither file exists then.
     pub fn create_two(
         naming: &Naming,
         rows: RowKind,
@@ -159,12 +160,12 @@ impl LogFile {
         Ok(both.map(|(path, output)| LogFile { path, writer: rows.writer(output) }))
     }
 
-    /// The file's name.
+    /// Name of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Whether this is a regular file of its own, which can be replaced, and not standard output, a device or a pipe.
+    /// True for a regular file, which can be replaced; false for standard output, a device or a pipe.
     pub fn is_own(&self) -> bool {
         !self.is_stdout() && self.writer.output().file.metadata().is_ok_and(|m| m.is_file())
     }
@@ -173,10 +174,10 @@ impl LogFile {
         self.path.as_os_str() == STDOUT
     }
 
-    /// A log in the same folder and format, which can replace this one by [`LogFile::replace`].
+    /// Creates a log in the same folder and format, which can replace this one by [`LogFile::replace`].
     ///
     /// # Errors
-    /// As [`LogFile::create`].
+    /// Same as [`LogFile::create`].
     pub fn successor(&self) -> Result<LogFile, CreateError> {
         let mut name = self.path.clone().into_os_string();
         name.push(FINAL);
@@ -184,7 +185,7 @@ impl LogFile {
         Ok(LogFile { path, writer: self.writer.another(output) })
     }
 
-    /// Whether the log's name still names it, and not another file or nothing.
+    /// True if the name still refers to this log, not to another file or none.
     pub fn is_there(&self) -> bool {
         self.is_stdout() || platform::is_named(&self.writer.output().file, &self.path)
     }
@@ -235,11 +236,11 @@ impl LogFile {
         self.writer.finish(session);
     }
 
-    /// Closes the log; returns the file's name and what it contains.
+    /// Closes the log; returns the file's name and a description of its contents.
     ///
     /// # Errors
-    /// [`WriteError`] with the first failure; what could be written stays. It is an error, too, if the log's name no
-    /// longer names it: its rows are gone with the file.
+    /// [`WriteError`] with the first failure; everything that could be written stays. It is also an error if the name no
+    /// longer refers to the log, because its rows are lost with the file.
     pub fn close(mut self) -> Result<(PathBuf, WrittenLog), WriteError> {
         let is_there = self.is_there();
         let better = self.writer.better_header().filter(|_| self.is_own());
@@ -289,8 +290,8 @@ impl Drop for UnusedFileGuard {
     }
 }
 
-/// Replaces the first `old` bytes of the log at `path` by `text`, through a new file that is renamed, so that the log
-/// is complete at every moment.
+/// Replaces the first `old` bytes of the log at `path` by `text`, using a new file that is renamed, so that the log is
+/// complete at every moment.
 fn change_header(path: &Path, old: u64, text: &str) -> io::Result<()> {
     let mut name = path.as_os_str().to_owned();
     name.push(FINAL);
@@ -342,7 +343,7 @@ fn random(dir: &Path, suffix: &str) -> Result<(PathBuf, UnusedFileGuard), Create
         builder.permissions(permissions);
     }
     let (file, path) = builder.tempfile_in(dir).map_err(fail)?.keep().map_err(|e| fail(e.error))?;
-    // A file in the working directory needs no folder.
+    // `File::open("")` fails: use the bare name for a file in the working directory.
     let path = if dir == Path::new(".") {
         path.file_name().map_or_else(|| path.clone(), PathBuf::from)
     } else {

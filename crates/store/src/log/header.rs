@@ -1,8 +1,7 @@
 //! The `# key value` lines of a log, before and after its rows: [`Session`] ⇄ text.
 //!
-//! A line holds one fact. A later line with the same key replaces it, or adds to it if the key is that of a list; the
-//! value `-` removes it. Facts known only at the end are therefore written after the rows, and nothing already written
-//! has to change.
+//! A line holds one fact. A later line with the same key replaces it, or adds to it if the key holds a list; the value `-`
+//! removes it. Facts known only at the end are therefore written after the rows, without changing anything already written.
 
 use super::compat::{LogVersion, RowLayout};
 use super::date::parse_date;
@@ -19,16 +18,16 @@ use jitlat_core::{
     ClockProbe, Direction, Dscp, Schedule, Session, Span, TestSpec, Transport, WallTime, units,
 };
 
-/// The keys of lines 2 to 11, in order.
+/// Keys of lines 2 to 11, in order.
 const CLASSIC: [&str; 10] =
     ["command", "npkts", "pktlen", "proto", "period", "src_ip", "dst_ip", "src_port", "dst_port", "dscp"];
-/// Stands for an unknown date.
+/// Text for an unknown date.
 const NO_DATE: &str = "date unknown";
 
-/// The value of `dialect` for a test by classic workorders; other tests have no such line.
+/// Value of `dialect` for a test with classic workorders; other tests have no such line.
 const CLASSIC_DIALECT: &str = "classic";
 
-/// The facts in the lines read so far.
+/// Facts from the lines read so far.
 #[derive(Debug)]
 pub(super) struct LogHeader {
     packets: Option<u64>,
@@ -44,9 +43,9 @@ pub(super) struct LogHeader {
     /// Facts that need not be checked against others.
     facts: Session,
     pub layout: RowLayout,
-    /// The number of rows according to the log itself, written after the last row.
+    /// Number of rows as stated by the log after its last row.
     pub rows: Option<u64>,
-    /// Whether the ending was stated before the rows.
+    /// True if the ending was stated before the rows.
     ended_early: bool,
     /// Lines that could not be parsed, with their number and the reason.
     pub problems: Vec<(u64, String)>,
@@ -73,7 +72,8 @@ impl LogHeader {
         }
     }
 
-    /// Whether this `#` line can only be the first of another log. After the rows a number of packets is that of this one.
+    /// True if this `#` line can only be the first of another log. After the rows, a number of packets belongs to the
+    /// current log.
     pub fn begins_a_log(line: &str, after_rows: bool) -> bool {
         split(line).is_some_and(|(key, _)| key == "command" || key == "npkts" && !after_rows)
     }
@@ -209,10 +209,10 @@ impl LogHeader {
         Ok(())
     }
 
-    /// The session described by the lines so far, and warnings about implausible facts.
+    /// Returns the session described by the lines so far, and warnings about implausible facts.
     ///
     /// # Errors
-    /// A message, if the number of packets, which is required, is missing.
+    /// A message if the number of packets, which is required, is missing.
     pub fn session(&self) -> Result<(Session, Vec<String>), String> {
         let Some(declared) = self.packets else {
             let because = self.problems.iter().find(|(_, p)| p.contains("number of packets"));
@@ -225,24 +225,26 @@ impl LogHeader {
         let missing: Vec<&str> =
             CLASSIC.iter().zip(self.seen).filter(|(_, seen)| !seen).map(|(key, _)| *key).collect();
         if !missing.is_empty() {
-            warnings.push(format!("the header does not say: {}", missing.join(", ")));
+            warnings.push(format!("the header lacks: {}", missing.join(", ")));
         }
 
         let packets = declared.clamp(1, MAX_PACKETS.into());
         if packets != declared {
-            warnings.push(format!("npkts {declared}: no test has that many packets (1 to {MAX_PACKETS})"));
+            warnings.push(format!(
+                "npkts {declared}: impossible number of packets (possible: 1 to {MAX_PACKETS})"
+            ));
         }
         let possible = u64::from(HEADER_LEN)..=u64::from(MAX_PAYLOAD);
         let payload_known = self.payload.is_some_and(|l| possible.contains(&l));
         let payload = self.payload.filter(|_| payload_known).unwrap_or(HEADER_LEN.into());
         if let Some(l) = self.payload.filter(|_| !payload_known) {
             warnings.push(format!(
-                "pktlen {l}: a test packet has {HEADER_LEN} to {MAX_PAYLOAD} bytes, so no throughput is given"
+                "pktlen {l}: impossible packet length (possible: {HEADER_LEN} to {MAX_PAYLOAD} bytes), so the throughput is unknown"
             ));
         }
         let direction = self.direction.unwrap_or(Direction::Up);
         let two_way = self.facts.two_way.as_ref();
-        // Whatever `proto` says: echo requests come and get lost one by one, as datagrams do.
+        // Echo requests are datagrams, whatever `proto` says: each arrives or is lost on its own.
         let transport =
             if two_way.is_some_and(|t| t.protocol == "icmp") { Transport::Udp } else { self.transport };
         let spec = |period| TestSpec::new(direction, transport, packets, payload, period, self.schedule);
@@ -250,9 +252,8 @@ impl LogHeader {
         let period_known = asked.is_some();
         let unhurried = two_way.is_some_and(|t| t.wait.is_some());
         if let Some(p) = self.period.filter(|p| !(period_known || unhurried && *p == 0)) {
-            warnings.push(format!(
-                "period {p} ns: no test runs so, and nothing is given that depends on the period"
-            ));
+            warnings
+                .push(format!("period {p} ns: impossible period, so figures that depend on it are unknown"));
         }
         let mut spec = asked.or_else(|| spec(Span(1)).ok()).unwrap_or_default();
         (spec.dscp, [spec.src_port, spec.dst_port]) = (self.dscp, self.ports);
@@ -260,7 +261,7 @@ impl LogHeader {
         let version = self.format.unwrap_or(LogVersion::unnamed(clocks).number());
         if version > LogVersion::default().number() {
             warnings.push(format!(
-                "the log is of format {version}, newer than this program: what it does not know is skipped"
+                "the log has format {version}, which is newer than this program: unknown lines are skipped"
             ));
         }
         let session = Session {
@@ -278,15 +279,15 @@ impl LogHeader {
 }
 
 impl LogHeader {
-    /// Whether the ending is more than the expectation when the log was started. Logs that state it before their rows
-    /// are trusted only if the closing lines contain facts that only a finished test knows.
+    /// True if the stated ending is more than the expectation at the start. Logs that state it before their rows are trusted
+    /// only if the closing lines contain facts that only a finished test knows.
     fn is_ended(&self) -> bool {
         !self.ended_early
             || self.rows.is_some() && (self.facts.two_way.is_some() || self.facts.sent.is_some())
     }
 }
 
-/// Key and value of a `#` line; the value is everything after the space behind the key.
+/// Splits a `#` line into key and value; the value is everything after the space that follows the key.
 fn split(line: &str) -> Option<(&str, &str)> {
     let line = line.strip_prefix('#')?.trim_start().trim_end_matches(['\r', '\n']);
     Some(line.split_once([' ', '\t']).unwrap_or((line, "")))
@@ -330,7 +331,10 @@ fn direction(value: &str) -> Result<Direction, String> {
 
 fn schedule(value: &str) -> Result<Schedule, String> {
     let unknown = || {
-        format!("'{}' is not a schedule: periodic, poisson SEED, burst SIZE, or a law of gaps", value.trim())
+        format!(
+            "'{}' is not a schedule: periodic, poisson SEED, burst SIZE, or a distribution of gaps",
+            value.trim()
+        )
     };
     let mut fields = value.split_ascii_whitespace();
     if let Some(random) = random(value) {
@@ -409,7 +413,7 @@ fn ending(value: &str) -> Result<Ending, String> {
         .iter()
         .find(|(_, name)| *name == value.trim())
         .map(|(ending, _)| *ending)
-        .ok_or_else(|| format!("ending '{}' is not known", value.trim()))
+        .ok_or_else(|| format!("unknown ending '{}'", value.trim()))
 }
 
 const ENDINGS: [(Ending, &str); 5] = [
@@ -443,19 +447,19 @@ fn quantity(text: &str) -> Option<Span> {
         return None;
     }
     // Digits below a nanosecond are ignored.
-    let kept = fraction.get(..exponent).unwrap_or(fraction);
-    let scaled: i64 = format!("{whole}{kept:0<exponent$}").parse().ok()?;
+    let digits = fraction.get(..exponent).unwrap_or(fraction);
+    let scaled: i64 = format!("{whole}{digits:0<exponent$}").parse().ok()?;
     Some(Span(if negative { -scaled } else { scaled }))
 }
 
-/// A key with its values: none, one, or several if the key is that of a list.
+/// A key with its values: none, one, or several if the key holds a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Fact {
     key: String,
     values: Vec<String>,
 }
 
-/// All facts of `session` in a version 3 log, including the eleven classic lines but not the date.
+/// Returns all facts of `session` in a version 3 log, including the eleven classic lines but not the date.
 pub(super) fn facts(session: &Session, layout: RowLayout) -> Vec<Fact> {
     let spec = &session.spec;
     let ip = |ip: Option<core::net::IpAddr>| vec![ip.map_or_else(|| "-".to_owned(), |ip| ip.to_string())];
@@ -514,7 +518,7 @@ pub(super) fn facts(session: &Session, layout: RowLayout) -> Vec<Fact> {
         all.extend(facts.map(|(key, values)| (format!("{name}.{key}"), values)));
     }
     all.extend(session.two_way.iter().flat_map(|t| two_way::facts(t)));
-    // The result of the probes, for people and scripts; a reader computes it again.
+    // The result of the probes is for people and scripts; a reader computes it again.
     let clock = match session.probes.as_slice() {
         [] => ClockEstimate::default(),
         _ => ClockEstimate::new(session, None),
@@ -548,8 +552,8 @@ fn sync_text(s: &SyncState) -> String {
     )
 }
 
-/// The lines before the first row, with what is known so far. `stream` is the first and last time of the stream on the
-/// client's clock, if there are rows: a version 2 log contains the clock estimates of probes and stream together.
+/// Returns the lines before the first row, with the facts known so far. `stream` is the first and last time of the stream on
+/// the client's clock, if there are rows: a version 2 log contains the clock estimates of probes and stream together.
 pub(super) fn header_text(
     session: &Session,
     version: LogVersion,
@@ -559,17 +563,17 @@ pub(super) fn header_text(
     let date = session.created.map(units::utc_date).or_else(|| session.date.clone());
     let mut out = format!("# {}\n", date.as_deref().unwrap_or(NO_DATE));
     let all = facts(session, layout);
-    let shown = if version.says_everything() { all.len() } else { CLASSIC.len() };
-    // The correction in the two lines of version 2 has a sign.
+    let shown = if version.has_all_facts() { all.len() } else { CLASSIC.len() };
+    // The sign of the correction in the two lines of version 2 depends on the direction.
     let reverse = session.direction_known && session.spec.direction() == Direction::Down;
     for Fact { key, values } in &all[..shown] {
         for value in values {
             let value =
-                if version.says_clock_error() && reverse && key == "command" { "SEND_ME" } else { value };
+                if version.has_clock_error() && reverse && key == "command" { "SEND_ME" } else { value };
             out += &format!("# {key} {value}\n");
         }
     }
-    if version.says_clock_error() {
+    if version.has_clock_error() {
         let clock = ClockEstimate::new(session, stream);
         if let Some(offset) = clock.offset_ns {
             out += &format!("# Estimated relative clock error = {}\n", units::full(offset));
@@ -584,12 +588,12 @@ pub(super) fn header_text(
     out
 }
 
-/// The lines after the last row: the number of rows, and every fact of `now` that differs from `before`.
+/// Returns the lines after the last row: the number of rows, and every fact of `now` that differs from `before`.
 pub(super) fn trailer_text(rows: u64, before: &[Fact], now: &[Fact]) -> String {
     let mut out = format!("# rows {rows}\n");
     for Fact { key, values } in now {
-        let said: &[String] = before.iter().find(|f| f.key == *key).map_or(&[], |f| &f.values);
-        let news = match values.strip_prefix(said) {
+        let written: &[String] = before.iter().find(|f| f.key == *key).map_or(&[], |f| &f.values);
+        let news = match values.strip_prefix(written) {
             Some(added) => added,
             // Readers of every version let a later classic line replace an earlier one.
             None if CLASSIC.contains(&key.as_str()) => values,

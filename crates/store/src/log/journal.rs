@@ -1,5 +1,5 @@
-//! [`Journals`]: the logs of a test. If packets arrive at this host a log grows with them, so that a crash loses
-//! nothing; if more is known of them at the end (the sender's stamps), a final log replaces it.
+//! [`Journals`]: the logs of a test. Rows are written as packets arrive at this host, so that a crash loses nothing. If more
+//! becomes known at the end (the sender's stamps), a final log replaces the first one.
 
 use super::file::{LogFile, STDOUT};
 use super::write::WriteError;
@@ -10,15 +10,15 @@ use jitlat_core::{PacketRecord, Session};
 use std::path::PathBuf;
 use tracing::warn;
 
-/// The logs of a test, one per stream: an observer.
+/// Observer that writes the logs of a test, one per stream.
 pub struct Journals {
     journals: Vec<Journal>,
-    /// The sessions of the streams.
+    /// Sessions of the streams.
     sessions: Vec<Session>,
 }
 
 impl Journals {
-    /// From log files that are still empty; one that stays unused is removed.
+    /// Creates journals from log files that are still empty; a file that stays unused is removed.
     pub fn new(logs: impl IntoIterator<Item = LogFile>) -> Journals {
         Journals { journals: logs.into_iter().map(Journal::new).collect(), sessions: Vec::new() }
     }
@@ -32,7 +32,7 @@ impl Journals {
             .collect()
     }
 
-    /// The log of a stream, with its header written.
+    /// Returns the log of a stream, with its header written.
     fn begun(&mut self, stream: usize) -> Option<&mut Journal> {
         let journal = self.journals.get_mut(stream)?;
         journal.begin(self.sessions.get(stream)?);
@@ -45,8 +45,8 @@ impl Observer for Journals {
         match *event {
             Event::Started(sessions) | Event::Concluding(sessions) | Event::Finished(sessions) => {
                 self.sessions = sessions.to_vec();
-                // From now on the server knows a one-way test, and its results can be fetched with the log. A two-way
-                // test without answers leaves no log.
+                // From now on the server knows a one-way test, and its results can be fetched with the log. A two-way test
+                // without answers leaves no log.
                 for stream in (0..sessions.len()).filter(|k| sessions[*k].two_way.is_none()) {
                     self.begun(stream);
                 }
@@ -71,20 +71,20 @@ impl Observer for Journals {
     }
 }
 
-/// A log, and the one that will replace it.
+/// A log and its successor, which will replace it.
 struct Journal {
     log: LogFile,
-    /// Its path, for messages.
+    /// Path of the log, for messages.
     path: PathBuf,
-    /// The session in the header; `None` before it is written.
+    /// Session in the header; `None` before the header is written.
     begun: Option<Session>,
-    /// Whether rows were written before they were complete.
+    /// True if rows were written before the records were complete.
     grew: bool,
-    /// Whether the file was removed or replaced while it grew.
+    /// True if the file was removed or replaced during the test.
     gone: bool,
-    /// Complete records that have no file to go to.
+    /// Number of complete records that have no file to go to.
     unwritten: u64,
-    /// Packets without a row, because writing was too slow.
+    /// Number of packets without a row, because writing was too slow.
     missed: u64,
     successor: Option<LogFile>,
     troubles: Vec<String>,
@@ -93,9 +93,9 @@ struct Journal {
 /// A log after its end.
 #[derive(Default)]
 pub struct Closed {
-    /// The log; `None` if there is none.
+    /// Path of the log; `None` if there is none.
     pub log: Option<PathBuf>,
-    /// Why the log is not complete; `None` if it is.
+    /// Reason why the log is not complete; `None` if it is.
     pub broken: Option<String>,
     /// Messages for the user, including that reason.
     pub troubles: Vec<String>,
@@ -124,8 +124,8 @@ impl Journal {
         }
     }
 
-    /// Writes records as they arrive, even if more will be known of them later. A log that cannot be replaced (a pipe,
-    /// a device) waits for the end.
+    /// Writes records as they arrive, even if more will be known about them later. A log that cannot be replaced (a pipe, a
+    /// device) is written at the end instead.
     fn early(&mut self, records: &[PacketRecord]) {
         if !self.log.is_own() {
             return;
@@ -143,14 +143,16 @@ impl Journal {
         }
         if self.missed == 0 {
             let log = self.path.display();
-            warn!("packets arrive faster than {log} can be written: until the test has ended it lacks some");
+            warn!(
+                "packets arrive faster than {log} can be written: some rows are missing until the test ends"
+            );
         }
         self.grew = true;
         self.missed += packets;
         self.log.miss(packets);
     }
 
-    /// Writes complete records, each with the kernel's TCP_INFO, if there is one.
+    /// Writes complete records, each with the kernel's TCP_INFO, if available.
     fn records(&mut self, records: &[PacketRecord], tcp: &[TcpSample]) {
         let Some(log) = self.last_log() else {
             self.unwritten += records.len() as u64;
@@ -165,7 +167,7 @@ impl Journal {
         log.flush();
     }
 
-    /// Where complete records go. None if they are written already, to a file that is gone.
+    /// Returns the log for complete records; `None` if they are already written, to a file that is gone.
     fn last_log(&mut self) -> Option<&mut LogFile> {
         if self.grew && !self.gone && self.successor.is_none() {
             match self.log.successor() {
@@ -175,13 +177,13 @@ impl Journal {
                     }
                     self.successor = Some(log);
                 }
-                // Its end will be an error.
+                // Closing it will be an error.
                 Err(_) if !self.log.is_there() => self.gone = true,
                 Err(e) => {
                     self.grew = false;
                     let log = self.path.display();
                     self.troubles.push(format!(
-                        "{e}; {log} has every packet twice, first without the sender's stamps"
+                        "{e}; {log} lists every packet twice, first without the sender's stamps"
                     ));
                 }
             }
@@ -189,7 +191,7 @@ impl Journal {
         if self.gone { None } else { Some(self.successor.as_mut().unwrap_or(&mut self.log)) }
     }
 
-    /// Writes what has become known since the beginning, and closes the log.
+    /// Writes the facts learnt since the beginning, and closes the log.
     fn close(mut self, session: &Session) -> Closed {
         self.begin(session);
         let path = self.path;
@@ -205,7 +207,7 @@ impl Journal {
         } else {
             self.log.finish(session);
         }
-        // First of all, because once replaced its name belongs to another file.
+        // Do this first: once the log is replaced, its name belongs to another file.
         let closed = self.log.close().map_err(|e| WriteError { lost: e.lost.max(self.unwritten), ..e });
         let replaced = self.successor.map(|mut log| {
             log.finish(session);
@@ -220,20 +222,20 @@ impl Journal {
                 if whole != path {
                     let (log, whole) = (path.display(), whole.display());
                     troubles.push(format!(
-                        "{log} was replaced by another file during the test: the log is {whole}"
+                        "{log} was replaced by another file during the test; the complete log is {whole}"
                     ));
                 }
                 (Some(whole), None)
             }
             (Ok(_), None) => (Some(path), None),
             (Ok(_), Some(Err(e))) => {
-                let broken = format!("{e}; {} has the sending program's stamps only{lacks}", path.display());
+                let broken = format!("{e}; {} has stamps of the sending program only{lacks}", path.display());
                 (Some(path), Some(broken))
             }
             (Err(e), _) => (is_there.then_some(path), Some(e.to_string())),
         };
         troubles.extend(broken.clone());
-        // What went to standard output cannot be read again.
+        // Standard output cannot be read again.
         let log = log.filter(|path| path.as_os_str() != STDOUT);
         Closed { log, broken, troubles }
     }
@@ -246,7 +248,7 @@ mod tests {
     use jitlat_core::analysis::analyze;
     use jitlat_core::{Direction, Schedule, Span, TestSpec, Transport, WallTime};
 
-    /// The program ends without notice after its disk was too slow for some packets.
+    /// The program is killed after its disk was too slow for some packets.
     #[test]
     fn packets_without_a_row_do_not_look_lost_after_a_crash() {
         let folder = tempfile::tempdir().unwrap();
@@ -267,7 +269,7 @@ mod tests {
         let stream = 0;
         journals.event(&Event::Arrived { stream, records: &records(0..100) });
         journals.event(&Event::Missed { stream, packets: 150 });
-        // Packets 250 to 259 are lost on the path; that of the missed ones nothing is known includes them.
+        // Packets 250 to 259 are lost on the path; the range of which nothing is known includes them.
         journals.event(&Event::Arrived { stream, records: &records(260..300) });
         journals.event(&Event::Arrived { stream, records: &records(310..350) });
 

@@ -1,4 +1,4 @@
-//! Rows of a log that several threads parse at once.
+//! Parsing of a log's rows on several threads at once.
 
 use super::compat::RowLayout;
 use super::read::{LogReader, ReadState};
@@ -8,19 +8,19 @@ use jitlat_core::PacketRecord;
 use jitlat_core::helpers::Helpers;
 use std::sync::{Mutex, PoisonError};
 
-/// Bytes of the log that each thread takes at a time.
+/// Bytes of the log that each thread parses at a time.
 const BYTES_PER_SHARE: usize = 512 * 1024;
-/// More threads wait for the one that takes the rows.
+/// More threads would only wait for the thread that consumes the rows.
 const MAX_THREADS: usize = 4;
 
-/// Plain rows that follow one another.
+/// Consecutive plain rows.
 #[derive(Default)]
 struct RowRun {
-    /// Where its text begins in the buffer.
+    /// Start of the text in the buffer.
     start: usize,
-    /// Where it ends, behind a line feed.
+    /// End of the text, after a line feed.
     end: usize,
-    /// Where the rows end that were read: before `end` where a line is no plain row.
+    /// End of the rows parsed so far; less than `end` if a line is not a plain row.
     read: usize,
     indices: Vec<u64>,
     records: Vec<PacketRecord>,
@@ -43,9 +43,9 @@ impl RowRun {
 }
 
 impl LogReader {
-    /// Hands out the plain rows that come next, parsed on `threads` threads, up to a line that is none, or until little is left. Returns
-    /// the offset in the input from which on it is worth calling again: behind what is in the buffer, because a line that is no
-    /// plain row is rarely the only one.
+    /// Parses the next plain rows on `threads` threads and passes them on, up to a line that is not a plain row, or until
+    /// little is left. Returns the offset in the input from which calling it again is worthwhile: behind the buffer's
+    /// contents, because a line that is not a plain row is rarely the only one.
     pub(super) fn each_part(&mut self, threads: Threads, mut take: impl FnMut(&[PacketRecord])) -> u64 {
         let mut parts: Vec<RowRun> = Vec::new();
         parts.resize_with(threads.0.get().min(MAX_THREADS), RowRun::default);
@@ -85,7 +85,7 @@ impl LogReader {
         u64::MAX
     }
 
-    /// Cuts the whole lines in the buffer into about equal parts; false if there are too few.
+    /// Splits the whole lines in the buffer into about equal parts; false if there are too few.
     fn cut(&self, parts: &mut [RowRun]) -> bool {
         let each = (self.end - self.start) / parts.len();
         let (mut start, last) = (self.start, parts.len() - 1);

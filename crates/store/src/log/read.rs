@@ -12,22 +12,22 @@ use std::fs::File;
 use std::io::{self, Read, Seek};
 use std::path::Path;
 
-/// Bytes read at a time, and the longest valid line.
+/// Number of bytes read at a time, and the length of the longest valid line.
 const BLOCK_BYTES: usize = 256 * 1024;
-/// Records handed out at a time.
+/// Number of records passed on at a time.
 const RECORDS_PER_BATCH: usize = 512;
-/// Most lines of a header.
+/// Maximum number of lines of a header.
 const MAX_HEADER_LINES: u64 = 10_000;
-/// How many bytes at the end of a file are searched for the lines after its rows.
+/// Number of bytes at the end of a file that are searched for the lines after its rows.
 const TAIL_BYTES: u64 = 64 * 1024;
-/// Begins a line in place of rows that were not written, followed by their number.
+/// Start of a line that stands for rows that were not written; their number follows.
 pub(super) const UNRECORDED: &str = "# unrecorded ";
-/// Warnings of one kind that are given one by one.
+/// Number of warnings of one kind that are given individually.
 const MAX_SINGLE_WARNINGS: usize = 5;
-/// How the first line after the rows begins.
+/// Start of the first line after the rows.
 const ROWS: &str = "# rows ";
 
-/// Why a log cannot be read.
+/// Reason why a log cannot be read.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LogReadError {
@@ -36,7 +36,7 @@ pub enum LogReadError {
     Open {
         /// The file.
         name: String,
-        /// The system's error.
+        /// Error of the system.
         source: io::Error,
     },
     /// Reading failed.
@@ -44,21 +44,21 @@ pub enum LogReadError {
     Read {
         /// The file.
         name: String,
-        /// Lines read before.
+        /// Number of lines read before.
         line: u64,
-        /// The system's error.
+        /// Error of the system.
         source: io::Error,
     },
-    /// Another kind of file, or a log of which no row can be read.
+    /// Another kind of file, or a log without any readable row.
     #[error("{name} is not a jitlat log: line {line} is {found}; expected {expected}")]
     NotALog {
         /// The file.
         name: String,
         /// The first invalid line, counted from 1.
         line: u64,
-        /// Its beginning, quoted.
+        /// Beginning of that line, quoted.
         found: String,
-        /// What was expected.
+        /// Description of what was expected.
         expected: &'static str,
     },
     /// The header lacks a fact without which the rows have no meaning.
@@ -66,21 +66,21 @@ pub enum LogReadError {
     Header {
         /// The file.
         name: String,
-        /// What is missing.
+        /// Description of the missing fact.
         problem: String,
     },
 }
 
-/// What was found while reading a log; complete after the last row.
+/// Findings while reading a log; complete after the last row.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LogReading {
-    /// Rows that were read.
+    /// Number of rows that were read.
     pub rows: u64,
-    /// Rows that could not be parsed.
+    /// Number of rows that could not be parsed.
     pub unreadable: u64,
-    /// Whether the log ends in the middle of a line, or (version 3) before its own closing lines.
+    /// True if the log ends in the middle of a line, or (version 3) before its own closing lines.
     pub truncated: bool,
-    /// What a user should know about the log file.
+    /// Warnings about the log file, for the user.
     pub warnings: Vec<String>,
 }
 
@@ -93,36 +93,36 @@ impl LogReading {
 
 /// Reads a log row by row, in bounded memory.
 ///
-/// The iterator yields the records in arrival order. Rows that cannot be parsed are skipped and counted; the only
-/// errors are a failing input and a log of which no row can be read, and an error is the last item. The lines after the
-/// rows of a version 3 log are part of [`LogReader::session`] from the beginning if the input is a file; from a pipe,
-/// once the rows are read.
+/// The iterator yields the records in arrival order. Rows that cannot be parsed are skipped and counted. The only errors are
+/// a failing input and a log without any readable row; an error is the last item. If the input is a file,
+/// [`LogReader::session`] includes the lines after the rows of a version 3 log from the beginning; for a pipe, once the rows
+/// are read.
 pub struct LogReader {
     name: String,
     input: Box<dyn Read + Send>,
-    /// A block of input or several, followed by [`PADDING`] zeros.
+    /// One or more blocks of input, followed by [`PADDING`] zeros.
     pub(super) buf: Vec<u8>,
-    /// Bytes of input before `buf`.
+    /// Number of bytes of input before `buf`.
     pub(super) base: u64,
-    /// The unread part of `buf`.
+    /// Range of `buf` that is not read yet.
     pub(super) start: usize,
     pub(super) end: usize,
     pub(super) input_ended: bool,
-    /// Why no more could be read, of which the rows before are still to come.
+    /// Error of the input, reported after the rows before it.
     pub(super) failure: Option<io::Error>,
-    /// Lines read so far.
+    /// Number of lines read so far.
     pub(super) line: u64,
     pub(super) header: LogHeader,
     scanner: Scanner,
     session: Session,
-    /// Whether the lines after the rows are already parsed.
+    /// True if the lines after the rows are already parsed.
     tail_known: bool,
-    /// Whether lines after the rows are read: some of them change what the header says.
+    /// True while lines after the rows are read: some of them change facts of the header.
     after_rows: bool,
     first_unreadable: Option<(u64, String)>,
     next_index: u64,
     index_gaps: Vec<String>,
-    /// Rows that are missing where their numbering jumps.
+    /// Number of rows that are missing according to jumps in their numbering.
     skipped: u64,
     unrecorded: Unrecorded,
     header_warnings: Vec<String>,
@@ -136,7 +136,7 @@ pub(super) enum ReadState {
     Done,
 }
 
-/// A line in the buffer: its bytes without the line feed, and whether it had one.
+/// A line in the buffer: its range without the line feed, and true if it had one.
 struct BufferedLine {
     start: usize,
     end: usize,
@@ -162,7 +162,7 @@ impl LogReader {
         let tail = if size.is_file() { file.try_clone().ok().map(|f| (f, size.len())) } else { None };
         let mut log = LogReader::from_reader(&name, Box::new(file))?;
         if let Some((file, size)) = tail {
-            log.look_at_the_end(&file, size);
+            log.parse_end_of_file(&file, size);
         }
         Ok(log)
     }
@@ -202,43 +202,43 @@ impl LogReader {
         Ok(log)
     }
 
-    /// Reads a log from an input whose last bytes, `end`, are known beforehand, as they are of a file: what they say is
-    /// part of the session from the beginning. `end` begins with a whole line.
+    /// Reads a log from an input whose last bytes, `end`, are known beforehand, as they are for a file: the facts in them
+    /// are part of the session from the beginning. `end` begins with a whole line.
     ///
     /// # Errors
     /// [`LogReadError`], see [`LogReader::open`].
     pub fn with_end(name: &str, input: Box<dyn Read + Send>, end: &[u8]) -> Result<LogReader, LogReadError> {
         let mut log = LogReader::from_reader(name, input)?;
-        log.take_the_end(end);
+        log.parse_closing_lines(end);
         Ok(log)
     }
 
-    /// The session of the records.
+    /// Session of the records.
     pub fn session(&self) -> &Session {
         &self.session
     }
 
-    /// What was found so far. Its warnings are complete once the iterator has ended.
+    /// Findings so far. Its warnings are complete once the iterator has ended.
     pub fn reading(&self) -> &LogReading {
         &self.reading
     }
 
-    /// What reads and writes single rows in the columns of this log.
+    /// Returns the reader and writer of single rows with the columns of this log.
     pub fn row_text(&self) -> RowText {
         RowText::new(self.header.layout)
     }
 
-    /// Whether the rows contain the kernel's TCP_INFO.
+    /// True if the rows contain the kernel's TCP_INFO.
     pub fn has_tcp(&self) -> bool {
         self.header.layout.has_tcp()
     }
 
-    /// The TCP_INFO of the record last read, without the segment size; `None` if its row has none.
+    /// TCP_INFO of the record read last, without the segment size; `None` if its row has none.
     pub fn tcp(&self) -> Option<TcpSample> {
-        self.scanner.beside
+        self.scanner.tcp
     }
 
-    /// Hands out the remaining records, some hundreds at a time.
+    /// Passes on the remaining records, several hundred at a time.
     ///
     /// # Errors
     /// [`LogReadError`], after the records before it.
@@ -246,17 +246,18 @@ impl LogReader {
         self.each_chunk_on(Threads::ONE, take)
     }
 
-    /// The same, the rows parsed on `threads` threads. The input is read ahead, half a megabyte a thread.
+    /// Like [`LogReader::each_chunk`], with rows parsed on `threads` threads. The input is read ahead by half a megabyte per
+    /// thread.
     ///
     /// # Errors
-    /// As of [`LogReader::each_chunk`].
+    /// Same as [`LogReader::each_chunk`].
     pub fn each_chunk_on(
         &mut self,
         threads: Threads,
         mut take: impl FnMut(&[PacketRecord]),
     ) -> Result<(), LogReadError> {
         let mut records = Vec::with_capacity(RECORDS_PER_BATCH);
-        // Up to this place in the input this thread reads alone.
+        // Up to this offset in the input, only this thread parses.
         let mut alone = if threads == Threads::ONE { u64::MAX } else { 0 };
         loop {
             if self.base + self.start as u64 >= alone {
@@ -288,8 +289,8 @@ impl LogReader {
         Ok(true)
     }
 
-    /// The remaining records. An error ends the iterator and is stored in `failure`: for consumers that take records
-    /// only.
+    /// Returns an iterator over the remaining records. An error ends it and is stored in `failure`: for consumers that
+    /// accept records only.
     pub fn records<'a>(
         &'a mut self,
         failure: &'a mut Option<LogReadError>,
@@ -342,7 +343,7 @@ impl LogReader {
             }
             number += 1;
             if number > MAX_HEADER_LINES {
-                return Err(self.not_a_log(&line, "rows: no log has so long a header"));
+                return Err(self.not_a_log(&line, "a row within the first 10000 lines"));
             }
             let text = String::from_utf8_lossy(bytes).into_owned();
             if text.starts_with(UNRECORDED) {
@@ -366,17 +367,17 @@ impl LogReader {
     }
 
     /// Parses the lines after the rows before the rows are read.
-    fn look_at_the_end(&mut self, file: &File, size: u64) {
+    fn parse_end_of_file(&mut self, file: &File, size: u64) {
         let header = self.base + self.start as u64;
         let from = size.saturating_sub(TAIL_BYTES).max(header.min(size));
         let mut tail = vec![0; (size - from) as usize];
         if read_exact_at(file, &mut tail, from).is_ok() {
-            self.take_the_end(&tail);
+            self.parse_closing_lines(&tail);
         }
     }
 
-    /// Parses the lines after the rows, with which `tail` ends.
-    fn take_the_end(&mut self, tail: &[u8]) {
+    /// Parses the lines after the rows at the end of `tail`.
+    fn parse_closing_lines(&mut self, tail: &[u8]) {
         let Ok(text) = core::str::from_utf8(tail) else { return };
         // Only complete lines after the last row count.
         let Some(text) = text.rfind('\n').map(|end| &text[..end]) else { return };
@@ -393,8 +394,8 @@ impl LogReader {
         self.tail_known = self.rebuild().is_ok();
     }
 
-    /// Makes the next line available in the buffer; `None` at the end of the input. A line longer than a block is
-    /// returned in pieces.
+    /// Makes the next line available in the buffer; `None` at the end of the input. A line longer than a block is returned
+    /// in pieces.
     fn next_line(&mut self) -> Result<Option<BufferedLine>, LogReadError> {
         let mut searched = self.start;
         loop {
@@ -420,12 +421,12 @@ impl LogReader {
         }
     }
 
-    /// Whether nothing comes after the lines that were read.
+    /// True if nothing follows the lines that were read.
     fn is_at_end(&self) -> bool {
         self.input_ended && self.start == self.end
     }
 
-    /// Moves what is unread to the beginning of the buffer.
+    /// Moves the unread part to the beginning of the buffer.
     pub(super) fn make_room(&mut self) {
         self.buf.copy_within(self.start..self.end, 0);
         self.base += self.start as u64;
@@ -434,7 +435,7 @@ impl LogReader {
         self.pad();
     }
 
-    /// Rows are read beyond the end of the buffer, where nothing may look like one.
+    /// Clears the bytes after the input: rows are read beyond its end, where nothing may look like a row.
     fn pad(&mut self) {
         self.buf[self.end..self.end + PADDING].fill(0);
     }
@@ -446,7 +447,7 @@ impl LogReader {
         })
     }
 
-    /// Reads some of the input behind what is in the buffer, which has room.
+    /// Reads more input into the buffer, which must have room.
     pub(super) fn read_more(&mut self) -> io::Result<()> {
         let room = self.buf.len() - PADDING;
         loop {
@@ -471,7 +472,7 @@ impl LogReader {
         self.reading.rows += 1;
     }
 
-    /// The next record if it is a plain row completely in the buffer.
+    /// Returns the next record if it is a plain row that is completely in the buffer.
     #[inline]
     fn next_plain(&mut self) -> Option<PacketRecord> {
         if self.state != ReadState::Rows {
@@ -485,8 +486,8 @@ impl LogReader {
         Some(record)
     }
 
-    /// The next record if it is not a plain row completely in the buffer: at the end of a block or of the log, or in
-    /// another notation.
+    /// Returns the next record if it is not a plain row that is completely in the buffer: at the end of a block or of the
+    /// log, or in another notation.
     #[cold]
     fn next_slowly(&mut self) -> Result<Option<PacketRecord>, LogReadError> {
         while self.state == ReadState::Rows {
@@ -501,15 +502,15 @@ impl LogReader {
         Ok(None)
     }
 
-    /// Takes a line of which nothing is known; the record if it is a row.
+    /// Handles a line of any kind; returns the record if it is a row.
     fn any_line(&mut self, line: &BufferedLine) -> Result<Option<PacketRecord>, LogReadError> {
         // A truncated row cannot be distinguished from a complete one, except in the classic layout: its last
         // column is only ever zero or not.
         let readable = line.whole || (self.is_at_end() && self.header.layout.is_classic());
         let bytes = &self.buf[line.start..line.end];
         let row = row::parse_tolerant(bytes, self.header.layout).filter(|_| readable);
-        if let Some((index, record, beside)) = row {
-            self.scanner.beside = beside;
+        if let Some((index, record, tcp)) = row {
+            self.scanner.tcp = tcp;
             self.count_row(index, &record);
             return Ok(Some(record));
         }
@@ -519,30 +520,30 @@ impl LogReader {
         Ok(None)
     }
 
-    /// For a log that is put together from its parts, of which the header was read: the next row, as if its line had been read.
-    /// Returns whether it counts: nothing does once another log began.
+    /// Accepts the next row of a log that is reassembled from its parts, after its header was read, as if the row's line had
+    /// been read. Returns false if the row does not count because another log has begun.
     pub fn take_row(&mut self, row: &LogRow) -> bool {
         if self.state == ReadState::Done {
             return false;
         }
         self.line += 1;
-        self.scanner.beside = row.tcp;
+        self.scanner.tcp = row.tcp;
         self.count_row(row.index, &row.record);
         true
     }
 
-    /// For such a log: the next lines that are no rows as this program writes them, after those that followed the header. Rows in
-    /// another notation go to `push`.
+    /// Accepts the next lines of a reassembled log that are not rows in jitlat's notation, after those that followed the
+    /// header. Rows in another notation go to `push`.
     ///
     /// # Errors
-    /// As of the iterator.
+    /// Same as those of the iterator.
     pub fn take_lines(
         &mut self,
         text: &[u8],
         mut push: impl FnMut(&PacketRecord),
     ) -> Result<(), LogReadError> {
         let text = io::Cursor::new(text.to_vec());
-        // After the header there may be more of its input.
+        // The reader may have buffered more of its input after the header.
         let before = core::mem::replace(&mut self.input, Box::new(io::empty()));
         self.input = if self.input_ended { Box::new(text) } else { Box::new(before.chain(text)) };
         self.input_ended = false;
@@ -556,15 +557,15 @@ impl LogReader {
         Ok(())
     }
 
-    /// For such a log: its end.
+    /// Ends a reassembled log.
     ///
     /// # Errors
-    /// As of the iterator.
+    /// Same as those of the iterator.
     pub fn take_end(&mut self) -> Result<(), LogReadError> {
         if self.state == ReadState::Rows { self.conclude() } else { Ok(()) }
     }
 
-    /// Handles a line that is not a row. Returns whether reading continues.
+    /// Handles a line that is not a row. Returns false if reading ends.
     fn other_line(&mut self, line: &BufferedLine) -> Result<bool, LogReadError> {
         let bytes = self.buf[line.start..line.end].trim_ascii();
         if bytes.is_empty() {
@@ -574,9 +575,10 @@ impl LogReader {
             let text = String::from_utf8_lossy(bytes).into_owned();
             self.after_rows |= text.starts_with(ROWS);
             if LogHeader::begins_a_log(&text, self.after_rows) {
-                self.reading
-                    .warnings
-                    .push(format!("another log begins before line {}: only the first is read", self.line));
+                self.reading.warnings.push(format!(
+                    "another log begins before line {}: only the first log is read",
+                    self.line
+                ));
                 return Ok(false);
             }
             if !line.whole {
@@ -617,14 +619,14 @@ impl LogReader {
     fn index_gap(&mut self, index: u64) {
         if self.index_gaps.len() <= MAX_SINGLE_WARNINGS {
             self.index_gaps
-                .push(format!("line {}: row {index} where {} was due", self.line, self.next_index));
+                .push(format!("line {}: row {index} instead of row {}", self.line, self.next_index));
         }
         self.unrecorded.missing(false);
         self.skipped = self.skipped.saturating_add(index.saturating_sub(self.next_index));
         self.next_index = index;
     }
 
-    /// At the end of the rows: completes the session and the warnings.
+    /// Completes the session and the warnings at the end of the rows.
     fn conclude(&mut self) -> Result<(), LogReadError> {
         self.state = ReadState::Done;
         if !self.tail_known {
@@ -647,13 +649,13 @@ impl LogReader {
         warnings.extend(spelt);
         if let Some((line, found)) = &self.first_unreadable {
             warnings.push(format!(
-                "{} of the log could not be read and are left out; the first is line {line}: {found}",
+                "{} skipped because of errors; the first is line {line}: {found}",
                 count(self.reading.unreadable, "row")
             ));
         }
         if !self.index_gaps.is_empty() {
             warnings.push(format!(
-                "the numbering of the rows is broken ({}{}): rows were removed, repeated or put together from several logs",
+                "the numbering of the rows is broken ({}{}): rows were removed, repeated or combined from several logs",
                 self.index_gaps[..self.index_gaps.len().min(MAX_SINGLE_WARNINGS)].join("; "),
                 if self.index_gaps.len() > MAX_SINGLE_WARNINGS { "; …" } else { "" }
             ));
@@ -661,24 +663,24 @@ impl LogReader {
         if let Some(claimed) = self.header.rows.filter(|n| *n != self.reading.rows + self.reading.unreadable)
         {
             warnings.push(format!(
-                "the log says it has {}, but {} were found",
+                "the log states {}, but {} were found",
                 count(claimed, "row"),
                 self.reading.rows + self.reading.unreadable
             ));
         }
         if self.reading.truncated {
             warnings.push(format!(
-                "the log ends in the middle of line {}: that line is lost, and perhaps more",
+                "the log is truncated in line {}: that line is lost, and perhaps more",
                 self.line
             ));
         } else if self.session.has_end_lines() && self.header.rows.is_none() {
             self.reading.truncated = true;
             warnings.push(
-                "the log has no closing lines: its writer was stopped or is still at work, rows may be missing"
+                "the log has no closing lines: its writer was stopped or is still running, so rows may be missing"
                     .to_owned(),
             );
         }
-        // Those whose numbers are missing are not missing at the end.
+        // Rows missing according to their numbers are not missing at the end.
         let within = self.skipped.max(self.reading.unreadable);
         let all_there = self.header.rows.is_none_or(|n| n <= self.reading.rows.saturating_add(within));
         self.session.truncated = self.reading.truncated || !all_there;
@@ -704,18 +706,18 @@ impl Iterator for LogReader {
 
 /// Fills `buffer` with the bytes from offset `from`, without changing the position in the file.
 fn read_exact_at(mut file: &File, buffer: &mut [u8], from: u64) -> io::Result<()> {
-    let place = file.stream_position()?;
+    let position = file.stream_position()?;
     file.seek(io::SeekFrom::Start(from))?;
     let filled = file.read_exact(buffer);
-    file.seek(io::SeekFrom::Start(place))?;
+    file.seek(io::SeekFrom::Start(position))?;
     filled
 }
 
-fn count(n: u64, what: &str) -> String {
+pub(super) fn count(n: u64, what: &str) -> String {
     if n == 1 { format!("1 {what}") } else { format!("{n} {what}s") }
 }
 
-/// The beginning of a line, without unprintable characters.
+/// Returns the beginning of a line, without unprintable characters.
 fn quote(bytes: &[u8]) -> String {
     const SHOWN: usize = 60;
     let text = String::from_utf8_lossy(&bytes[..bytes.len().min(4 * SHOWN)]);

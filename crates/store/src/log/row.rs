@@ -1,30 +1,31 @@
 //! One row of a log: [`PacketRecord`] ⇄ text.
 //!
-//! Rows are read in two ways. The fast one, [`Scanner`], accepts only the form that this program writes, eight bytes
-//! at a time; if a row differs, the tolerant parser reads it again.
+//! There are two parsers. The fast one, [`Scanner`], accepts only the form that this program writes, and works on eight
+//! bytes at a time; a row that differs is parsed again by the tolerant one.
 
 use super::compat::RowLayout;
 use jitlat_core::record::Moment;
 use jitlat_core::twoway::TcpSample;
 use jitlat_core::{Flags, PacketRecord, Span, Stamp, StampSource, WallTime};
 
-/// Bytes from the begin of a row that [`Scanner`] may read, beyond the end of the input too. It leaves longer rows alone.
+/// Number of bytes from the start of a row that [`Scanner`] may read, even beyond the end of the input. It rejects longer
+/// rows.
 pub(super) const PADDING: usize = 512;
-/// Columns end before this, so that eight bytes can be read from each place in them.
+/// Limit of the position of columns, so that eight bytes can be read from each position in them.
 const MAX_ROW_BYTES: usize = PADDING / 2;
 
 const ONES: u64 = 0x0101_0101_0101_0101;
 const TEN_TO_8: u64 = 100_000_000;
 
-/// Of eight bytes the high bits of those that are no digits.
+/// Returns the high bits of those of eight bytes that are not digits.
 #[inline(always)]
 fn no_digits(eight: u64) -> u64 {
     let t = eight ^ (0x30 * ONES);
-    // The high bit of a byte is set if it was above 9 already, or becomes so; none is carried into the next byte.
+    // The high bit of a byte is set if it was above 9 already, or becomes so; no addition carries into the next byte.
     (((t & (0x7f * ONES)) + 0x76 * ONES) | t) & (0x80 * ONES)
 }
 
-/// The value of eight digits, the first being the lowest byte. A zero byte counts as the digit 0.
+/// Returns the value of eight digits, the first being the lowest byte. A zero byte counts as the digit 0.
 #[inline]
 fn eight_digits(chunk: u64) -> u64 {
     let d = chunk & (0x0f * ONES);
@@ -33,30 +34,31 @@ fn eight_digits(chunk: u64) -> u64 {
     (fours & 0x0000_ffff_0000_ffff).wrapping_mul(42_949_672_960_001) >> 32
 }
 
-/// Reads rows, one after the other.
+/// Parses rows, one after the other.
 ///
-/// Where columns end is found eight bytes at a time and before their digits are looked at, so that the processor works on
+/// The ends of columns are found eight bytes at a time, before their digits are examined, so that the processor works on
 /// several columns in parallel.
 #[derive(Debug, Default)]
 pub(super) struct Scanner {
     last: Option<RowTail>,
-    /// The TCP_INFO in the last row, if it has one.
-    pub beside: Option<TcpSample>,
+    /// TCP_INFO of the last row, if it has one.
+    pub tcp: Option<TcpSample>,
 }
 
-/// What followed the times in the row before, which often is the same again.
+/// Text after the times of the previous row, which often repeats.
 #[derive(Clone, Copy, Debug)]
 struct RowTail {
-    /// From the flags to the line feed, and which bits of them count.
+    /// Text from the flags to the line feed, and a mask of its valid bits.
     text: [u64; 3],
     mask: [u64; 3],
-    /// Bytes to the line feed.
+    /// Number of bytes to the line feed.
     to_end: usize,
     record: PacketRecord,
 }
 
 impl RowTail {
-    /// From place `from` of the row to its line feed at `end`; None if that is long, or not all times were known.
+    /// Takes the tail of a row from position `from` to its line feed at `end`; `None` if it is too long, or a time is
+    /// missing.
     fn of(window: &[u8; PADDING], from: usize, end: usize, record: &PacketRecord) -> Option<RowTail> {
         let to_end = end - from;
         record.sent().zip(record.arrived()).filter(|_| to_end < 24)?;
@@ -69,7 +71,7 @@ impl RowTail {
         Some(RowTail { text, mask, to_end, record: *record })
     }
 
-    /// Whether the row goes on as this one did.
+    /// True if the row at `from` has the same tail.
     #[inline]
     fn is_at(&self, window: &[u8; PADDING], from: usize) -> bool {
         let Some(text) = three(window, from) else { return false };
@@ -78,7 +80,7 @@ impl RowTail {
     }
 }
 
-/// 24 bytes of the row.
+/// Returns 24 bytes of the row.
 #[inline]
 fn three(window: &[u8; PADDING], from: usize) -> Option<[u64; 3]> {
     let bytes: &[u8; 24] = window.get(from..)?.first_chunk()?;
@@ -90,7 +92,7 @@ fn three(window: &[u8; PADDING], from: usize) -> Option<[u64; 3]> {
 struct Cursor<'a> {
     window: &'a [u8; PADDING],
     at: usize,
-    /// Of the eight bytes from `base` on those that are no digits and were not passed, by their high bits.
+    /// High bits of those of the eight bytes from `base` on that are not digits and were not passed yet.
     marks: u64,
     base: usize,
 }
@@ -103,8 +105,8 @@ impl<'a> Cursor<'a> {
         cursor
     }
 
-    /// The next byte that is no digit. Inlined like all that columns are read with, because calls would cost more than what
-    /// they do.
+    /// Returns the position of the next byte that is not a digit. Inlined, like all methods that read columns, because a
+    /// call would cost more than its work.
     #[inline(always)]
     fn next_mark(&mut self) -> Option<usize> {
         while self.marks == 0 {
@@ -119,14 +121,14 @@ impl<'a> Cursor<'a> {
         Some(at)
     }
 
-    /// Eight bytes from place `at` on, which is before [`MAX_ROW_BYTES`].
+    /// Returns eight bytes from position `at` on, which is below [`MAX_ROW_BYTES`].
     #[inline(always)]
     fn eight(&self, at: usize) -> u64 {
         let at = at % MAX_ROW_BYTES;
         self.window[at..at + 8].first_chunk().map_or(0, |eight| u64::from_le_bytes(*eight))
     }
 
-    /// The number before the next byte that is no digit, of 1 to 19 digits, that fits 63 bits.
+    /// Reads the number before the next byte that is not a digit: 1 to 19 digits, at most 63 bits.
     #[inline(always)]
     fn digits(&mut self) -> Option<i64> {
         let (at, end) = (self.at, self.next_mark()?);
@@ -138,7 +140,7 @@ impl<'a> Cursor<'a> {
         self.many_digits(at, width)
     }
 
-    /// 1 to 8 digits.
+    /// Reads 1 to 8 digits.
     #[inline(always)]
     fn few_digits(&self, at: usize, width: usize) -> u64 {
         eight_digits(self.eight(at).wrapping_shl(64 - 8 * width as u32))
@@ -172,7 +174,7 @@ impl<'a> Cursor<'a> {
         self.digits()
     }
 
-    /// A signed number, or `Some(None)` for a single `-`.
+    /// Reads a signed number, or `Some(None)` for a single `-`.
     #[inline(always)]
     fn optional(&mut self) -> Option<Option<i64>> {
         if self.peek() == b'-' {
@@ -186,7 +188,7 @@ impl<'a> Cursor<'a> {
         self.digits().map(Some)
     }
 
-    /// The one space between two columns, on which the cursor stands.
+    /// Passes the one space between two columns, at which the cursor is.
     #[inline(always)]
     fn space(&mut self) -> Option<()> {
         let found = self.peek() == b' ';
@@ -194,14 +196,14 @@ impl<'a> Cursor<'a> {
         found.then_some(())
     }
 
-    /// The space, then a number or `-`.
+    /// Reads a space, then a number or `-`.
     #[inline(always)]
     fn next_optional(&mut self) -> Option<Option<i64>> {
         self.space()?;
         self.optional()
     }
 
-    /// The space, then a number that fits the type, or `-`.
+    /// Reads a space, then a number that fits the type, or `-`.
     #[inline(always)]
     fn next_narrow<T: TryFrom<i64>>(&mut self) -> Option<Option<T>> {
         narrow(self.next_optional()?)
@@ -209,8 +211,8 @@ impl<'a> Cursor<'a> {
 }
 
 impl Scanner {
-    /// Reads the row at `buf[start..]` up to its line feed, if it is exactly as this program writes it. Returns the
-    /// row's index, the record, and the position of the line feed.
+    /// Reads the row at `buf[start..]` up to its line feed, if it is exactly in the form that this program writes. Returns
+    /// the row's index, the record, and the position of the line feed.
     #[inline]
     pub fn row(&mut self, buf: &[u8], start: usize, layout: RowLayout) -> Option<(u64, PacketRecord, usize)> {
         let window = buf.get(start..)?.first_chunk()?;
@@ -243,7 +245,7 @@ impl Scanner {
             c.space()?;
             let several = &mut letters[..layout.moments()];
             several.copy_from_slice(window.get(c.at..c.at + several.len())?);
-            // That of a time that is not known is not read below.
+            // The letter of an unknown time is not examined below.
             several.iter().all(u8::is_ascii_graphic).then_some(())?;
             // Letters, and the space after them.
             for _ in 0..several.len() {
@@ -263,7 +265,7 @@ impl Scanner {
                 queue = c.next_optional()?;
             }
             if layout.has_tcp() {
-                self.beside = sample([c.next_narrow()?, c.next_narrow()?, c.next_narrow()?]);
+                self.tcp = sample([c.next_narrow()?, c.next_narrow()?, c.next_narrow()?]);
             }
         }
         set_times(&mut record, times, letters)?;
@@ -271,21 +273,21 @@ impl Scanner {
         if c.peek() != b'\n' {
             return None;
         }
-        // The TCP_INFO is kept apart from the record.
+        // TCP_INFO differs from row to row, and it is not part of the record.
         self.last = if layout.has_tcp() { None } else { RowTail::of(window, tail, c.at, &record) };
         Some((index, record, start + c.at))
     }
 }
 
-/// The TCP_INFO, if all its columns are present.
+/// Returns the TCP_INFO, if all its columns are present.
 #[inline]
 fn sample([retransmissions, srtt_us, cwnd]: [Option<u32>; 3]) -> Option<TcpSample> {
     let (retransmissions, srtt_us, cwnd) = (retransmissions?, srtt_us?, cwnd?);
     Some(TcpSample { retransmissions, srtt_us, cwnd, ..TcpSample::default() })
 }
 
-/// Sets when the packet entered the queue in which it spent `ns` before its sent stamp. That stamp is set before this
-/// is called: if it does not say when the packet left, the packet has no time in the queue.
+/// Sets the time at which the packet entered the queue in which it spent `ns` before its sent stamp. The sent stamp must be
+/// set before; if it is not a stamp of the packet's departure, no queue time is set.
 #[inline]
 fn set_local_queue(record: &mut PacketRecord, ns: Option<i64>) {
     if let Some((ns, (lag, _))) = ns.zip(record.local_queue()) {
@@ -293,7 +295,7 @@ fn set_local_queue(record: &mut PacketRecord, ns: Option<i64>) {
     }
 }
 
-/// Sets the times that are known, and their sources.
+/// Sets the known times and their sources.
 #[inline]
 fn set_times(record: &mut PacketRecord, times: [Option<i64>; 4], letters: [u8; 4]) -> Option<()> {
     const MOMENTS: [Moment; 4] = [Moment::Sent, Moment::Arrived, Moment::Answered, Moment::Returned];
@@ -344,17 +346,17 @@ pub(super) fn parse_tolerant(
             queue = optional(columns.next()?)?;
         }
     }
-    let mut beside = None;
+    let mut tcp = None;
     if layout.has_tcp() {
         let mut values = [None; 3];
         for value in &mut values {
             *value = narrow(optional(columns.next()?)?)?;
         }
-        beside = sample(values);
+        tcp = sample(values);
     }
     set_times(&mut record, times, letters)?;
     set_local_queue(&mut record, queue);
-    Some((index, record, beside))
+    Some((index, record, tcp))
 }
 
 /// A value that does not fit its field makes the row invalid, like any other bad field.
@@ -385,14 +387,14 @@ fn source(letter: u8) -> Option<StampSource> {
     })
 }
 
-/// Appends `record` as row `index`, with its line feed. In the classic layout a record without both times cannot be
-/// written: then nothing is appended and the result is `false`.
+/// Appends `record` as row `index`, with its line feed. Returns `false` and appends nothing for a record without both times
+/// in the classic layout.
 #[inline]
 pub(super) fn push(
     out: &mut Vec<u8>,
     index: u64,
     record: &PacketRecord,
-    beside: Option<&TcpSample>,
+    tcp: Option<&TcpSample>,
     layout: RowLayout,
 ) -> bool {
     let mut digits = itoa::Buffer::new();
@@ -447,7 +449,7 @@ pub(super) fn push(
         optional(out, stamped.map(|(time, _)| time.0));
     }
     if layout.has_tcp() {
-        let column = |f: fn(&TcpSample) -> u32| beside.map(|s| f(s).into());
+        let column = |f: fn(&TcpSample) -> u32| tcp.map(|s| f(s).into());
         for value in [column(|s| s.retransmissions), column(|s| s.srtt_us), column(|s| s.cwnd)] {
             out.push(b' ');
             optional(out, value);
@@ -462,15 +464,15 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Both parsers, the fast one twice: without and with known widths.
+    /// Parses `text` with both parsers, with the fast one twice: without and with known widths.
     fn parse_text(text: &str, layout: RowLayout) -> Option<(u64, PacketRecord)> {
         let buf = [text.as_bytes(), b"\n", &[0; PADDING]].concat();
         let mut scanner = Scanner::default();
         let first = scanner.row(&buf, 0, layout);
         assert_eq!(scanner.row(&buf, 0, layout), first, "{text}");
         let tolerant = parse_tolerant(text.as_bytes(), layout);
-        if let Some((_, _, beside)) = tolerant.filter(|_| first.is_some()) {
-            assert_eq!(scanner.beside, beside, "{text}");
+        if let Some((_, _, tcp)) = tolerant.filter(|_| first.is_some()) {
+            assert_eq!(scanner.tcp, tcp, "{text}");
         }
         let tolerant = tolerant.map(|(index, record, _)| (index, record));
         if let Some((index, record, end)) = first {
@@ -534,7 +536,7 @@ mod tests {
         }
     }
 
-    /// A record with anything that a log can hold.
+    /// Generates records with anything that a log can hold.
     fn any_record() -> impl Strategy<Value = PacketRecord> {
         let time =
             || prop_oneof![4 => 1_700_000_000_000_000_000i64..1_700_000_001_000_000_000, 1 => any::<i64>()];
@@ -572,8 +574,8 @@ mod tests {
     }
 
     proptest! {
-        /// Rows of every layout one after another, as they were written, as people change them, and damaged: what the fast
-        /// parser reads is what the tolerant one reads.
+        /// Sequences of rows of every layout, as written, as edited by people, and damaged: the fast parser reads the same
+        /// as the tolerant one.
         #[test]
         fn both_parsers_read_the_same(
             layout in prop::sample::select(vec![
@@ -588,8 +590,8 @@ mod tests {
         ) {
             let mut scanner = Scanner::default();
             let tcp = TcpSample { retransmissions: 2, srtt_us: 25, cwnd: 10, ..TcpSample::default() };
-            for (k, (record, times, change, place, byte)) in (0u64..).zip(records) {
-                // The same again, so that its end is known.
+            for (k, (record, times, change, index, byte)) in (0u64..).zip(records) {
+                // Repeated, so that the tail of the previous row is known.
                 for copy in 0..times {
                     let mut text = Vec::new();
                     if !push(&mut text, k + u64::from(copy), &record, (copy % 2 == 0).then_some(&tcp), layout) {
@@ -599,21 +601,21 @@ mod tests {
                     match change {
                         0 => text.push(b'\r'),
                         1 => text.extend_from_slice(b" 7 x"),
-                        2 => text.truncate(place.index(text.len())),
-                        3 => text.insert(place.index(text.len()), b' '),
-                        4 => { let at = place.index(text.len()); text[at] = byte }
-                        5 => { let at = place.index(text.len()); text[at] = b"0123456789- kx"[usize::from(byte) % 14] }
+                        2 => text.truncate(index.index(text.len())),
+                        3 => text.insert(index.index(text.len()), b' '),
+                        4 => { let at = index.index(text.len()); text[at] = byte }
+                        5 => { let at = index.index(text.len()); text[at] = b"0123456789- kx"[usize::from(byte) % 14] }
                         _ => {}
                     }
                     text.retain(|b| *b != b'\n');
                     let buf = [&text[..], b"\n", &[0; PADDING]].concat();
                     let fast = scanner.row(&buf, 0, layout).map(|(index, record, end)| {
                         assert_eq!(end, text.len());
-                        (index, record, scanner.beside.filter(|_| layout.has_tcp()))
+                        (index, record, scanner.tcp.filter(|_| layout.has_tcp()))
                     });
                     let tolerant = parse_tolerant(&text, layout);
-                    if let Some((_, _, beside)) = tolerant.filter(|_| fast.is_none()) {
-                        scanner.beside = beside;
+                    if let Some((_, _, tcp)) = tolerant.filter(|_| fast.is_none()) {
+                        scanner.tcp = tcp;
                     }
                     let plain = change > 5 && i64::MIN != record.seq;
                     prop_assert!(fast.is_none() || fast == tolerant, "{}", String::from_utf8_lossy(&text));
@@ -660,7 +662,7 @@ mod tests {
         }
     }
 
-    /// What stands where the source of a time would, that is not known, is a letter all the same.
+    /// The letter of an unknown time must be a letter all the same.
     #[test]
     fn a_source_of_no_time_is_a_letter() {
         for (letter, is_read) in [(b'u', true), (b' ', false), (0xff, false)] {
@@ -714,10 +716,10 @@ mod tests {
                 assert_eq!(parse_text(text, layout), Some((9, r)));
             }
         }
-        // What an older program makes of it, and this one of an older log.
+        // Compatibility: an older program reads this row, and this program reads an older log.
         let text = "9 3 5 4 0 ku 5000000000 - - - - 4999998500";
         assert_eq!(parse_text(text, RowLayout::OneWay { queue: false }), Some((9, bounded)));
-        // Without the program's own reading, or without a stamp of the packet's leaving, there is no such time.
+        // Without the program's own reading, or without a stamp of the packet's departure, there is no queue time.
         for text in ["9 3 5 4 0 ku - - - - - 7", "9 3 5 4 0 uu 5 - - - - 7"] {
             let layout = RowLayout::OneWay { queue: true };
             assert_eq!(parse_text(text, layout).unwrap().1.entry_lag(), None, "{text}");
@@ -729,12 +731,12 @@ mod tests {
     fn the_kernels_account_comes_back() {
         let r = PacketRecord::one_way(5, WallTime(3), WallTime(4));
         let sample = TcpSample { retransmissions: 2, srtt_us: 25, cwnd: 10, ..TcpSample::default() };
-        for beside in [Some(sample), None] {
+        for tcp in [Some(sample), None] {
             let mut out = Vec::new();
-            assert!(push(&mut out, 9, &r, beside.as_ref(), RowLayout::TwoWayTcp));
+            assert!(push(&mut out, 9, &r, tcp.as_ref(), RowLayout::TwoWayTcp));
             let text = core::str::from_utf8(&out[..out.len() - 1]).unwrap();
             assert_eq!(parse_text(text, RowLayout::TwoWayTcp), Some((9, r)));
-            assert_eq!(parse_tolerant(text.as_bytes(), RowLayout::TwoWayTcp), Some((9, r, beside)));
+            assert_eq!(parse_tolerant(text.as_bytes(), RowLayout::TwoWayTcp), Some((9, r, tcp)));
         }
         assert_eq!(parse_text("9 3 5 4 0 uu-- - - - - - - - 1 2 4294967296", RowLayout::TwoWayTcp), None);
     }

@@ -1,4 +1,4 @@
-//! The lines that only a two-way test has: [`TwoWay`] ⇄ text.
+//! Lines that only a two-way test has: [`TwoWay`] ⇄ text.
 
 use super::escape::{escape, unescape};
 use core::fmt::Display;
@@ -9,7 +9,7 @@ use jitlat_core::twoway::{
     Directions, FarReport, LossRun, LossSide, NotAnswers, ScheduleShift, TcpStats, TwoWay,
 };
 
-/// Keys and values of all lines about `facts`, in order.
+/// Returns the keys and values of all lines about `facts`, in order.
 pub(super) fn facts(facts: &TwoWay) -> Vec<(String, Vec<String>)> {
     let one = |v: Option<String>| v.into_iter().collect::<Vec<String>>();
     let span = |s: Option<Span>| one(s.map(|s| s.0.to_string()));
@@ -39,7 +39,7 @@ pub(super) fn line(to: &mut Option<Box<TwoWay>>, key: &str, value: &str) -> Opti
         to.get_or_insert_default().protocol = unescape(value);
         return Some(Ok(()));
     }
-    // The others have a meaning only after the line that says that this is a two-way test.
+    // All other lines require the line that declares a two-way test to come first.
     let facts = to.as_deref_mut()?;
     Some(match key {
         "wait" => number(value).map(|v| facts.wait = v.map(Span)),
@@ -91,7 +91,7 @@ fn optional<T>(value: &str, read: impl FnOnce(&str) -> Result<T, String>) -> Res
     if value.trim() == "-" { Ok(None) } else { read(value).map(Some) }
 }
 
-/// Pairs as `key=value`, separated by spaces.
+/// Joins pairs as `key=value`, separated by spaces.
 fn join_pairs(pairs: &[(&str, Option<String>)]) -> String {
     let pairs: Vec<String> =
         pairs.iter().filter_map(|(k, v)| v.as_ref().map(|v| format!("{k}={v}"))).collect();
@@ -102,15 +102,15 @@ fn some(value: impl Display) -> Option<String> {
     Some(value.to_string())
 }
 
-/// The value of a key; `None` if it is absent.
-fn word<T: FromStr>(text: &str, name: &str) -> Result<Option<T>, String> {
+/// Returns the value of a key; `None` if it is absent.
+fn value_of<T: FromStr>(text: &str, name: &str) -> Result<Option<T>, String> {
     let found = text.split_ascii_whitespace().find_map(|w| w.strip_prefix(name)?.strip_prefix('='));
     found.map(|v| v.parse().map_err(|_| format!("{name}='{v}' is not a number"))).transpose()
 }
 
-/// The value of a key; 0 if it is absent.
+/// Returns the value of a key; 0 if it is absent.
 fn count<T: FromStr + Default>(text: &str, name: &str) -> Result<T, String> {
-    word(text, name).map(Option::unwrap_or_default)
+    value_of(text, name).map(Option::unwrap_or_default)
 }
 
 fn directions_text(d: &Directions) -> String {
@@ -138,10 +138,10 @@ fn directions(text: &str) -> Result<Directions, String> {
     })
 }
 
-/// Runs of loss on one line.
+/// Number of loss runs per line.
 const LOSSES_PER_LINE: usize = 16;
 
-/// `up:20+3 down:60`: direction, first number, and count if not one.
+/// Formats runs as `up:20+3 down:60`: direction, first number, and count if not one.
 fn losses_text(runs: &[LossRun]) -> String {
     let runs: Vec<String> = runs
         .iter()
@@ -181,8 +181,8 @@ fn way_name(way: LossSide) -> &'static str {
 }
 
 fn losses(text: &str) -> Result<Vec<LossRun>, String> {
-    let run = |word: &str| {
-        let (name, run) = word.split_once(':')?;
+    let run = |item: &str| {
+        let (name, run) = item.split_once(':')?;
         let side =
             [LossSide::Up, LossSide::Down, LossSide::Either].into_iter().find(|s| way_name(*s) == name)?;
         let (first, length) = run.split_once('+').unwrap_or((run, "1"));
@@ -238,8 +238,8 @@ fn far_report_text(r: &FarReport) -> String {
 }
 
 fn far_report(text: &str) -> Result<FarReport, String> {
-    let span = |name| word(text, name).map(|v| v.map(Span));
-    let letter: Option<char> = word(text, "stamps")?;
+    let span = |name| value_of(text, name).map(|v| v.map(Span));
+    let letter: Option<char> = value_of(text, "stamps")?;
     Ok(FarReport {
         received: count(text, "received")?,
         min: span("min")?,
@@ -248,9 +248,9 @@ fn far_report(text: &str) -> Result<FarReport, String> {
         stddev: span("stddev")?,
         out_of_order: count(text, "out_of_order")?,
         errors: count(text, "errors")?,
-        duplicates: word(text, "duplicates")?,
+        duplicates: value_of(text, "duplicates")?,
         stamps: letter.and_then(|l| StampSource::ALL.into_iter().find(|s| s.letter() == l)),
-        highest_seq: word(text, "highest_seq")?,
+        highest_seq: value_of(text, "highest_seq")?,
         wraps: count(text, "wraps")?,
         timed_out: count::<u8>(text, "timed_out")? != 0,
     })

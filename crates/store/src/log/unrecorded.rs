@@ -1,37 +1,38 @@
-//! [`Unrecorded`]: of which sequence numbers a log says nothing, although it goes on after them.
+//! [`Unrecorded`]: sequence numbers before the end of a log for which rows are missing, so that their fate is unknown.
 
 use jitlat_core::PacketRecord;
 use jitlat_core::metrics::seqset::SeqRun;
 
-/// Most runs kept, so that a hostile log costs little; of further ones it is not known that they were not recorded.
+/// Maximum number of runs stored, so that a hostile log costs little memory; further ones count as lost.
 const MAX_RUNS: usize = 1 << 12;
 
-/// Collects them while rows are read. Between the highest number before a place where rows are missing and the next
-/// higher one after it, only the numbers that come later still are known.
+/// Collects unrecorded numbers while rows are read. Rows that are missing leave a gap between the highest number before and
+/// the next higher number after them; every number in the gap is unrecorded, unless it arrives later.
 #[derive(Debug, Default)]
 pub(super) struct Unrecorded {
-    /// Numbers of packets of the test are below this one.
+    /// Upper bound of the numbers of the test's packets, exclusive.
     end: u64,
-    /// The number after the highest so far.
+    /// Highest number so far, plus 1.
     next: u64,
-    /// Rows are missing after it; whether that is certain.
+    /// `Some` if rows are missing after it; true if that is certain.
     missing: Option<bool>,
-    /// What is unrecorded, ascending; whether that is certain.
+    /// Unrecorded runs, ascending; true if they are certain.
     runs: Vec<(SeqRun, bool)>,
 }
 
 impl Unrecorded {
-    /// The test has `packets`.
+    /// Sets the number of packets of the test.
     pub(super) fn set_packets(&mut self, packets: u64) {
         self.end = packets;
     }
 
-    /// Rows are missing here. It is not certain of a jump in their numbering: somebody may have numbered them otherwise.
+    /// Records that rows are missing here. A jump in the numbering of rows is not certain: the rows may have been numbered
+    /// differently.
     pub(super) fn missing(&mut self, certain: bool) {
         self.missing = Some(certain || self.missing == Some(true));
     }
 
-    /// The next row.
+    /// Accepts the next row.
     #[inline]
     pub(super) fn row(&mut self, record: &PacketRecord) {
         let seq = record.seq as u64;
@@ -60,8 +61,8 @@ impl Unrecorded {
 
     #[cold]
     fn came_late(&mut self, seq: u64) {
-        let place = self.runs.partition_point(|(run, _)| run.start <= seq).checked_sub(1);
-        let Some((place, &(run, certain))) = place.and_then(|k| Some((k, self.runs.get(k)?))) else { return };
+        let index = self.runs.partition_point(|(run, _)| run.start <= seq).checked_sub(1);
+        let Some((index, &(run, certain))) = index.and_then(|k| Some((k, self.runs.get(k)?))) else { return };
         let end = run.start + run.len;
         if seq >= end {
             return;
@@ -69,11 +70,11 @@ impl Unrecorded {
         let parts = [(run.start, seq), (seq + 1, end)].into_iter().filter(|(from, to)| from < to);
         let parts = parts.map(|(from, to)| (SeqRun { start: from, len: to - from }, certain));
         let room = MAX_RUNS.saturating_sub(self.runs.len()) + 1;
-        self.runs.splice(place..=place, parts.take(room));
+        self.runs.splice(index..=index, parts.take(room));
     }
 
-    /// What is unrecorded, once all rows are read; `proven` where their number shows that rows with a number of their
-    /// own are missing.
+    /// Returns the unrecorded runs after all rows were read. Uncertain runs are included only if `proven`: the stated number
+    /// of rows shows that rows are missing.
     pub(super) fn finish(&mut self, proven: bool) -> Vec<SeqRun> {
         self.found_again(self.end);
         core::mem::take(&mut self.runs)
@@ -126,7 +127,7 @@ mod tests {
         );
         assert_eq!(found(&[Missing, Row(3)], false), [[0, 2]]);
         assert_eq!(found(&[Row(2), Missing], false), [[3, 9]]);
-        assert_eq!(found(&[Row(2), Missing, Row(1), Missing, Row(7)], false), [[3, 6]], "overtaken");
+        assert_eq!(found(&[Row(2), Missing, Row(1), Missing, Row(7)], false), [[3, 6]], "reordered");
         assert_eq!(
             found(&[Row(2), Missing, Damaged(4), Row(7)], false),
             [[3, 6]],

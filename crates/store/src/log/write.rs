@@ -1,11 +1,11 @@
-//! [`LogWriter`]: a log written row by row.
+//! [`LogWriter`]: writes a log row by row.
 //!
-//! What has been written is never changed: facts known only at the end follow the rows. So the log can be read after a
-//! crash at any byte, and a full disk costs only what does not fit.
+//! Written text is never changed: facts known only at the end follow the rows. The log is therefore readable after a crash
+//! at any byte, and a full disk costs only the part that does not fit.
 
 use super::compat::{LogVersion, RowLayout};
 use super::header::{self, Fact};
-use super::read::UNRECORDED;
+use super::read::{UNRECORDED, count};
 use super::row;
 use jitlat_core::session::Ending;
 use jitlat_core::twoway::TcpSample;
@@ -13,18 +13,18 @@ use jitlat_core::{Direction, PacketRecord, Session, WallTime};
 use std::fs::File;
 use std::io::{self, Write};
 
-/// Bytes gathered before they are written.
+/// Number of bytes buffered before they are written.
 const BUFFER_BYTES: usize = 128 * 1024;
 
-/// The destination of a log: can append, and can be shortened after a failed write.
+/// Destination of a log: can append, and can be shortened after a failed write.
 pub trait LogOutput: Write {
     /// Shortens the output to its first `len` bytes.
     ///
     /// # Errors
-    /// If it cannot; the log then ends with a broken row, which readers skip.
+    /// If it fails; the log then ends with a broken row, which readers skip.
     fn cut(&mut self, len: u64) -> io::Result<()>;
 
-    /// Waits until everything written is on stable storage, if there is such a thing.
+    /// Waits until everything written is on stable storage, if the output supports it.
     ///
     /// # Errors
     /// If the storage reports an error.
@@ -39,7 +39,7 @@ impl LogOutput for File {
 
     fn sync(&mut self) -> io::Result<()> {
         match self.sync_data() {
-            // Pipes and devices cannot be synchronised.
+            // Pipes and devices cannot be synced.
             Err(e) if e.kind() == io::ErrorKind::InvalidInput => Ok(()),
             other => other,
         }
@@ -57,17 +57,17 @@ impl LogOutput for Vec<u8> {
     }
 }
 
-/// Why a log is not complete.
+/// Reason why a log is not complete.
 #[derive(Debug, thiserror::Error)]
-#[error("writing the log{}: {source}; {}", name(.path), kept(*.rows, *.lost))]
+#[error("writing the log{}: {source}; {}", name(.path), remaining(*.rows, *.lost))]
 pub struct WriteError {
-    /// The file; `None` if it is not one.
+    /// The file; `None` if the output is not a file.
     pub path: Option<std::path::PathBuf>,
-    /// Rows that the log keeps: its first ones.
+    /// Number of rows in the log: its first ones.
     pub rows: u64,
-    /// Rows after them, lost with their storage.
+    /// Number of rows after them, which are lost.
     pub lost: u64,
-    /// The system's error.
+    /// Error of the system.
     pub source: io::Error,
 }
 
@@ -75,25 +75,25 @@ fn name(path: &Option<std::path::PathBuf>) -> String {
     path.as_ref().map(|p| format!(" {}", p.display())).unwrap_or_default()
 }
 
-fn kept(rows: u64, lost: u64) -> String {
+fn remaining(rows: u64, lost: u64) -> String {
     match (rows, lost) {
-        (rows, 0) => format!("its {rows} rows are kept, its closing lines are not"),
-        (0, lost) => format!("all its {lost} rows are lost"),
-        (rows, lost) => format!("its first {rows} rows are kept, the {lost} after them are lost"),
+        (rows, 0) => format!("it has {}, but no closing lines", count(rows, "row")),
+        (0, lost) => format!("all its {} are lost", count(lost, "row")),
+        (rows, lost) => format!("it has the first {}, but the next {lost} are lost", count(rows, "row")),
     }
 }
 
-/// The contents of a finished log.
+/// Contents of a finished log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WrittenLog {
-    /// Rows.
+    /// Number of rows.
     pub rows: u64,
-    /// Records that cannot be a row: without both times in versions 1 and 2.
+    /// Number of records that cannot be written as a row: those without both times in versions 1 and 2.
     pub left_out: u64,
 }
 
-/// Writes one session's log: [`LogWriter::begin`], any number of [`LogWriter::record`]s, [`LogWriter::finish`]. A
-/// failure is kept until [`LogWriter::close`].
+/// Writes one session's log: [`LogWriter::begin`], any number of [`LogWriter::record`]s, [`LogWriter::finish`]. A failure is
+/// reported by [`LogWriter::close`].
 ///
 /// If it is dropped before it is finished, the log looks as after a crash: without closing lines.
 #[derive(Debug)]
@@ -102,18 +102,18 @@ pub struct LogWriter<W: LogOutput> {
     version: LogVersion,
     layout: RowLayout,
     buf: Vec<u8>,
-    /// Bytes that `out` has accepted.
+    /// Number of bytes that `out` has accepted.
     written: u64,
     rows: u64,
-    /// Rows that could not be written.
+    /// Number of rows that could not be written.
     lost: u64,
-    /// Packets that have no row, since the last row.
+    /// Number of packets without a row since the last row.
     missed: u64,
     left_out: u64,
-    said: Vec<Fact>,
-    /// The header as written.
+    written_facts: Vec<Fact>,
+    /// Header as written.
     header: String,
-    /// What the header should have contained, known at the end: for a version 2 log, the clock estimates.
+    /// Corrected header of a version 2 log with the clock estimates, known at the end.
     better_header: Option<String>,
     /// Times of the first and the last row, on the client's clock.
     stream: Option<(WallTime, WallTime)>,
@@ -124,7 +124,7 @@ pub struct LogWriter<W: LogOutput> {
 }
 
 impl<W: LogOutput> LogWriter<W> {
-    /// A writer of one-way records in the given version.
+    /// Creates a writer of one-way records in the given version.
     pub fn new(out: W, version: LogVersion) -> LogWriter<W> {
         LogWriter {
             out,
@@ -136,7 +136,7 @@ impl<W: LogOutput> LogWriter<W> {
             lost: 0,
             missed: 0,
             left_out: 0,
-            said: Vec::new(),
+            written_facts: Vec::new(),
             header: String::new(),
             better_header: None,
             stream: None,
@@ -146,30 +146,30 @@ impl<W: LogOutput> LogWriter<W> {
         }
     }
 
-    /// A writer of records with up to four times, in version 3.
+    /// Creates a writer of records with up to four times, in version 3.
     pub fn two_way(out: W) -> LogWriter<W> {
         let mut writer = LogWriter::new(out, LogVersion::V3);
         writer.layout = RowLayout::TwoWay { queue: true };
         writer
     }
 
-    /// The same with the kernel's TCP_INFO in each row.
+    /// Like [`LogWriter::two_way`], with the kernel's TCP_INFO in each row.
     pub fn two_way_tcp(out: W) -> LogWriter<W> {
         let mut writer = LogWriter::new(out, LogVersion::V3);
         writer.layout = RowLayout::TwoWayTcp;
         writer
     }
 
-    /// A writer to `out` in the same format.
+    /// Creates a writer to `out` in the same format.
     pub fn another<V: LogOutput>(&self, out: V) -> LogWriter<V> {
         LogWriter { layout: self.layout, ..LogWriter::new(out, self.version) }
     }
 
-    /// Writes the header at once, with what is known of the session so far. The ending is written only after the rows:
-    /// a log without its closing lines must not claim to be complete.
+    /// Writes the header at once, with the facts known so far. The ending is written only after the rows: a log without its
+    /// closing lines must not claim to be complete.
     pub fn begin(&mut self, session: &Session) {
         let session = &Session { ending: Ending::Unknown, reason: None, ..session.clone() };
-        self.said = header::facts(session, self.layout);
+        self.written_facts = header::facts(session, self.layout);
         self.header = header::header_text(session, self.version, self.layout, None);
         self.direction = session.spec.direction();
         self.buf.extend_from_slice(self.header.as_bytes());
@@ -188,18 +188,18 @@ impl<W: LogOutput> LogWriter<W> {
     }
 
     #[inline]
-    fn row(&mut self, record: &PacketRecord, beside: Option<&TcpSample>) {
+    fn row(&mut self, record: &PacketRecord, tcp: Option<&TcpSample>) {
         if self.failure.is_some() {
             self.lost += 1;
             return;
         }
-        if self.missed > 0 && self.version.says_everything() {
+        if self.missed > 0 && self.version.has_all_facts() {
             let line = format!("{UNRECORDED}{}\n", core::mem::take(&mut self.missed));
             self.buf.extend_from_slice(line.as_bytes());
         }
-        if row::push(&mut self.buf, self.rows, record, beside, self.layout) {
+        if row::push(&mut self.buf, self.rows, record, tcp, self.layout) {
             self.rows += 1;
-            if self.version.says_clock_error() {
+            if self.version.has_clock_error() {
                 self.extend_stream(record);
             }
         } else {
@@ -210,7 +210,7 @@ impl<W: LogOutput> LogWriter<W> {
         }
     }
 
-    /// Notes that `packets` have no row here, so that they do not look lost.
+    /// Records that `packets` packets have no row here, so that they do not look lost.
     pub fn miss(&mut self, packets: u64) {
         self.missed += packets;
     }
@@ -258,10 +258,10 @@ impl<W: LogOutput> LogWriter<W> {
         }
     }
 
-    /// Writes what has become known since [`LogWriter::begin`] and waits until everything is on stable storage.
+    /// Writes the facts learnt since [`LogWriter::begin`] and waits until everything is on stable storage.
     pub fn finish(&mut self, session: &Session) {
         self.finished = true;
-        if self.version.says_everything() {
+        if self.version.has_all_facts() {
             self.flush();
             let mut session = session.clone();
             if let Some(e) = &self.failure {
@@ -269,10 +269,10 @@ impl<W: LogOutput> LogWriter<W> {
                 session.reason = Some(e.to_string());
             }
             let now = header::facts(&session, self.layout);
-            let text = header::trailer_text(self.rows, &self.said, &now);
+            let text = header::trailer_text(self.rows, &self.written_facts, &now);
             self.buf.extend_from_slice(text.as_bytes());
         }
-        if self.version.says_clock_error() {
+        if self.version.has_clock_error() {
             let stream = self.stream.map(|(a, b)| (a.min(b), a.max(b)));
             let text = header::header_text(session, self.version, self.layout, stream);
             self.better_header = (text != self.header).then_some(text);
@@ -290,7 +290,7 @@ impl<W: LogOutput> LogWriter<W> {
         }
     }
 
-    /// For a finished version 2 log: the length of its header in bytes, and the text that should replace it.
+    /// Returns, for a finished version 2 log, the length of its header in bytes and the text that should replace it.
     pub fn better_header(&mut self) -> Option<(u64, String)> {
         Some((self.header.len() as u64, self.better_header.take()?))
     }
@@ -300,10 +300,10 @@ impl<W: LogOutput> LogWriter<W> {
         &self.out
     }
 
-    /// The output, and whether it is complete.
+    /// Returns the output, and its contents if it is complete.
     ///
     /// # Errors
-    /// [`WriteError`] with the first failure; what could be written stays.
+    /// [`WriteError`] with the first failure; everything that could be written stays.
     pub fn close(mut self) -> (W, Result<WrittenLog, WriteError>) {
         if !self.finished {
             self.flush();

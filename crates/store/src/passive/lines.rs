@@ -4,19 +4,18 @@ use jitlat_passive::tcp::{DirectedEvent, EventKind};
 use jitlat_passive::{RatedPair, SyntheticPair};
 use std::io::{self, Write};
 
-/// The columns of a pair's line: `[count] timestamp rtt [spt] [owd-out owd-in] [sizes] [rate]`, seconds with six
-/// decimals.
+/// Columns of a pair's line: `[count] timestamp rtt [spt] [owd-out owd-in] [sizes] [rate]`, seconds with six decimals.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PairColumns {
-    /// The number of the pair, from 1.
+    /// Number of the pair, from 1.
     pub count: bool,
     /// Time between the packets of the pair at the monitor point.
     pub turnaround: bool,
     /// The raw one-way delays.
     pub one_way: bool,
-    /// The lengths of the two IP packets, in bytes.
+    /// Lengths of the two IP packets, in bytes.
     pub sizes: bool,
-    /// Moving average of the pair rate, in pairs a second.
+    /// Moving average of the pair rate, in pairs per second.
     pub rate: bool,
     /// Print times of the monitor's clock.
     pub monitor_clock: bool,
@@ -35,7 +34,7 @@ pub struct PairLines {
 }
 
 impl PairLines {
-    /// A formatter of these columns.
+    /// Creates a formatter with these columns.
     pub fn new(columns: PairColumns) -> PairLines {
         PairLines { columns, line: Vec::with_capacity(128), number: 0 }
     }
@@ -43,7 +42,7 @@ impl PairLines {
     /// Writes the line of the next pair.
     ///
     /// # Errors
-    /// Those of `out`.
+    /// Errors of `out`.
     pub fn write(&mut self, out: &mut impl Write, e: &RatedPair) -> io::Result<()> {
         self.number += 1;
         self.line.clear();
@@ -102,15 +101,15 @@ fn seconds(line: &mut Vec<u8>, ns: i64) {
     let mut digits = itoa::Buffer::new();
     line.extend_from_slice(digits.format(whole).as_bytes());
     line.push(b'.');
-    // Behind another digit zeros at the begin stay.
+    // Zeros after another digit are significant.
     line.extend_from_slice(&digits.format(1_000_000 + decimals as u32).as_bytes()[1..]);
 }
 
-/// Writes an event of a TCP connection as a line: time in seconds, sender, receiver, kind, bytes, and how long the data
-/// or the window was delayed.
+/// Writes an event of a TCP connection as a line: time in seconds, sender, receiver, kind, bytes, and the delay of the data
+/// or the window.
 ///
 /// # Errors
-/// Those of `out`.
+/// Errors of `out`.
 pub fn write_tcp_event(out: &mut impl Write, s: &DirectedEvent) -> io::Result<()> {
     let what = match s.event.kind {
         EventKind::Fast => "fast-retransmission",

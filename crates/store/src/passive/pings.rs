@@ -5,30 +5,30 @@ use jitlat_core::time::{SECOND, Span, WallTime};
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
-/// Most bytes read of ping's output.
+/// Maximum number of bytes read from ping's output.
 const MAX_BYTES: u64 = 256 << 20;
 
-/// Why a file has no round trips.
+/// Reason why no round trips could be read.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PingsError {
-    /// It cannot be read.
+    /// The file cannot be read.
     #[error("reading ping's round trips from {}: {source}", .path.display())]
     Io {
         /// The file.
         path: PathBuf,
-        /// The system's error.
+        /// Error of the system.
         source: io::Error,
     },
-    /// It has another format.
+    /// The file has another format.
     #[error(
-        "reading ping's round trips from {}: it is neither the output of ping (best with -D) nor a log of jitlat ping",
+        "reading ping's round trips from {}: it is neither output of ping (use ping -D) nor a log of jitlat ping",
         .0.display()
     )]
     Other(PathBuf),
 }
 
-/// Round trips in `path`, each with the time its request was sent: from the output of `ping -D`, or from a log of
+/// Reads the round trips in `path`, each with the time its request was sent: from the output of `ping -D`, or from a log of
 /// `jitlat ping`. Without time stamps in ping's output, values are assumed one second apart from `start`.
 ///
 /// # Errors
@@ -51,7 +51,7 @@ pub fn read_pings(path: &Path, start: WallTime) -> Result<Vec<(WallTime, Span)>,
     if rows.is_empty() { Err(PingsError::Other(path.to_owned())) } else { Ok(rows) }
 }
 
-/// `[1700000000.123456] 64 bytes from 192.0.2.1: icmp_seq=7 ttl=64 time=12.3 ms`
+/// Parses `[1700000000.123456] 64 bytes from 192.0.2.1: icmp_seq=7 ttl=64 time=12.3 ms`.
 fn line(text: &str, start: WallTime) -> Option<(WallTime, Span)> {
     let (_, after) = text.split_once("time=").or_else(|| text.split_once("time<"))?;
     let mut fields = after.split_whitespace();

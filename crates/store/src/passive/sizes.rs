@@ -1,35 +1,35 @@
-//! Round trips by packet size, with what a link takes for them: the whole of the seed's Table II.
+//! Round trips by packet size, with the time that a link takes for them: the whole of the seed's Table II.
 
 use jitlat_passive::{LinkQuestion, ModelFigures, SizeFigures};
 use serde::Serialize;
 use std::io::{self, Write};
 
-/// What the link that is asked about takes for such a pair; None without one.
+/// Computes the time that the given link takes for such a pair; `None` without a link.
 fn model(size: &SizeFigures, link: Option<&LinkQuestion>) -> Option<ModelFigures> {
     Some(ModelFigures::of(link.and_then(LinkQuestion::link)?, size))
 }
 
-/// The round trips of one pair of packet sizes, and what the link takes for such a pair.
+/// Round trips of one pair of packet sizes, and the time that a link takes for such a pair.
 #[derive(Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SizeDocument<'a> {
-    /// The round trips.
+    /// Round trips.
     #[serde(flatten)]
     pub size: &'a SizeFigures,
-    /// What the link takes for them; null without a link to compare with.
+    /// Time that the link takes for them; null without a link to compare with.
     pub model: Option<ModelFigures>,
 }
 
-/// The sizes as JSON.
+/// Converts the sizes to JSON documents.
 pub(super) fn documents<'a>(sizes: &'a [SizeFigures], link: Option<&LinkQuestion>) -> Vec<SizeDocument<'a>> {
     sizes.iter().map(|size| SizeDocument { size, model: model(size, link) }).collect()
 }
 
-/// Writes a line for each pair of packet sizes, times in ns. The columns of the link are empty where `link` compares
-/// with none.
+/// Writes a line for each pair of packet sizes, times in ns. The columns of the link are empty unless `link` compares with
+/// one.
 ///
 /// # Errors
-/// What `out` says.
+/// Errors of `out`.
 pub fn write_sizes(
     mut out: impl Write,
     sizes: &[SizeFigures],

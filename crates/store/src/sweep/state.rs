@@ -1,4 +1,4 @@
-//! [`SweepState`]: the file of a sweep, which grows by a line with each finished run.
+//! [`SweepState`]: the state file of a sweep, which grows by one line per finished run.
 
 use super::{Contents, SweepError, SweepPlan, plan_line, read, run_line};
 use crate::log::Naming;
@@ -17,11 +17,12 @@ pub struct SweepState {
     contents: Contents,
 }
 
-/// Largest file, in bytes.
+/// Maximum size of a file, in bytes.
 const MAX_FILE_BYTES: u64 = 1 << 30;
 
 impl SweepState {
-    /// Creates a file: `sweep.` and six random characters, or with the given name. An existing one is never overwritten.
+    /// Creates a file with the given name, or named `sweep.` and six random characters. An existing file is never
+    /// overwritten.
     ///
     /// # Errors
     /// [`SweepError::File`].
@@ -42,7 +43,7 @@ impl SweepState {
     /// Reads an existing file. A truncated last line is overwritten.
     ///
     /// # Errors
-    /// [`SweepError`] if the file cannot be read and written, or is not that of a sweep.
+    /// [`SweepError`] if the file cannot be read and written, or is not a sweep.
     pub fn resume(path: &Path) -> Result<SweepState, SweepError> {
         let opening = |e| SweepError::file("opening the sweep", path, e);
         let reading = |e| SweepError::file("reading the sweep", path, e);
@@ -75,7 +76,7 @@ impl SweepState {
     /// Removes the file.
     pub fn discard(self) {
         if let Err(e) = std::fs::remove_file(&self.path) {
-            tracing::warn!("{} has no finished run, and cannot be removed: {e}", self.path.display());
+            tracing::warn!("cannot remove {}, which has no finished run: {e}", self.path.display());
         }
     }
 
@@ -83,7 +84,7 @@ impl SweepState {
         self.file.write_all(line.as_bytes()).map_err(|e| SweepError::file("writing", &self.path, e))
     }
 
-    /// Whether this run is finished.
+    /// True if this run is finished.
     pub fn has(&self, run: SweepRun) -> bool {
         self.contents.outcomes.iter().any(|o| o.run == run)
     }
@@ -98,12 +99,13 @@ impl SweepState {
         &self.contents.outcomes
     }
 
-    /// The accepted packets of each run, in the order of the outcomes; empty where an older program did not keep them.
+    /// Accepted packets of each run, in the order of the outcomes; empty for runs of older programs, which did not store
+    /// them.
     pub fn packets(&self) -> &[Samples] {
         &self.contents.packets
     }
 
-    /// The file.
+    /// Path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -121,7 +123,7 @@ fn create_random(folder: &Path) -> Result<(PathBuf, File), SweepError> {
     }
     let kept = builder.tempfile_in(folder).and_then(|file| file.keep().map_err(|e| e.error));
     let (file, path) = kept.map_err(SweepError::Folder)?;
-    // A file in the working directory needs no folder.
+    // Use the bare name for a file in the working directory.
     let name = path.file_name().filter(|_| folder == Path::new(".")).map(PathBuf::from);
     Ok((name.unwrap_or(path), file))
 }
@@ -170,7 +172,7 @@ mod tests {
         state.add(outcome(0, 0), Samples::default()).unwrap();
         drop(state);
         assert!(SweepState::create(&Naming::Given(path.clone()), plan()).is_err(), "never replaced");
-        // A crash in the middle of a line.
+        // Simulate a crash in the middle of a line.
         let text = std::fs::read_to_string(&path).unwrap();
         std::fs::write(&path, &text[..text.len() - 5]).unwrap();
         let mut state = SweepState::resume(&path).unwrap();

@@ -1,4 +1,4 @@
-//! Logs cut short: what was not recorded is unknown, never lost.
+//! Truncated logs: unrecorded packets are unknown, never lost.
 
 use jitlat_core::analysis::{Analyzer, Options, analyze};
 use jitlat_core::answer::CauseId;
@@ -22,7 +22,7 @@ fn session(two_way: bool) -> Session {
     Session { two_way, created: Some(WallTime(1_763_697_000_000_000_000)), ..Session::new(spec) }
 }
 
-/// Every tenth packet is lost, and the last three.
+/// Records of a test that lost every tenth packet and the last three.
 fn records(two_way: bool) -> Vec<PacketRecord> {
     let record = |seq: i64| {
         let sent = 1_763_697_001_000_000_000 + seq * 20_000_000;
@@ -50,7 +50,7 @@ fn log(version: LogVersion, two_way: bool) -> Vec<u8> {
     bytes
 }
 
-/// The analysis of a log, and of a log in constant memory; `None` if it is too short to be one.
+/// Returns the exact analysis of a log and the one in constant memory; `None` if the text is too short for a log.
 fn analyses(bytes: &[u8]) -> Option<[Summary; 2]> {
     let both = [false, true].map(|streaming| {
         let mut log = LogReader::from_reader("cut", Box::new(Cursor::new(bytes.to_vec()))).ok()?;
@@ -62,7 +62,7 @@ fn analyses(bytes: &[u8]) -> Option<[Summary; 2]> {
     Some([exact?, streamed?])
 }
 
-/// The losses below the highest number met.
+/// Number of losses below the highest number in the first `rows` rows.
 fn lost_before(rows: u64) -> u64 {
     records(false)[..rows as usize].last().map_or(0, |last| last.seq as u64 + 1 - rows)
 }
@@ -74,7 +74,7 @@ fn a_cut_log_of_version_3_claims_nothing_beyond_its_last_row() {
         let [summary, _] = analyses(&whole).unwrap();
         assert_eq!((summary.counts.sent, summary.counts.lost), (PACKETS, 43));
         assert!(summary.answer.unwrap().complete);
-        // The last cut takes the line feed only.
+        // The last cut removes the line feed only.
         for at in (0..whole.len() - 1).step_by(199).chain([whole.len() - 2]) {
             for summary in analyses(&whole[..at]).into_iter().flatten() {
                 let counts = &summary.counts;
@@ -91,7 +91,7 @@ fn a_cut_log_of_version_3_claims_nothing_beyond_its_last_row() {
     }
 }
 
-/// Old logs do not say where they end: a few packets missing there may be lost.
+/// Logs of old versions do not state their end: a few packets missing there may be lost.
 #[test]
 fn a_cut_log_of_an_old_version_claims_little_beyond_its_last_row() {
     for version in [LogVersion::V1, LogVersion::V2] {
@@ -103,7 +103,7 @@ fn a_cut_log_of_an_old_version_claims_little_beyond_its_last_row() {
                 let counts = &summary.counts;
                 let claimed = counts.lost - lost_before(counts.unique_valid);
                 let complete = summary.answer.map_or(!counts.tail_unknown, |answer| answer.complete);
-                // The header comes before the number of packets: of nothing, nothing is claimed.
+                // The header precedes the number of packets: without a packet, nothing is claimed.
                 let none = counts.unique_valid == 0;
                 assert!(claimed == 0 || complete && claimed < 13 && !none, "cut at {at}: {claimed} lost");
             }
@@ -111,7 +111,7 @@ fn a_cut_log_of_an_old_version_claims_little_beyond_its_last_row() {
     }
 }
 
-/// What is said of a log from whose middle something is missing, here of rows `from..to`.
+/// Checks the analysis of a log from whose middle something is missing, here of rows `from..to`.
 fn check_without(bytes: &[u8], from: usize, to: usize, what: &str) {
     let rows = records(false);
     let before = rows[..from].last().map_or(0, |last| last.seq as u64 + 1);
@@ -134,8 +134,8 @@ fn check_without(bytes: &[u8], from: usize, to: usize, what: &str) {
     }
 }
 
-/// The bytes of row `from` up to row `to`.
-fn place(log: &[u8], from: usize, to: usize) -> [usize; 2] {
+/// Byte range of rows `from..to`.
+fn byte_range(log: &[u8], from: usize, to: usize) -> [usize; 2] {
     let text = std::str::from_utf8(log).unwrap();
     let mut starts = Vec::new();
     let mut at = 0;
@@ -157,16 +157,16 @@ fn rows_missing_within_a_log_are_unknown() {
         let what = |how: &str| format!("{how} of rows {from} to {to}");
         // Overwritten, as by a block that never reached the disk.
         let mut overwritten = log(LogVersion::V3, false);
-        let [start, end] = place(&overwritten, from, to);
+        let [start, end] = byte_range(&overwritten, from, to);
         overwritten[start..end - 1].fill(0);
         check_without(&overwritten, from, to, &what("overwriting"));
-        // Removed: their numbers are missing, and the closing lines say how many rows there were.
+        // Removed: their numbers are missing, and the closing lines state how many rows there were.
         if to < rows {
             let mut removed = log(LogVersion::V3, false);
             removed.drain(start..end);
             check_without(&removed, from, to, &what("removing"));
         }
-        // Never written, as when the disk is slow.
+        // Never written, because the disk was too slow.
         let mut slow = LogWriter::new(Vec::new(), LogVersion::V3);
         let begun = session(false);
         slow.begin(&begun);
@@ -183,7 +183,7 @@ fn rows_missing_within_a_log_are_unknown() {
 #[test]
 fn windows_and_merged_tests_leave_out_what_is_unknown() {
     let mut bytes = log(LogVersion::V3, false);
-    let [start, end] = place(&bytes, 30, 100);
+    let [start, end] = byte_range(&bytes, 30, 100);
     bytes.drain(start..end);
     let options = Options { interval: Some(Span::seconds(1)), ..jitlat_verdict::options() };
     let mut reader = LogReader::from_reader("removed", Box::new(Cursor::new(bytes))).unwrap();

@@ -18,7 +18,7 @@ fn in_repository(path: &str) -> PathBuf {
 fn golden(name: &str) -> jitlat_core::summary::Summary {
     let mut log = LogReader::open(&in_repository("testdata").join(name)).unwrap();
     let session = log.session().clone();
-    // Include what is only computed on request, if it is fast.
+    // Include figures that are only computed on request, if they are fast.
     let bootstrap = (session.packets() < 100).then_some(1);
     let options = Options {
         interval: Some(Span::millis(5000)),
@@ -70,7 +70,7 @@ fn a_noise_floor_is_described() {
     assert!(warnings.iter().any(|w| w["code"] == "noise_floor"), "{warnings:#?}");
 }
 
-/// Ten round trips of 3 ms, 2 there and 1 back with 50 us between, on clocks 7 ms apart.
+/// Summary of ten round trips of 3 ms, 2 ms up and 1 ms down with 50 µs of processing, between clocks 7 ms apart.
 fn two_way(facts: TwoWay) -> Value {
     let mut session = Session::new(TestSpec::default());
     (session.sent, session.two_way) = (Some(12), Some(Box::new(facts)));
@@ -104,7 +104,7 @@ fn two_way_figures_are_described() {
     assert_eq!(at("/two_way/processing_min_ns"), 50_000);
     assert_eq!((at("/two_way/up/lost"), at("/two_way/down/lost")), (2.into(), 0.into()));
     assert!(at("/two_way/up/loss").is_object() && at("/two_way/down/loss").is_null());
-    // The fastest exchange, taken to be symmetric, puts the clocks 7.5 ms apart, ± half its round trip.
+    // The fastest exchange, assumed to be symmetric, gives an offset of 7.5 ms, ± half its round trip.
     assert_eq!(at("/two_way/up/latency_corrected/offset_ns"), 7_500_000);
     assert_eq!(at("/two_way/up/latency_corrected/mean"), 1_500_000.0);
     assert_eq!(at("/two_way/down/latency_corrected/mean"), 1_500_000.0);

@@ -1,4 +1,4 @@
-//! Logs as files: what is written can be read back, errors are reported, nothing panics.
+//! Logs as files: a written log can be read back, errors are reported, nothing panics.
 
 use jitlat_core::clock::SyncState;
 use jitlat_core::noise::NoiseFloor;
@@ -19,7 +19,7 @@ fn golden(name: &str) -> std::path::PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata").join(name)
 }
 
-/// A log read to its end: session, records, and what was found.
+/// Reads a log to its end: session, records, and findings.
 fn read_all(mut log: LogReader) -> Result<(Session, Vec<PacketRecord>, LogReading), LogReadError> {
     let records = log.by_ref().collect::<Result<Vec<_>, _>>()?;
     Ok((log.session().clone(), records, log.reading().clone()))
@@ -129,7 +129,7 @@ fn absurd_headers_are_reported_and_rows_still_read() {
         assert_eq!((records.len(), reading.warnings.len()), (15, 1), "{to}");
     }
     let (_, _, reading) = with("# dst_port 2667\n", "");
-    assert_eq!(reading.warnings, ["the header does not say: dst_port"]);
+    assert_eq!(reading.warnings, ["the header lacks: dst_port"]);
 }
 
 #[test]
@@ -156,7 +156,7 @@ fn missing_rows_show_in_their_numbers() {
     let text = std::fs::read_to_string(golden("d_edge_small_v1.log")).unwrap();
     let text: String = text.lines().filter(|l| !l.starts_with("5 ")).map(|l| format!("{l}\n")).collect();
     let (_, _, reading) = read_bytes(text.as_bytes()).unwrap();
-    assert!(reading.warnings[0].contains("line 17: row 6 where 5 was due"), "{:?}", reading.warnings);
+    assert!(reading.warnings[0].contains("line 17: row 6 instead of row 5"), "{:?}", reading.warnings);
 }
 
 #[test]
@@ -167,11 +167,11 @@ fn absurd_row_numbers_are_a_broken_numbering() {
     }
     let (_, records, reading) = read_bytes(text.as_bytes()).unwrap();
     assert_eq!(records.len(), 18);
-    let found = format!("row {} where 15 was due", u64::MAX);
+    let found = format!("row {} instead of row 15", u64::MAX);
     assert!(reading.warnings[0].contains(&found), "{:?}", reading.warnings);
 }
 
-/// Gives some thousand bytes at a time, as pipes do, and fails where the text ends.
+/// Returns several thousand bytes at a time, as pipes do, and fails at the end of the text.
 struct Failing(Cursor<Vec<u8>>);
 
 impl Read for Failing {
@@ -184,7 +184,7 @@ impl Read for Failing {
     }
 }
 
-/// What several threads read, with what one reads: records, what was found, and the session; and the error.
+/// Compares reading on several threads with reading on one: records, findings, session, and the error.
 fn check_threads(text: &[u8], fails: bool) -> u64 {
     let read = |threads: usize| {
         let text = Cursor::new(text.to_vec());
@@ -209,7 +209,7 @@ fn check_threads(text: &[u8], fails: bool) -> u64 {
     alone.1.rows
 }
 
-/// Whatever lines there are among the rows, and wherever.
+/// Any lines among the rows, in any position.
 #[test]
 fn several_threads_read_what_one_does() {
     let (session, end) = full_session();
@@ -234,11 +234,11 @@ fn several_threads_read_what_one_does() {
         (59_999, "no row either".to_owned()),
     ]);
     assert_eq!(check_threads(odd.as_bytes(), false), 60_001);
-    // Many of them.
+    // Many such lines.
     let often: Vec<(usize, String)> =
         (0..60_000).step_by(700).map(|k| (k, lines[header + k].replace(' ', "  "))).collect();
     assert_eq!(check_threads(with(&often).as_bytes(), false), 60_000 + often.len() as u64);
-    // Rows are missing, and the end.
+    // Rows are missing in the middle, and at the end.
     let (gap, cut) = ([&lines[..header + 30_000], &lines[header + 30_010..]].concat().join("\n"), 3_000_001);
     check_threads(gap.as_bytes(), false);
     check_threads(&text.as_bytes()[..cut], false);
@@ -247,7 +247,7 @@ fn several_threads_read_what_one_does() {
     assert_eq!(check_threads(twice.as_bytes(), false), 60_000);
 }
 
-/// A version 3 session with every fact, as known before and after the stream.
+/// Returns a version 3 session with every fact, as known before and after the stream.
 fn full_session() -> (Session, Session) {
     let schedule = Schedule::Poisson { seed: 77 };
     let spec = TestSpec::new(Direction::Down, Transport::Udp, 1000, 80, Span::millis(20), schedule).unwrap();
@@ -317,7 +317,7 @@ fn some_records(n: i64) -> Vec<PacketRecord> {
     (0..n).map(record).collect()
 }
 
-/// What reading adds: the text of the date, and the version.
+/// Adds what reading adds to a session: the text of the date, and the version.
 fn as_read(session: &Session) -> Session {
     let date = session.created.map(jitlat_core::units::utc_date);
     Session { date, version: 3, ..session.clone() }
@@ -333,7 +333,7 @@ fn version_3_keeps_everything() {
     assert_eq!(read, records);
     assert_eq!(reading, LogReading { rows: 50, ..LogReading::default() });
 
-    // From a file, the closing lines are known at the beginning.
+    // When read from a file, the closing lines are known at the beginning.
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("log");
     std::fs::write(&path, &bytes).unwrap();
@@ -358,7 +358,7 @@ fn what_the_header_said_too_early_is_corrected_at_the_end() {
 
 #[test]
 fn how_many_packets_there_are_may_be_known_at_the_end_alone() {
-    // As of captured traffic: the header says the most there may be.
+    // Captured traffic: the header states the maximum number of packets.
     let (mut begin, _) = full_session();
     begin.sent = None;
     begin.declared = Some(u64::from(jitlat_core::spec::MAX_PACKETS));
@@ -368,7 +368,7 @@ fn how_many_packets_there_are_may_be_known_at_the_end_alone() {
     let (session, read, reading) = read_bytes(&text).unwrap();
     assert_eq!((session.packets(), session.declared, read.len()), (9, None, 7), "{:?}", reading.warnings);
     assert!(reading.warnings.is_empty() && !session.truncated, "{:?}", reading.warnings);
-    // And from a file, whose end is read first.
+    // The same from a file, whose end is read first.
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("x.log");
     std::fs::write(&path, &text).unwrap();
@@ -397,7 +397,7 @@ fn the_documented_example_is_one() {
     assert_eq!((records.len(), session.probes.len(), session.ending), (2, 2, Ending::Complete));
     assert_eq!(session.client.name.as_deref(), Some("alpha"));
     assert_eq!(records[0].dscp(), Some(46));
-    assert_eq!(reading.warnings, ["the log says it has 1000 rows, but 2 were found"]);
+    assert_eq!(reading.warnings, ["the log states 1000 rows, but 2 were found"]);
     let written = String::from_utf8(write(&session, &session, &records, LogVersion::V3)).unwrap();
     for derived in ["clock_offset", "clock_interval", "control_rtt"] {
         let line = example.lines().rfind(|l| l.starts_with(&format!("# {derived} "))).unwrap();
@@ -422,7 +422,7 @@ fn two_way_records_keep_all_four_times() {
     assert_eq!(read, [record]);
 }
 
-/// Complete rows before byte `at`.
+/// Number of complete rows before byte `at`.
 fn rows_before(bytes: &[u8], at: usize) -> usize {
     let lines = bytes[..at].split_inclusive(|b| *b == b'\n');
     lines.filter(|l| l[0].is_ascii_digit() && l.ends_with(b"\n")).count()
@@ -455,7 +455,7 @@ fn cut_at_any_byte_no_complete_row_is_lost_and_the_cut_is_reported() {
     }
 }
 
-/// Accepts so many bytes and is full then.
+/// A disk that accepts a limited number of bytes.
 struct SmallDisk {
     bytes: Vec<u8>,
     size: usize,

@@ -1,4 +1,4 @@
-//! Files: what is written and read again.
+//! Files: what is written is read back.
 
 #[path = "../schema/mod.rs"]
 mod schema;

@@ -1,17 +1,17 @@
-//! Checks JSON against its published schema, with the parts of JSON Schema that ours use. A key that the schema does
-//! not describe is an error as well, so that every new figure has to be described.
+//! Checks JSON against its published schema, with the parts of JSON Schema that the published schemas use. A key that the
+//! schema does not describe is an error as well, so that every new figure has to be described.
 
 use serde_json::Value;
 use std::path::Path;
 
-/// The schema `docs/formats/NAME.schema.json`.
+/// Returns the schema `docs/formats/NAME.schema.json`.
 fn published(name: &str) -> Value {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/formats").join(name);
     let text = std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
     serde_json::from_str(&text).unwrap()
 }
 
-/// The errors of `document` against `docs/formats/NAME.schema.json`.
+/// Returns the errors of `document` against `docs/formats/NAME.schema.json`.
 pub fn errors(name: &str, document: &Value) -> Vec<String> {
     let root = published(&format!("{name}.schema.json"));
     let mut validator = Validator { root: root.clone(), errors: Vec::new() };
@@ -35,7 +35,7 @@ impl Validator {
         for (keyword, rule) in schema.as_object().unwrap() {
             match keyword.as_str() {
                 "$ref" => {
-                    // Of this file, or of one beside it.
+                    // A reference within this file, or to another file in the folder.
                     let (file, pointer) = rule.as_str().unwrap().split_once('#').unwrap();
                     let root = if file.is_empty() { self.root.clone() } else { published(file) };
                     let target = root.pointer(pointer).expect("a definition").clone();
@@ -150,7 +150,7 @@ impl Validator {
     }
 }
 
-/// Whether `key` is as the two patterns want it that ours use.
+/// True if `key` matches `pattern`, one of the two patterns that the schemas use.
 fn is_number(pattern: &str, key: &str) -> bool {
     match pattern {
         r"^\d+$" => key.parse::<u64>().is_ok(),

@@ -29,7 +29,7 @@ impl Draw {
         low + (high - low) * self.unit()
     }
 
-    /// Between the two, evenly in its logarithm.
+    /// Between the two bounds, uniform in the logarithm.
     pub fn scale(&mut self, low: f64, high: f64) -> f64 {
         self.between(low.ln(), high.ln()).exp()
     }
@@ -65,9 +65,9 @@ pub enum Kind {
     Leo,
     /// Independent normal jitter, as in a formula.
     Formula,
-    /// Independent exponential jitter that may overtake.
+    /// Independent exponential jitter that may reorder packets.
     Loose,
-    /// Independent heavy-tailed jitter with little of it near the next packet.
+    /// Independent heavy-tailed jitter, small between consecutive packets.
     Heavy,
 }
 
@@ -86,26 +86,26 @@ const KINDS: [Kind; 12] = [
     Kind::Heavy,
 ];
 
-/// What is drawn for a test before a fault is added.
+/// A random test before a fault is added.
 pub struct Context {
     pub kind: Kind,
     pub trial: Trial,
     pub version: LogVersion,
-    /// Seconds between packets, and packets.
+    /// Seconds between packets, and number of packets.
     pub period: f64,
     pub packets: u64,
-    /// Standard deviation of jitter, roughly, in ns; and the delay of one way.
+    /// Approximate standard deviation of jitter, and one-way delay, in ns.
     pub jitter: f64,
     pub delay: f64,
 }
 
 impl Context {
-    /// Seconds from the first packet to the last, as they are due.
+    /// Seconds from the first to the last scheduled packet.
     pub fn duration(&self) -> f64 {
         Deadlines::new(&self.trial.spec).last().map_or(0.0, |due| due.0 as f64 / 1e9)
     }
 
-    /// The path the test packets of a one-way test take.
+    /// Path that the packets of a one-way test take.
     pub fn path(&mut self) -> &mut PathModel {
         match self.trial.spec.direction() {
             Direction::Up => &mut self.trial.up,
@@ -133,7 +133,7 @@ impl Context {
         (before.count() as u64).min(self.packets - 1)
     }
 
-    /// Whether the absolute delay can be known from the log.
+    /// True if the absolute delay can be known from the log.
     pub fn delay_known(&self) -> bool {
         self.trial.probes > 0 || self.trial.answering.is_some()
     }
@@ -141,40 +141,41 @@ impl Context {
 
 /// Requirements of a kind of test.
 #[derive(Clone, Copy)]
-pub struct Wish {
-    /// Seconds the test has to last at least.
+pub struct Requirements {
+    /// Minimum duration in seconds.
     pub duration: f64,
-    /// Packets it has to have at least, and at most.
+    /// Minimum and maximum number of packets.
     pub packets: (u64, u64),
-    /// The longest period, in seconds.
+    /// Maximum period, in seconds.
     pub period: f64,
-    /// Only these kinds of path.
+    /// Kinds of path allowed.
     pub kinds: &'static [Kind],
     /// Periodic departures only.
     pub periodic: bool,
 }
 
-impl Default for Wish {
-    fn default() -> Wish {
-        Wish { duration: 0.0, packets: (300, 8000), period: 1.0, kinds: &KINDS, periodic: false }
+impl Default for Requirements {
+    fn default() -> Requirements {
+        Requirements { duration: 0.0, packets: (300, 8000), period: 1.0, kinds: &KINDS, periodic: false }
     }
 }
 
-/// Draws a context that meets `wish`.
-pub fn context(draw: &mut Draw, wish: Wish) -> Context {
-    let kind = draw.pick(wish.kinds);
+/// Draws a context that meets `required`.
+pub fn context(draw: &mut Draw, required: Requirements) -> Context {
+    let kind = draw.pick(required.kinds);
     let periods = [0.001, 0.002, 0.005, 0.01, 0.01, 0.02, 0.02, 0.02, 0.03, 0.05, 0.1, 0.2, 1.0];
-    let fits = |p: &&f64| **p <= wish.period && **p * wish.packets.1 as f64 >= 1.2 * wish.duration;
+    let fits =
+        |p: &&f64| **p <= required.period && **p * required.packets.1 as f64 >= 1.2 * required.duration;
     let fitting: Vec<f64> = periods.iter().filter(fits).copied().collect();
     let period = draw.pick(&fitting);
-    let least = (wish.duration / period).ceil().max(wish.packets.0 as f64);
-    let packets = draw.scale(least, (wish.packets.1 as f64).max(least + 1.0)) as u64;
+    let least = (required.duration / period).ceil().max(required.packets.0 as f64);
+    let packets = draw.scale(least, (required.packets.1 as f64).max(least + 1.0)) as u64;
     let (delay, jitter, in_order, spread) = path(draw, kind);
     // A fault-free path does not reorder all the time.
     let direction = if draw.chance(0.3) { Direction::Down } else { Direction::Up };
     let schedule = match draw.whole(0, 9) {
-        0 if !wish.periodic => Schedule::Poisson { seed: draw.whole(0, 99) },
-        1 if !wish.periodic => Schedule::Burst { size: draw.whole(2, 10) as u32 },
+        0 if !required.periodic => Schedule::Poisson { seed: draw.whole(0, 99) },
+        1 if !required.periodic => Schedule::Burst { size: draw.whole(2, 10) as u32 },
         _ => Schedule::Periodic,
     };
     let in_order = in_order || period * 1e9 < 20.0 * spread || schedule != Schedule::Periodic;
@@ -218,7 +219,7 @@ pub fn context(draw: &mut Draw, wish: Wish) -> Context {
     Context { kind, trial, version, period, packets, jitter: spread, delay }
 }
 
-/// Delay in ns, law of jitter, whether it keeps the order, and its spread in ns.
+/// Returns the delay in ns, the law of jitter, whether it preserves the order, and its spread in ns.
 fn path(draw: &mut Draw, kind: Kind) -> (f64, Jitter, bool, f64) {
     let exponential = |mean: f64| Jitter::Exponential { mean: span(mean) };
     let spikes = |share, max: f64| Jitter::Spikes { share, max: span(max) };

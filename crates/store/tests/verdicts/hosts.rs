@@ -1,6 +1,6 @@
 //! Random faults of hosts, clocks and logs.
 
-use super::context::{Context, Draw, Kind, MS, Wish, context, span, two_way};
+use super::context::{Context, Draw, Kind, MS, Requirements, context, span, two_way};
 use super::paths::{by_delay, tolerance, variant};
 use super::variant::{Damage, Truth, Variant};
 use jitlat_core::time::StampSource;
@@ -18,17 +18,23 @@ fn seconds(s: f64) -> Span {
 pub fn clean_context(draw: &mut Draw) -> Context {
     let long = draw.chance(0.03);
     let packets = if long { (20_000, 100_000) } else { (150, 8000) };
-    context(draw, Wish { packets, duration: if long { 0.0 } else { 3.0 }, ..Wish::default() })
+    context(draw, Requirements { packets, duration: if long { 0.0 } else { 3.0 }, ..Requirements::default() })
 }
 
 const STEADY: [Kind; 7] =
     [Kind::Lan, Kind::Metro, Kind::Wan, Kind::Adsl, Kind::Formula, Kind::Geo, Kind::Wifi];
 
-/// The sending program stalls, and catches up.
+/// The sending program stalls, then catches up.
 pub fn sender_stall(draw: &mut Draw) -> Variant {
     let mut c = context(
         draw,
-        Wish { packets: (600, 8000), duration: 8.0, period: 0.05, periodic: true, ..Wish::default() },
+        Requirements {
+            packets: (600, 8000),
+            duration: 8.0,
+            period: 0.05,
+            periodic: true,
+            ..Requirements::default()
+        },
     );
     c.path().in_order = true;
     c.path().in_order = true;
@@ -50,11 +56,11 @@ pub fn sender_stall(draw: &mut Draw) -> Variant {
     variant(c, truth)
 }
 
-/// The receiving program stalls, and reads everything at once.
+/// The receiving program stalls, then reads everything at once.
 pub fn receiver_stall(draw: &mut Draw) -> Variant {
     let mut c = context(
         draw,
-        Wish { packets: (600, 8000), duration: 8.0, period: 0.03, periodic: true, kinds: &STEADY },
+        Requirements { packets: (600, 8000), duration: 8.0, period: 0.03, periodic: true, kinds: &STEADY },
     );
     let count = draw.whole(1, 4);
     let slot = c.duration() / count as f64;
@@ -77,26 +83,26 @@ pub fn receiver_stall(draw: &mut Draw) -> Variant {
     variant(c, truth)
 }
 
-/// A clock is set during the test, in one of the ways that a log can prove.
+/// A clock is set during the test, in one of the cases that a log can prove.
 pub fn clock_step(draw: &mut Draw) -> Variant {
     let mut c = context(
         draw,
-        Wish { packets: (800, 8000), duration: 10.0, period: 0.1, periodic: true, kinds: &STEADY },
+        Requirements { packets: (800, 8000), duration: 10.0, period: 0.1, periodic: true, kinds: &STEADY },
     );
     let at = draw.between(0.15, 0.85) * c.duration();
     let size = (draw.scale(2.0, 900.0) * MS).max(6.0 * c.jitter).max(1.5 * c.period * 1e9);
     let mut by = if draw.chance(0.5) { size } else { -size };
     let step = |by: f64| ClockChange { at: seconds(at), by: span(by), over: Span::ZERO };
     match draw.whole(0, 2) {
-        // Probes before and after.
+        // Seen in probes before and after.
         0 => {
             c.version = LogVersion::V3;
             c.trial.probes = 8;
             c.receiver().clock.shifts.push(step(by));
         }
-        // The sender's: its schedule jumps with it.
+        // The sender's clock: its schedule jumps with it.
         1 => c.sender().clock.shifts.push(step(by)),
-        // The receiver's, back: packets arrive before those sent earlier, in the order they were sent.
+        // The receiver's clock, set back: packets arrive before those sent earlier, in the order they were sent.
         _ => {
             by = -size;
             c.receiver().clock.shifts.push(step(by));
@@ -111,17 +117,23 @@ pub fn clock_step(draw: &mut Draw) -> Variant {
         }
     }
     let mut truth = Truth::of("clock-step", &["good"]).magnitude(size, 1.3);
-    // What was under way when a clock was set that stamps its arrival was sent earlier by its delay, there and back.
+    // Packets in flight when a clock that stamps their arrival is set were sent earlier by their delay, up and down.
     let under_way = if c.trial.answering.is_some() { 2.0 * c.delay } else { c.delay } / 1e9;
     truth.times = vec![(at, at, tolerance(&c, 0.0) + under_way)];
     variant(c, truth)
 }
 
-/// Two clocks that run at different rates, as free ones do.
+/// Two clocks that run at different rates, as free-running ones do.
 pub fn clock_skew(draw: &mut Draw) -> Variant {
     let mut c = context(
         draw,
-        Wish { packets: (1000, 8000), duration: 60.0, period: 0.2, kinds: &STEADY[..6], ..Wish::default() },
+        Requirements {
+            packets: (1000, 8000),
+            duration: 60.0,
+            period: 0.2,
+            kinds: &STEADY[..6],
+            ..Requirements::default()
+        },
     );
     let drift = (8.0 * c.jitter).max(1.2 * MS);
     let ppm = (drift / c.duration() / 1e3).max(draw.scale(15.0, 180.0));
@@ -137,7 +149,7 @@ pub fn clock_skew(draw: &mut Draw) -> Variant {
 
 /// A queue in the sending host's own interface.
 pub fn local_queue(draw: &mut Draw) -> Variant {
-    let mut c = context(draw, Wish { duration: 15.0, period: 0.1, ..Wish::default() });
+    let mut c = context(draw, Requirements { duration: 15.0, period: 0.1, ..Requirements::default() });
     c.version = LogVersion::V3;
     for host in [&mut c.trial.client, &mut c.trial.server] {
         host.stamps = StampSource::Kernel;
@@ -167,7 +179,7 @@ pub fn local_queue(draw: &mut Draw) -> Variant {
         .also(&["random-loss", "bursty-loss"]);
     truth.times = vec![(from, from + length + peak / 1000.0, tolerance(&c, length))];
     if matches!(load, CrossTraffic::Constant(_)) {
-        // Too slow a rise to fill it.
+        // The rise is too slow to fill the queue.
         truth.magnitude = None;
         truth.times.clear();
         truth.severity = vec!["good", "fair", "poor", "bad"];
@@ -175,7 +187,7 @@ pub fn local_queue(draw: &mut Draw) -> Variant {
     variant(c, truth)
 }
 
-/// Of which packets a kernel stamps the entry into its queue: of all, of nearly all, of none.
+/// Share of packets whose entry into the queue is stamped by the kernel: all, nearly all, none.
 fn entries(draw: &mut Draw) -> Choice {
     match draw.whole(0, 3) {
         0 => Choice::Never,
@@ -186,7 +198,7 @@ fn entries(draw: &mut Draw) -> Choice {
 
 /// A kernel that refuses packets, as reported by two-way tests.
 pub fn send_failure(draw: &mut Draw) -> Variant {
-    let mut c = context(draw, Wish { packets: (600, 6000), ..Wish::default() });
+    let mut c = context(draw, Requirements { packets: (600, 6000), ..Requirements::default() });
     two_way(draw, &mut c);
     let p = draw.scale(0.02, 0.4);
     c.trial.client.refused = if draw.chance(0.5) {
@@ -195,13 +207,13 @@ pub fn send_failure(draw: &mut Draw) -> Variant {
         let from = draw.whole(10, c.packets / 2);
         Choice::Within(from..=from + (p * c.packets as f64) as u64, Box::new(Choice::Bernoulli(1.0)))
     };
-    // Round trips that were never requested are not lost, and do not make the path worse.
+    // Requests that were never sent are not lost, and do not make the path worse.
     variant(c, Truth::of("send-failure", &["good", "fair", "poor", "bad", "unknown"]))
 }
 
-/// A log without its end.
+/// A log that is truncated.
 pub fn incomplete(draw: &mut Draw) -> Variant {
-    let mut c = context(draw, Wish { packets: (600, 6000), ..Wish::default() });
+    let mut c = context(draw, Requirements { packets: (600, 6000), ..Requirements::default() });
     if draw.chance(0.15) {
         two_way(draw, &mut c);
     }
@@ -224,7 +236,7 @@ pub fn incomplete(draw: &mut Draw) -> Variant {
 
 /// Too few packets for a verdict.
 pub fn few(draw: &mut Draw) -> Variant {
-    let mut c = context(draw, Wish { packets: (1, 90), ..Wish::default() });
+    let mut c = context(draw, Requirements { packets: (1, 90), ..Requirements::default() });
     let lost = draw.chance(0.5).then(|| draw.whole(0, 5));
     c.path().loss = Choice::indices(lost);
     let mut truth = Truth { severity: vec!["unknown"], complete: true, ..Truth::default() };
@@ -235,9 +247,9 @@ pub fn few(draw: &mut Draw) -> Variant {
     variant(c, truth)
 }
 
-/// Nothing arrives.
+/// No packet arrives.
 pub fn nothing(draw: &mut Draw) -> Variant {
-    let mut c = context(draw, Wish { packets: (150, 2000), ..Wish::default() });
+    let mut c = context(draw, Requirements { packets: (150, 2000), ..Requirements::default() });
     c.version = LogVersion::V3;
     let length = seconds(10.0 * c.duration() + 10.0);
     c.path().outages.push(Outage { from: Span::ZERO, length });
@@ -245,16 +257,17 @@ pub fn nothing(draw: &mut Draw) -> Variant {
     variant(c, truth)
 }
 
-/// A queue that never empties, while the probes before the test met an idle path.
+/// A queue that never empties, although the probes before the test found the path idle.
 pub fn queue_throughout(draw: &mut Draw) -> Variant {
-    let mut c = context(draw, Wish { packets: (600, 8000), kinds: &STEADY[..5], ..Wish::default() });
+    let mut c =
+        context(draw, Requirements { packets: (600, 8000), kinds: &STEADY[..5], ..Requirements::default() });
     c.version = LogVersion::V3;
     c.trial.probes = 8;
     let peak = draw.scale(60.0, 400.0).max(3.0 * c.delay / MS);
     let standing = |at: f64| DelayPoint { at: seconds(at), delay: span(peak * MS) };
     c.path().added = vec![DelayPoint { at: Span(-1), delay: Span::ZERO }, standing(0.0)];
     if draw.chance(0.5) {
-        // A little up and down.
+        // Rises and falls a little.
         let duration = c.duration();
         c.path().added.extend((1..20).map(|k| {
             let share = f64::from(k) / 20.0;

@@ -1,6 +1,6 @@
-//! What is found in the saved logs and in a simulated test of each family, a line each: the grade, the buffer, every cause
-//! with its time, size and confidence, and the grade of each profile. Whether that is right is tested elsewhere; here a
-//! change of any of it is seen and has to be accepted. Sentences are not part of it, but must agree with it.
+//! Verdicts of the saved logs and of one simulated test of each family, one line each: the severity, the buffer, every cause
+//! with its time, size and confidence, and the severity of each profile. Whether they are right is tested elsewhere; this
+//! test makes every change visible, so that it has to be accepted. Sentences are not included, but must agree with the line.
 
 use super::FAMILIES;
 use super::context::Draw;
@@ -65,7 +65,7 @@ fn judgement(text: &mut String, name: &str, s: &Summary) {
     }
     let Opinion { headline, findings, .. } = Opinion::of(s);
     assert!(!headline.is_empty(), "{name}");
-    // Each verdict is among the findings, and no sentence comes twice.
+    // Each verdict is among the causes, and no sentence appears twice.
     for verdict in &s.verdicts {
         let times = findings.iter().filter(|finding| finding.text == verdict.text).count();
         assert_eq!(times, 1, "{name}: {}", verdict.text);
@@ -92,7 +92,7 @@ fn cause(text: &mut String, c: &Cause) {
     .unwrap();
 }
 
-/// To 10 us, in ms.
+/// Formats in ms, rounded to 10 µs.
 fn ms(ns: i64) -> String {
     format!("{:.2} ms", ns as f64 / 1e6)
 }

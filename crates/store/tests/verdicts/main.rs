@@ -1,11 +1,12 @@
-//! The confusion matrix of the verdict: tests with known faults are simulated, saved as logs, read back and judged; the
-//! causes named are compared with the true ones.
+//! Confusion matrix of the verdict: tests with known faults are simulated, saved as logs, read back and judged; the reported
+//! causes are compared with the true ones.
 //!
-//! `just verdicts` runs all of it and prints the tables of `docs/metrics/verdict.md`; `cargo test` a sample.
+//! `just verdicts` runs all of it and prints the tables of `docs/metrics/verdict.md`; `cargo test` runs a sample.
 
 mod context;
 mod hosts;
 mod judgements;
+mod losses;
 mod matrix;
 mod paths;
 mod saved;
@@ -22,11 +23,11 @@ use std::io::Cursor;
 use std::ops::Range;
 use variant::Variant;
 
-/// A kind of test: its name, and how one is drawn.
+/// A kind of test: its name, and a function that draws one.
 type Family = (&'static str, fn(&mut Draw) -> Variant);
 
-/// What can be drawn.
-const FAMILIES: [Family; 40] = [
+/// All kinds of tests.
+const FAMILIES: [Family; 44] = [
     ("clean", paths::clean),
     ("nearly clean", paths::nearly_clean),
     ("outage", paths::outage),
@@ -67,9 +68,13 @@ const FAMILIES: [Family; 40] = [
     ("short queues", unusual::short_queues),
     ("hand-over", unusual::hand_over),
     ("clock skew, radio", unusual::radio_skew),
+    ("Gilbert-Elliott", losses::gilbert_elliott),
+    ("periodic loss", losses::periodic),
+    ("few gaps", losses::gaps),
+    ("loss ramp", losses::ramp),
 ];
 
-/// The verdict on a log.
+/// Returns the verdict on a log.
 fn judge(log: Vec<u8>) -> Option<Answer> {
     judge_with(log, &jitlat_verdict::options())
 }
@@ -83,7 +88,7 @@ fn judge_with(log: Vec<u8>, options: &Options) -> Option<Answer> {
     analyzer.finish(reader.session()).answer
 }
 
-/// Every family's scores over these seeds.
+/// Scores every family over these seeds.
 fn run(all: Range<u64>) -> Matrix {
     let wanted = std::env::var("JITLAT_FAMILY").ok();
     let single = std::env::var("JITLAT_SEED").ok().and_then(|s| s.parse::<u64>().ok());
@@ -127,7 +132,7 @@ fn causes_are_named_right() {
     matrix.check();
 }
 
-/// All of it; prints the tables of the documentation.
+/// Scores all seeds, and prints the tables of the documentation.
 #[test]
 #[ignore = "minutes; run by `just verdicts`"]
 fn confusion_matrix() {

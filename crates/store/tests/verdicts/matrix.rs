@@ -1,4 +1,4 @@
-//! [`Matrix`]: how often each cause was named for each fault.
+//! [`Matrix`]: number of times each cause was reported for each fault.
 
 use super::variant::Variant;
 use jitlat_core::answer::{Answer, CauseId};
@@ -9,10 +9,10 @@ use std::fmt;
 #[derive(Clone, Debug)]
 pub struct Score {
     seed: u64,
-    /// The cause named first.
+    /// Cause reported first.
     named: Option<CauseId>,
     main: bool,
-    /// Causes named that are not present.
+    /// Reported causes that are not present.
     false_causes: Vec<CauseId>,
     severity: bool,
     complete: bool,
@@ -50,7 +50,10 @@ impl Score {
         let magnitude = truth.magnitude.map(|(value, factor)| {
             let magnitude =
                 right.and_then(|c| c.magnitude_ns.map(|m| m.unsigned_abs() as f64).or(c.magnitude));
-            magnitude.is_some_and(|m| m <= value * factor && m >= value / factor)
+            let period = truth.period_s.is_none_or(|period| {
+                right.and_then(|c| c.period_s).is_some_and(|p| (p - period).abs() <= 0.03 * period)
+            });
+            period && magnitude.is_some_and(|m| m <= value * factor && m >= value / factor)
         });
         let magnitude = match (truth.sign, truth.says, truth.ppm) {
             (Some(sign), Some(says), _) => magnitude.map(|size| {
@@ -134,7 +137,7 @@ struct Bin {
     right: f64,
 }
 
-/// The scores by fault.
+/// Scores by fault.
 #[derive(Default)]
 pub struct Matrix {
     rows: Vec<(&'static str, Vec<Score>)>,
@@ -145,7 +148,7 @@ impl Matrix {
         self.rows.push((family, scores));
     }
 
-    /// Requirements on all families together, and on clean paths.
+    /// Checks the requirements on all families together, and on clean paths.
     pub fn check(&self) {
         let clean = |name: &str| name.contains("clean");
         let alarms = self.share(|n| clean(n), |s| Some(!s.main || s.description.contains("answer bad")));
@@ -204,7 +207,7 @@ impl Matrix {
     }
 }
 
-/// The table of the documentation, and everything that went wrong where `JITLAT_MISSES` asks for it.
+/// Prints the table of the documentation, and every wrong verdict if `JITLAT_MISSES` is set.
 impl fmt::Display for Matrix {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let percent = |values: Vec<Option<bool>>| {

@@ -1,6 +1,6 @@
 //! Random faults of a path.
 
-use super::context::{Context, Draw, Kind, MS, Wish, context, span, two_way};
+use super::context::{Context, Draw, Kind, MS, Requirements, context, span, two_way};
 use super::hosts::clean_context;
 use super::variant::{Damage, Truth, Variant};
 use jitlat_core::{Schedule, Span, TestSpec, Transport};
@@ -27,12 +27,12 @@ fn seconds(s: f64) -> Span {
     span(s * 1e9)
 }
 
-/// Tolerance of times, in seconds, of a fault that lasts `length`.
+/// Tolerance of times, in seconds, for a fault that lasts `length`.
 pub fn tolerance(c: &Context, length: f64) -> f64 {
     (2.5 * c.period).max(0.02 * c.duration()).max(0.1 * length)
 }
 
-/// A loss ratio, after any buffer, as speech and G.1010 see it.
+/// Severities allowed for a loss ratio, after any buffer, according to speech and G.1010.
 pub fn by_loss(p: f64) -> &'static [&'static str] {
     match 100.0 * p {
         ..0.7 => &["good"],
@@ -45,7 +45,7 @@ pub fn by_loss(p: f64) -> &'static [&'static str] {
     }
 }
 
-/// Delay variation in ms that more than a few percent of packets meet.
+/// Severities allowed for a delay variation in ms that affects more than a few percent of packets.
 pub fn by_delay(ms: f64) -> &'static [&'static str] {
     match ms {
         ..40.0 => &["good"],
@@ -58,8 +58,8 @@ pub fn by_delay(ms: f64) -> &'static [&'static str] {
     }
 }
 
-/// Outages of `total` seconds, the longest of `longest`, in a test of `duration`.
-fn by_outage(longest: f64, total: f64, duration: f64) -> &'static [&'static str] {
+/// Severities allowed for outages of `total` seconds, the longest of `longest`, in a test of `duration`.
+pub fn by_outage(longest: f64, total: f64, duration: f64) -> &'static [&'static str] {
     let by_length = match longest {
         ..0.18 => 1,
         ..0.22 => 2,
@@ -84,7 +84,7 @@ fn by_outage(longest: f64, total: f64, duration: f64) -> &'static [&'static str]
 }
 
 pub fn outage(draw: &mut Draw) -> Variant {
-    let mut c = context(draw, Wish { duration: 10.0, period: 0.1, ..Wish::default() });
+    let mut c = context(draw, Requirements { duration: 10.0, period: 0.1, ..Requirements::default() });
     let length = draw.scale(0.25f64.max(8.0 * c.period), (0.25 * c.duration()).min(12.0).max(9.0 * c.period));
     let from = draw.between(0.05, 0.9) * (c.duration() - 1.1 * length);
     let gone = Outage { from: seconds(from), length: seconds(length) };
@@ -102,7 +102,7 @@ pub fn outage(draw: &mut Draw) -> Variant {
 }
 
 pub fn outages(draw: &mut Draw) -> Variant {
-    let mut c = context(draw, Wish { duration: 20.0, period: 0.05, ..Wish::default() });
+    let mut c = context(draw, Requirements { duration: 20.0, period: 0.05, ..Requirements::default() });
     let (count, duration) = (draw.whole(2, 4), c.duration());
     let slot = duration / count as f64;
     let mut all = Vec::new();
@@ -123,10 +123,11 @@ pub fn outages(draw: &mut Draw) -> Variant {
 
 /// An upload through a bottleneck with a deep buffer.
 pub fn upload(draw: &mut Draw) -> Variant {
-    let mut c = context(draw, Wish { duration: 15.0, period: 0.1, kinds: &SHORT, ..Wish::default() });
+    let mut c =
+        context(draw, Requirements { duration: 15.0, period: 0.1, kinds: &SHORT, ..Requirements::default() });
     let depth = draw.scale(40.0, 600.0) * MS;
     let duration = c.duration();
-    // The test itself is small beside the link.
+    // The test itself is small compared with the link.
     let own = 8.0 * (c.trial.spec.payload() as f64 + 28.0) / c.period;
     let bits = (draw.scale(8.0, 60.0) * own).max(1e6);
     let queue = (depth / 1e9 * bits / 8.0).max(6000.0);
@@ -170,9 +171,12 @@ const SHORT: [Kind; 9] = [
     Kind::Heavy,
 ];
 
-/// Others send more than the link carries: a ramp, a full queue, and what it drops.
+/// Other traffic exceeds the link's rate: a ramp, a full queue, and drops.
 pub fn flood(draw: &mut Draw) -> Variant {
-    let mut c = context(draw, Wish { duration: 15.0, period: 0.05, kinds: &SHORT, ..Wish::default() });
+    let mut c = context(
+        draw,
+        Requirements { duration: 15.0, period: 0.05, kinds: &SHORT, ..Requirements::default() },
+    );
     let peak = draw.scale(40.0, 500.0);
     let duration = c.duration();
     let length = draw.between(0.2, 0.6) * duration;
@@ -198,7 +202,10 @@ pub fn flood(draw: &mut Draw) -> Variant {
 
 /// A queue that fills and empties all the time.
 pub fn sawtooth(draw: &mut Draw) -> Variant {
-    let mut c = context(draw, Wish { duration: 15.0, period: 0.05, kinds: &SHORT, ..Wish::default() });
+    let mut c = context(
+        draw,
+        Requirements { duration: 15.0, period: 0.05, kinds: &SHORT, ..Requirements::default() },
+    );
     let (duration, peak) = (c.duration(), draw.scale(30.0, 400.0));
     let low = peak * draw.pick(&[0.0, 0.0, 0.5, 0.7]);
     let tooth = draw.between(0.06, 0.3) * duration;
@@ -231,12 +238,12 @@ pub fn sawtooth(draw: &mut Draw) -> Variant {
 pub fn tide(draw: &mut Draw) -> Variant {
     let mut c = context(
         draw,
-        Wish {
+        Requirements {
             duration: 60.0,
             period: 1.0,
             packets: (600, 8000),
             kinds: &[Kind::Metro, Kind::Wan, Kind::Adsl, Kind::Lan, Kind::Formula],
-            ..Wish::default()
+            ..Requirements::default()
         },
     );
     let (duration, peak) = (c.duration(), draw.scale(15.0, 200.0).max(8.0 * c.jitter / MS));
@@ -257,7 +264,13 @@ pub fn tide(draw: &mut Draw) -> Variant {
 pub fn overload(draw: &mut Draw) -> Variant {
     let mut c = context(
         draw,
-        Wish { duration: 10.0, period: 0.05, kinds: &SHORT, periodic: true, ..Wish::default() },
+        Requirements {
+            duration: 10.0,
+            period: 0.05,
+            kinds: &SHORT,
+            periodic: true,
+            ..Requirements::default()
+        },
     );
     let own = 8.0 * (c.trial.spec.payload() as f64 + 28.0) / c.period;
     let bits = own / draw.between(1.05, 1.6);
@@ -279,7 +292,7 @@ pub fn overload(draw: &mut Draw) -> Variant {
 }
 
 pub fn random_loss(draw: &mut Draw) -> Variant {
-    let mut c = context(draw, Wish { packets: (800, 10_000), ..Wish::default() });
+    let mut c = context(draw, Requirements { packets: (800, 10_000), ..Requirements::default() });
     let p = draw.scale(0.01f64.max(16.0 / c.packets as f64), 0.15);
     if draw.chance(0.2) {
         two_way(draw, &mut c);
@@ -296,8 +309,10 @@ pub fn random_loss(draw: &mut Draw) -> Variant {
 
 /// Random loss that begins and ends.
 pub fn random_loss_for_a_while(draw: &mut Draw) -> Variant {
-    let mut c =
-        context(draw, Wish { packets: (2000, 10_000), duration: 20.0, period: 0.05, ..Wish::default() });
+    let mut c = context(
+        draw,
+        Requirements { packets: (2000, 10_000), duration: 20.0, period: 0.05, ..Requirements::default() },
+    );
     let (share, p) = (draw.between(0.2, 0.6), draw.scale(0.05, 0.2));
     let from = draw.between(0.02, 0.95 - share) * c.duration();
     let to = from + share * c.duration();
@@ -309,9 +324,9 @@ pub fn random_loss_for_a_while(draw: &mut Draw) -> Variant {
 }
 
 pub fn bursty_loss(draw: &mut Draw) -> Variant {
-    let mut c = context(draw, Wish { packets: (1000, 10_000), ..Wish::default() });
+    let mut c = context(draw, Requirements { packets: (1000, 10_000), ..Requirements::default() });
     let burst = draw.between(2.2, 7.0);
-    // At least some ten bursts; fewer cannot be distinguished from random loss.
+    // At least about ten bursts; fewer cannot be distinguished from random loss.
     let p = draw.scale(0.01, 0.12).max(12.0 * burst / c.packets as f64);
     let r = 1.0 / burst;
     let mut chain = GilbertModel::simple(p * r / (1.0 - p), r);
@@ -327,7 +342,10 @@ pub fn bursty_loss(draw: &mut Draw) -> Variant {
 }
 
 pub fn policing(draw: &mut Draw) -> Variant {
-    let mut c = context(draw, Wish { packets: (600, 8000), duration: 5.0, period: 0.1, ..Wish::default() });
+    let mut c = context(
+        draw,
+        Requirements { packets: (600, 8000), duration: 5.0, period: 0.1, ..Requirements::default() },
+    );
     let bytes = c.trial.spec.payload() as f64 + 28.0;
     let own = 8.0 * bytes / c.period;
     let over = draw.scale(1.06, 2.5);
@@ -355,7 +373,10 @@ pub fn policing(draw: &mut Draw) -> Variant {
 }
 
 pub fn reordering(draw: &mut Draw) -> Variant {
-    let mut c = context(draw, Wish { packets: (600, 8000), period: 0.05, periodic: true, ..Wish::default() });
+    let mut c = context(
+        draw,
+        Requirements { packets: (600, 8000), period: 0.05, periodic: true, ..Requirements::default() },
+    );
     let p = draw.scale(0.01, 0.15);
     let by = draw.between(1.3, 4.6) * c.period;
     c.path().reordering = ReorderingModel { choice: Choice::Bernoulli(p), by: seconds(by) };
@@ -368,7 +389,10 @@ pub fn reordering(draw: &mut Draw) -> Variant {
 
 /// Every other packet takes another route.
 pub fn two_routes(draw: &mut Draw) -> Variant {
-    let mut c = context(draw, Wish { packets: (600, 8000), period: 0.02, periodic: true, ..Wish::default() });
+    let mut c = context(
+        draw,
+        Requirements { packets: (600, 8000), period: 0.02, periodic: true, ..Requirements::default() },
+    );
     let by = draw.between(1.2, 3.6) * c.period;
     c.path().reordering =
         ReorderingModel { choice: Choice::Bernoulli(draw.between(0.3, 0.5)), by: seconds(by) };
@@ -378,7 +402,7 @@ pub fn two_routes(draw: &mut Draw) -> Variant {
 }
 
 pub fn duplication(draw: &mut Draw) -> Variant {
-    let mut c = context(draw, Wish { packets: (600, 8000), ..Wish::default() });
+    let mut c = context(draw, Requirements { packets: (600, 8000), ..Requirements::default() });
     let all = draw.chance(0.3);
     let p = if all { 1.0 } else { draw.scale(0.012, 0.5) };
     let lag = draw.pick(&[Span::micros(5), Span::micros(200), Span::millis(1)]);
@@ -393,7 +417,7 @@ pub fn duplication(draw: &mut Draw) -> Variant {
 pub fn route_change(draw: &mut Draw) -> Variant {
     let mut c = context(
         draw,
-        Wish { packets: (800, 8000), duration: 10.0, period: 0.2, periodic: true, kinds: &STEADY },
+        Requirements { packets: (800, 8000), duration: 10.0, period: 0.2, periodic: true, kinds: &STEADY },
     );
     let duration = c.duration();
     let step = (draw.scale(1.0, 40.0) * MS).max(4.0 * c.jitter).min(120.0 * MS);
@@ -407,7 +431,7 @@ pub fn route_change(draw: &mut Draw) -> Variant {
         points.extend([(to, after), (to, before)]);
     }
     c.path().added = points.iter().map(|(at, d)| DelayPoint { at: seconds(*at), delay: span(*d) }).collect();
-    // A shorter way overtakes what is still under way.
+    // Packets on a shorter route arrive before those still in flight.
     c.path().in_order = false;
     if c.period * 1e9 < 20.0 * c.jitter || back && c.trial.spec.schedule() != Schedule::Periodic {
         return route_change(draw);
@@ -429,7 +453,7 @@ pub fn route_change(draw: &mut Draw) -> Variant {
 const STEADY: [Kind; 6] = [Kind::Lan, Kind::Metro, Kind::Wan, Kind::Adsl, Kind::Formula, Kind::Geo];
 
 pub fn size_dependent(draw: &mut Draw) -> Variant {
-    let mut c = context(draw, Wish { packets: (600, 6000), ..Wish::default() });
+    let mut c = context(draw, Requirements { packets: (600, 6000), ..Requirements::default() });
     c.version = LogVersion::V3;
     let sizes: &[u16] =
         draw.pick(&[&[80, 1400][..], &[80, 300, 700, 1100, 1400], &[64, 1280, 1472], &[100, 100, 100, 1460]]);
@@ -454,11 +478,17 @@ fn resized(spec: &TestSpec, payload: u64) -> TestSpec {
     new.unwrap()
 }
 
-/// A TCP stream over a path that loses for a while, is gone for a while, or queues.
+/// A TCP stream over a path that loses packets for a while, is down for a while, or queues.
 pub fn tcp(draw: &mut Draw) -> Variant {
     let mut c = context(
         draw,
-        Wish { duration: 15.0, period: 0.05, kinds: &SHORT, periodic: true, ..Wish::default() },
+        Requirements {
+            duration: 15.0,
+            period: 0.05,
+            kinds: &SHORT,
+            periodic: true,
+            ..Requirements::default()
+        },
     );
     let spec = &c.trial.spec;
     c.trial.spec = TestSpec::new(
@@ -485,8 +515,8 @@ pub fn tcp(draw: &mut Draw) -> Variant {
     }
 }
 
-/// How long nothing arrives when a path is gone for `length` seconds. What a log of TCP can show is not when the path came
-/// back but when the sender's timer, which doubles with each attempt from 0.2 s on, found that it had.
+/// Seconds without arrivals when a path is down for `length` seconds. A log of TCP does not show when the path came back,
+/// only when the sender's timer, which doubles with each attempt from 0.2 s on, retried successfully.
 fn until_repeated(length: f64, c: &Context) -> f64 {
     let there = c.delay / 1e9;
     let (mut at, mut wait) = ((3.0 * c.period).min(0.2) + 2.0 * there, 0.4);
@@ -507,7 +537,7 @@ pub fn mixture(draw: &mut Draw) -> Variant {
             v
         }
         1 => {
-            // An outage, and another route after it.
+            // An outage, followed by another route.
             let mut v = outage(draw);
             let o = way(&mut v).outages[0];
             let step = Span::millis(draw.whole(5, 30) as i64);
@@ -549,7 +579,7 @@ pub fn mixture(draw: &mut Draw) -> Variant {
     }
 }
 
-/// The way of `v` that has a fault.
+/// Returns the path of `v` that has a fault.
 fn way(v: &mut Variant) -> &mut jitlat_impair::PathModel {
     let down = &v.trial.down;
     let wrong = !down.outages.is_empty() || !down.competition.is_empty() || down.loss != Choice::Never;
@@ -566,9 +596,12 @@ pub fn clean(draw: &mut Draw) -> Variant {
     variant(c, Truth::clean())
 }
 
-/// Jitter wider than packets are apart, of each packet for itself: they overtake each other for no further reason.
+/// Independent jitter wider than the distance between packets, which reorders them without any other fault.
 pub fn wide_jitter(draw: &mut Draw) -> Variant {
-    let mut c = context(draw, Wish { packets: (600, 8000), period: 0.01, periodic: true, ..Wish::default() });
+    let mut c = context(
+        draw,
+        Requirements { packets: (600, 8000), period: 0.01, periodic: true, ..Requirements::default() },
+    );
     let spread = (draw.scale(0.3, 1.2) * c.period * 1e9).min(6.0 * MS);
     let jitter = match draw.whole(0, 3) {
         0 => Jitter::Exponential { mean: span(spread) },

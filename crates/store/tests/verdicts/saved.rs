@@ -1,5 +1,5 @@
-//! Saved logs, each with the verdict of a network engineer, written before there was a program to give one.
-//! `testdata/verdicts/README.md` says where each comes from.
+//! Saved logs, each with the verdict of a network engineer, written before the program could give one.
+//! `testdata/verdicts/README.md` states their origin.
 
 use super::context::MS;
 use jitlat_core::answer::Answer;
@@ -17,15 +17,15 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Opinion {
-    /// As text, for people.
+    /// Verdict as text, for people.
     #[allow(dead_code)]
     says: String,
     complete: bool,
-    /// Any of these.
+    /// Severities, any of which is right.
     severity: Vec<String>,
-    /// In this order, exactly these.
+    /// Exactly these causes, in this order.
     causes: Vec<Expected>,
-    /// Phrases that the headline contains, in any case.
+    /// Phrases that the headline contains, in upper or lower case.
     headline: Vec<String>,
     /// Range of the recommended buffer, in ms.
     #[serde(default)]
@@ -36,24 +36,24 @@ struct Opinion {
 #[serde(deny_unknown_fields)]
 struct Expected {
     id: String,
-    /// When, each [value, how far it may be off], in seconds.
+    /// Start and end, each [value, tolerance], in seconds.
     #[serde(default)]
     from_s: Option<[f64; 2]>,
     #[serde(default)]
     to_s: Option<[f64; 2]>,
-    /// Magnitude in ms, or share: [least, most].
+    /// Magnitude in ms, or as a share: [minimum, maximum].
     #[serde(default)]
     magnitude_ms: Option<[f64; 2]>,
     #[serde(default)]
     magnitude: Option<[f64; 2]>,
     #[serde(default)]
     direction: Option<String>,
-    /// May be named or not.
+    /// True if the cause may be reported or not.
     #[serde(default)]
     optional: bool,
 }
 
-/// The logs of the repository, or others of the same kind.
+/// Folder with the logs of the repository, or with others of the same kind.
 pub fn folder() -> PathBuf {
     std::env::var_os("JITLAT_VERDICTS")
         .map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/verdicts"), PathBuf::from)
@@ -170,7 +170,7 @@ fn points(list: &[(f64, f64)]) -> Vec<DelayPoint> {
         .collect()
 }
 
-/// The simulated ones.
+/// Simulated logs.
 fn simulated() -> Vec<(&'static str, LogVersion, Trial)> {
     let mut all = Vec::new();
     let mut add = |name, version, trial| all.push((name, version, trial));

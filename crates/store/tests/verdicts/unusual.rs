@@ -1,6 +1,6 @@
 //! Faults of any size: stalls, clock steps, short queues, hand-overs; and sliding slots, which are not faults.
 
-use super::context::{Context, Draw, Kind, MS, Wish, context, span};
+use super::context::{Context, Draw, Kind, MS, Requirements, context, span};
 use super::paths::{tolerance, variant};
 use super::variant::{Truth, Variant};
 use jitlat_core::time::StampSource;
@@ -60,7 +60,13 @@ fn pauses(
 
 /// The sender stalls for any time, whatever its schedule.
 pub fn sender_stalls(draw: &mut Draw) -> Variant {
-    let wish = Wish { packets: (600, 8000), duration: 10.0, period: 0.05, periodic: true, ..Wish::default() };
+    let wish = Requirements {
+        packets: (600, 8000),
+        duration: 10.0,
+        period: 0.05,
+        periodic: true,
+        ..Requirements::default()
+    };
     let mut c = context(draw, wish);
     c.path().in_order = true;
     match draw.whole(0, 3) {
@@ -78,7 +84,8 @@ pub fn sender_stalls(draw: &mut Draw) -> Variant {
 
 /// The receiver stalls for any time.
 pub fn receiver_stalls(draw: &mut Draw) -> Variant {
-    let wish = Wish { packets: (600, 8000), duration: 10.0, period: 0.03, periodic: true, kinds: &CALM };
+    let wish =
+        Requirements { packets: (600, 8000), duration: 10.0, period: 0.03, periodic: true, kinds: &CALM };
     let mut c = context(draw, wish);
     let count = draw.pick(&[1, 1, 1, 2, 3, 6]);
     let (stalls, truth) = pauses(draw, &c, "receiver-stall", count, [0.1f64.max(6.0 * c.period), 10.0]);
@@ -89,7 +96,7 @@ pub fn receiver_stalls(draw: &mut Draw) -> Variant {
 /// Many short stalls of the receiver of a fast path.
 pub fn short_receiver_stalls(draw: &mut Draw) -> Variant {
     let kinds = &[Kind::Loopback, Kind::Lan, Kind::Metro];
-    let wish = Wish { packets: (1500, 8000), duration: 8.0, period: 0.01, periodic: true, kinds };
+    let wish = Requirements { packets: (1500, 8000), duration: 8.0, period: 0.01, periodic: true, kinds };
     let mut c = context(draw, wish);
     let count = draw.whole(5, 20);
     let low = 0.04f64.max(5.0 * c.period);
@@ -100,7 +107,8 @@ pub fn short_receiver_stalls(draw: &mut Draw) -> Variant {
 
 /// Either host's clock is set by any amount.
 fn step(draw: &mut Draw, sender: bool) -> Variant {
-    let wish = Wish { packets: (800, 8000), duration: 10.0, period: 0.1, periodic: true, kinds: &CALM };
+    let wish =
+        Requirements { packets: (800, 8000), duration: 10.0, period: 0.1, periodic: true, kinds: &CALM };
     let mut c = context(draw, wish);
     let at = draw.between(0.1, 0.9) * c.duration();
     let least = (3.0 * MS).max(6.0 * c.jitter).max(1.5 * c.period * 1e9);
@@ -132,7 +140,8 @@ pub fn receiver_clock(draw: &mut Draw) -> Variant {
 
 /// A grid of slots whose clock is not the sender's: no fault.
 pub fn sliding_slots(draw: &mut Draw) -> Variant {
-    let wish = Wish { packets: (1500, 12_000), duration: 30.0, period: 0.05, periodic: true, kinds: &CALM };
+    let wish =
+        Requirements { packets: (1500, 12_000), duration: 30.0, period: 0.05, periodic: true, kinds: &CALM };
     let mut c = context(draw, wish);
     let ppm = draw.between(8.0, 60.0) * draw.pick(&[1.0, -1.0]);
     let other = draw.between(4.0, 10.0);
@@ -158,7 +167,7 @@ pub fn sliding_slots(draw: &mut Draw) -> Variant {
 /// Queues that fill and drain within 40 to 300 ms.
 pub fn short_queues(draw: &mut Draw) -> Variant {
     let kinds = &[Kind::Lan, Kind::Metro, Kind::Wan, Kind::Adsl, Kind::Formula];
-    let wish = Wish { packets: (3000, 9000), duration: 6.0, period: 0.005, periodic: true, kinds };
+    let wish = Requirements { packets: (3000, 9000), duration: 6.0, period: 0.005, periodic: true, kinds };
     let mut c = context(draw, wish);
     let duration = c.duration();
     let count = draw.pick(&[1, 2, 4, 8, 12, 16]).min((duration / 0.7) as u64).max(1);
@@ -191,7 +200,8 @@ pub fn short_queues(draw: &mut Draw) -> Variant {
 
 /// The path keeps packets while it changes over, and delivers them quickly.
 pub fn hand_over(draw: &mut Draw) -> Variant {
-    let wish = Wish { packets: (1200, 8000), duration: 10.0, period: 0.02, periodic: true, kinds: &CALM };
+    let wish =
+        Requirements { packets: (1200, 8000), duration: 10.0, period: 0.02, periodic: true, kinds: &CALM };
     let mut c = context(draw, wish);
     let length = draw.scale(0.1f64.max(8.0 * c.period), 1.0);
     let from = draw.between(0.1, 0.8) * c.duration();
@@ -217,7 +227,7 @@ pub fn hand_over(draw: &mut Draw) -> Variant {
 
 /// Free clocks seen through radio slots.
 pub fn radio_skew(draw: &mut Draw) -> Variant {
-    let wish = Wish {
+    let wish = Requirements {
         packets: (3000, 12_000),
         duration: 120.0,
         period: 0.05,

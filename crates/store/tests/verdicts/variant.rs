@@ -10,34 +10,34 @@ pub struct Variant {
     pub trial: Trial,
     /// Version of the log.
     pub version: LogVersion,
-    /// What happens to the log after it is written.
+    /// Damage to the log after it is written.
     pub damage: Damage,
     pub truth: Truth,
 }
 
-/// What happens to a log.
+/// Damage to a log.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Damage {
-    /// Nothing.
+    /// No damage.
     None,
-    /// Truncated after this share of its rows, at the end of a line (`true`) or within one.
+    /// Truncated after this share of its rows: at the end of a line (`true`), or within a line.
     Cut(f64, bool),
-    /// These lines replace its own closing lines, after this share of its rows.
+    /// Closing lines replaced by these lines, after this share of its rows.
     Ends(f64, &'static str),
 }
 
 /// The correct verdict.
 #[derive(Clone, Debug, Default)]
 pub struct Truth {
-    /// Names, any of which is right as the first cause; empty = no fault.
+    /// Names of causes, any of which is right as the first; empty if there is no fault.
     pub main: Vec<&'static str>,
-    /// Other causes that are present, or that the records may suggest. Any other cause is a false one.
+    /// Other causes that are present, or that the records may suggest. Any further cause is wrong.
     pub also: Vec<&'static str>,
     /// Severities, any of which is right.
     pub severity: Vec<&'static str>,
-    /// When the main cause acts, in seconds since the first packet, with the tolerance: any of these.
+    /// Periods of the main cause: start and end in seconds since the first packet, and tolerance; any of them is right.
     pub times: Vec<(f64, f64, f64)>,
-    /// Its magnitude (ns or a ratio), with the factor of tolerance.
+    /// Magnitude of the main cause (ns or a ratio), and factor of tolerance.
     pub magnitude: Option<(f64, f64)>,
     /// True if no cause is right, too.
     pub or_nothing: bool,
@@ -47,7 +47,9 @@ pub struct Truth {
     pub says: Option<&'static str>,
     /// Its size in parts per million.
     pub ppm: Option<f64>,
-    /// False for logs that are not complete.
+    /// Period of the main cause, in seconds.
+    pub period_s: Option<f64>,
+    /// False for truncated logs.
     pub complete: bool,
 }
 
@@ -84,11 +86,11 @@ impl Truth {
 }
 
 impl Variant {
-    /// The log of the test, as in a file.
+    /// Returns the log of the test, as in a file.
     pub fn log(&self) -> Vec<u8> {
         let TrialOutcome { mut session, records, .. } = self.trial.run();
         if self.version == LogVersion::V2 {
-            // What version 2 prints of its probes.
+            // Version 2 prints the clock estimate of the probes in the header.
             let clock = ClockEstimate::new(&session, None);
             session.classic_offset = clock.offset_median_ns.map(|ns| Span(ns as i64));
             session.classic_rtt = clock.min_rtt_ns.map(Span);
@@ -97,7 +99,7 @@ impl Variant {
         let mut writer =
             if two_way { LogWriter::two_way(Vec::new()) } else { LogWriter::new(Vec::new(), self.version) };
         let mut early = session.clone();
-        // What is known only after the test follows the rows.
+        // Facts known only after the test follow the rows.
         if self.version == LogVersion::V3 {
             early.sent = None;
             early.ending = Default::default();

@@ -1,4 +1,4 @@
-//! How the delays are distributed: a histogram, and the share of packets that took no longer.
+//! Distribution of delays: a histogram, and the share of packets with at most a given delay.
 
 use super::plot::{LABEL_COLUMNS, Plot, Stroke, time};
 use super::{ScreenState, write};
@@ -15,7 +15,7 @@ pub fn draw(shown: &ScreenState<'_>, area: Rect, buffer: &mut Buffer) {
     cumulative(shown, state, lower, buffer);
 }
 
-/// The distribution function of each stream, and the delays from the smallest to the largest.
+/// Returns the distribution function of each stream, and the range of delays.
 fn functions(state: &LiveState) -> (Vec<Function>, Option<[f64; 2]>) {
     let all: Vec<Function> = state.streams.iter().map(StreamState::cdf).collect();
     let ends = all.iter().filter_map(|cdf| Some([cdf.first()?.0, cdf.last()?.0]));
@@ -23,13 +23,13 @@ fn functions(state: &LiveState) -> (Vec<Function>, Option<[f64; 2]>) {
     (all, range)
 }
 
-/// The share at `x` of a distribution function.
+/// Returns the value of a distribution function at `x`.
 fn share(cdf: &[(f64, f64)], x: f64) -> f64 {
     let after = cdf.partition_point(|(value, _)| *value <= x);
     match (after.checked_sub(1).and_then(|k| cdf.get(k)), cdf.get(after)) {
         (None, _) => 0.0,
         (Some((_, share)), None) => *share,
-        // Between the few points that a far host reports, evenly.
+        // A far host reports few points: interpolate linearly.
         (Some((x1, s1)), Some((x2, s2))) if cdf.len() < 16 => s1 + (s2 - s1) * (x - x1) / (x2 - x1),
         (Some((_, share)), Some(_)) => *share,
     }
@@ -64,13 +64,13 @@ fn histogram(shown: &ScreenState<'_>, state: &LiveState, area: Rect, buffer: &mu
     }
 }
 
-/// The share of the packets that took no longer.
+/// Draws the share of packets with at most a given delay.
 pub fn cumulative(shown: &ScreenState<'_>, state: &LiveState, area: Rect, buffer: &mut Buffer) {
     let look = shown.look;
     if area.height < 3 {
         return;
     }
-    write(buffer, (area.x, area.y), area.right(), "share that took no longer", look.title());
+    write(buffer, (area.x, area.y), area.right(), "cumulative share", look.title());
     let body = Rect { y: area.y + 1, height: area.height - 1, ..area };
     let (all, Some(range)) = functions(state) else { return };
     let plot = Plot::new(body, range, [0.0, 1.0]);

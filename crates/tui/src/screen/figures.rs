@@ -1,4 +1,4 @@
-//! Every figure there is, of each stream; the definition of the chosen one.
+//! All figures of each stream, with the definition of the selected one.
 
 use super::{ScreenState, write};
 use jitlat_core::live::StreamState;
@@ -8,16 +8,16 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::Style;
 
-/// Columns of the names of figures, and of a value.
+/// Width of the names of figures, and of a value.
 const NAME_COLUMNS: u16 = 24;
 const VALUE_COLUMNS: u16 = 14;
-/// Rows of the definition.
+/// Number of rows for the definition.
 const DEFINITION_ROWS: u16 = 3;
 
-/// In place of a figure that the far host does not report while the test runs.
+/// Placeholder for a figure that the far host does not report while the test runs.
 const LATER: &str = "at the end";
 
-/// The figure `key` of what the far host reports of a stream; `None` if it does not report that.
+/// Returns the figure `key` from the far host's reports about a stream; `None` if it does not report it.
 fn reported(key: &str, far: &ReceivedSoFar) -> Option<ExactNumber> {
     let count = |n: u64| Some(ExactNumber::Whole(i64::try_from(n).unwrap_or(i64::MAX)));
     let all = far.received + far.missing;
@@ -88,7 +88,7 @@ pub fn draw(shown: &ScreenState<'_>, area: Rect, buffer: &mut Buffer) {
     write(buffer, (area.x, y + 2), area.right(), second, look.faint());
 }
 
-/// `text` at the last space before `width` columns.
+/// Splits `text` at the last space before `width` columns.
 fn split(text: &str, width: usize) -> (&str, &str) {
     let Some((cut, _)) = text.char_indices().nth(width) else { return (text, "") };
     let at = text[..cut].rfind(' ').unwrap_or(cut);

@@ -1,4 +1,4 @@
-//! The keys.
+//! Help page with the keys.
 
 use super::{ScreenState, write};
 use crate::viewing::KEYS;

@@ -1,4 +1,4 @@
-//! The two hosts and what they say of their clocks.
+//! The two hosts and the state of their clocks.
 
 use super::{ScreenState, write};
 use jitlat_core::session::HostFacts;
@@ -17,7 +17,7 @@ pub fn draw(shown: &ScreenState<'_>, area: Rect, buffer: &mut Buffer) {
     let near = if two_way { "this host" } else { "client" };
     for (name, host) in [(near, &stream.session.client), (far, &stream.session.server)] {
         if *host == HostFacts::default() {
-            lines.push((format!("{name}: nothing is known of it"), look.faint()));
+            lines.push((format!("{name}: unknown"), look.faint()));
             continue;
         }
         lines.push((format!("{name}  {}", host.name.as_deref().unwrap_or("")), look.title()));
@@ -30,8 +30,7 @@ pub fn draw(shown: &ScreenState<'_>, area: Rect, buffer: &mut Buffer) {
         lines.push(("between them".to_owned(), look.title()));
         let bound = c.bound_ns.map_or_else(String::new, |bound| format!(" ± {}", eng3(bound)));
         lines.push((format!("  {far}'s clock is {}{bound} ahead", eng3(offset as f64)), Style::new()));
-        let rtt =
-            c.min_rtt_ns.map_or_else(String::new, |rtt| format!(", the shortest in {}", eng3(rtt as f64)));
+        let rtt = c.min_rtt_ns.map_or_else(String::new, |rtt| format!(", shortest {}", eng3(rtt as f64)));
         lines.push((format!("  by {} probes{rtt}", c.probes), Style::new()));
     }
     let spec = &stream.session.spec;
@@ -61,13 +60,13 @@ fn facts(host: &HostFacts) -> Vec<String> {
     all.extend(host.system.clone());
     let source = host.clock_source.as_ref().map_or_else(String::new, |source| format!(" (source {source})"));
     all.push(match host.sync_after.or(host.sync_before) {
-        None => format!("clock{source}: nothing is known of its synchronisation"),
+        None => format!("clock{source}: synchronisation unknown"),
         Some(sync) if sync.synchronised => format!(
-            "clock{source}: synchronised, by its own account within {}, {} at most",
+            "clock{source}: reported as synchronised, error about {}, at most {}",
             eng3(sync.estimated_error.0 as f64),
             eng3(sync.maximum_error.0 as f64)
         ),
-        Some(_) => format!("clock{source}: not synchronised, by its own account"),
+        Some(_) => format!("clock{source}: reported as not synchronised"),
     });
     all
 }

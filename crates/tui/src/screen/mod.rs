@@ -1,7 +1,7 @@
-//! The screen: a pure function of what is known, what is looked at and what the terminal can show.
+//! The screen: a pure function of the tests' state, the user's selection and the terminal's abilities.
 //!
 //! * [`overview`] – delay and loss over time, and a table; [`distribution`] – histogram and distribution function
-//! * [`figures`] – every figure; [`hosts`] – the two hosts and their clocks; [`targets`] – many tests at once
+//! * [`figures`] – all figures; [`hosts`] – the two hosts and their clocks; [`targets`] – many tests at once
 //! * `plot` – curves; `table` – the table of streams; `help` – the keys
 
 mod distribution;
@@ -23,18 +23,18 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::Style;
 
-/// Everything that a screen is made of.
+/// Input of a screen.
 #[derive(Clone, Copy, Debug)]
 pub struct ScreenState<'a> {
-    /// All tests.
+    /// State of all tests.
     pub board: &'a Board,
-    /// What a person looks at.
+    /// Selection of the user.
     pub viewing: &'a Viewing,
-    /// What the terminal can show.
+    /// Abilities of the terminal.
     pub look: Look,
-    /// Every figure of each stream of the chosen test, if that was computed.
+    /// All figures of each stream of the selected test, if they were computed.
     pub summaries: &'a [Option<Summary>],
-    /// The time, for tests that run.
+    /// Current time, for running tests.
     pub now: SteadyTime,
 }
 
@@ -44,14 +44,14 @@ impl<'a> ScreenState<'a> {
     }
 }
 
-/// The least that a screen needs.
+/// Minimum size of a screen.
 const MIN_SIZE: (u16, u16) = (40, 10);
 
 /// Draws the whole screen.
 pub fn draw(shown: &ScreenState<'_>, buffer: &mut Buffer) {
     let area = buffer.area;
     if area.width < MIN_SIZE.0 || area.height < MIN_SIZE.1 {
-        let text = format!("at least {} x {} characters, please", MIN_SIZE.0, MIN_SIZE.1);
+        let text = format!("terminal too small: {} x {} characters needed", MIN_SIZE.0, MIN_SIZE.1);
         write(buffer, (area.x, area.y), area.right(), &text, Style::new());
         return;
     }
@@ -69,17 +69,17 @@ pub fn draw(shown: &ScreenState<'_>, buffer: &mut Buffer) {
     shown.look.adapt(buffer);
 }
 
-/// Writes `text` at a place, cut off before column `end`; the column after it.
+/// Writes `text` at a position, truncated before column `end`; returns the next column.
 fn write(buffer: &mut Buffer, (x, y): (u16, u16), end: u16, text: &str, style: Style) -> u16 {
     if x >= end || y >= buffer.area.bottom() {
         return x;
     }
-    // Names come from hosts and users.
+    // Names come from hosts and users, and may contain control characters.
     let plain: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
     buffer.set_stringn(x, y, plain, usize::from(end - x), style).0
 }
 
-/// The first two lines: what is tested and how far that is, and the pages.
+/// Draws the first two lines: the test and its progress, and the pages.
 fn header(shown: &ScreenState<'_>, buffer: &mut Buffer) {
     let (area, look) = (buffer.area, shown.look);
     let name = match shown.viewing.tab {
@@ -106,12 +106,12 @@ fn header(shown: &ScreenState<'_>, buffer: &mut Buffer) {
     }
 }
 
-/// How far a test is.
+/// Describes the progress of a test.
 fn phase(state: &LiveState, now: SteadyTime) -> String {
     match &state.phase {
         LivePhase::Waiting => String::new(),
         LivePhase::Connecting(address, false) => format!("connecting to {address}"),
-        LivePhase::Connecting(address, true) => format!("{address} does not answer yet"),
+        LivePhase::Connecting(address, true) => format!("{address}: no answer yet"),
         LivePhase::Probing(done, of) => format!("measuring the clocks: {done} of {of}"),
         LivePhase::Running => {
             let elapsed = state.elapsed(now).unwrap_or(0.0);
@@ -124,14 +124,14 @@ fn phase(state: &LiveState, now: SteadyTime) -> String {
     }
 }
 
-/// The last line: the time cursor's values, or the most important keys.
+/// Draws the last line: values at the time cursor, or the most important keys.
 fn footer(shown: &ScreenState<'_>, buffer: &mut Buffer) {
     let area = buffer.area;
     let saved = shown.board.saved;
     let end = if saved { "q leave" } else { "q end the test" };
     let keys = match shown.viewing.tab {
         _ if shown.viewing.help => "any key: back".to_owned(),
-        ViewTab::Targets => format!("? help  {end}  s sort  r turn  Enter look at  Tab page"),
+        ViewTab::Targets => format!("? help  {end}  s sort  r reverse  Enter open  Tab page"),
         ViewTab::Figures => format!("? help  {end}  ↑↓ choose  Tab page"),
         ViewTab::Overview => format!("? help  {end}  Tab page  + - zoom  ← → time  , . cursor"),
         _ => format!("? help  {end}  Tab page"),

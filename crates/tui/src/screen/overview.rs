@@ -9,7 +9,7 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::Style;
 
-/// Screens at least this wide have the distribution beside delay over time.
+/// Minimum width at which the distribution is shown next to delay over time.
 const MIN_WIDE_COLUMNS: u16 = 110;
 
 pub fn draw(shown: &ScreenState<'_>, area: Rect, buffer: &mut Buffer) {
@@ -22,9 +22,9 @@ pub fn draw(shown: &ScreenState<'_>, area: Rect, buffer: &mut Buffer) {
     let below = streams + 1 + rows;
     let mut plots = Rect { height: area.height.saturating_sub(below), ..area };
     if area.width >= MIN_WIDE_COLUMNS {
-        let beside = area.width / 3;
-        plots.width -= beside;
-        let right = Rect { x: plots.right(), width: beside, ..plots };
+        let right_width = area.width / 3;
+        plots.width -= right_width;
+        let right = Rect { x: plots.right(), width: right_width, ..plots };
         distribution::cumulative(shown, state, right, buffer);
     }
     over_time(shown, state, plots, buffer);
@@ -35,7 +35,7 @@ pub fn draw(shown: &ScreenState<'_>, area: Rect, buffer: &mut Buffer) {
     table::draw(shown, state, rest, buffer);
 }
 
-/// Delay over time: from the smallest to the largest of each column, and the middle.
+/// Draws delay over time: per column, the range from the smallest to the largest and the median.
 fn over_time(shown: &ScreenState<'_>, state: &LiveState, area: Rect, buffer: &mut Buffer) {
     let look = shown.look;
     let window = shown.viewing.window(shown.board, shown.now);
@@ -52,7 +52,7 @@ fn over_time(shown: &ScreenState<'_>, state: &LiveState, area: Rect, buffer: &mu
     let low = drawn().map(|(shift, b)| b.low.saturating_sub(*shift)).min();
     let high = drawn().map(|(shift, b)| b.high.saturating_sub(*shift)).max();
     let (Some(low), Some(high)) = (low, high) else {
-        write(buffer, (body.x + LABEL_COLUMNS, body.y), body.right(), "nothing has arrived", look.faint());
+        write(buffer, (body.x + LABEL_COLUMNS, body.y), body.right(), "nothing received", look.faint());
         return;
     };
     let span = window.map(|ns| ns as f64);
@@ -67,7 +67,7 @@ fn over_time(shown: &ScreenState<'_>, state: &LiveState, area: Rect, buffer: &mu
             let x = span[0] + step * (c as f64 + 0.5);
             let [from, to] = [bucket.low, bucket.high].map(|y| y.saturating_sub(*shift) as f64);
             if reported[k] {
-                // Of a second at a time: a band of it all would hide the other stream.
+                // Draw the range of each second: one band for the whole test would hide the other stream.
                 let middle = bucket.middle().unwrap_or(from) - *shift as f64;
                 let point = |y: f64| Stroke { from: (x, y), to: (x, y) };
                 strokes.extend([from, middle, to].map(point));
@@ -82,7 +82,7 @@ fn over_time(shown: &ScreenState<'_>, state: &LiveState, area: Rect, buffer: &mu
     }
 }
 
-/// The title of the plot, which names the streams, or what the time cursor points at; the area below it.
+/// Draws the title of the plot, which names the streams, or the values at the time cursor; returns the area below it.
 fn titled(shown: &ScreenState<'_>, state: &LiveState, area: Rect, buffer: &mut Buffer) -> Option<Rect> {
     if area.height < 3 {
         return None;
@@ -141,16 +141,16 @@ fn titled(shown: &ScreenState<'_>, state: &LiveState, area: Rect, buffer: &mut B
         let raw =
             state.streams.iter().any(|s| !s.is_two_way() && s.shift() == 0 && s.clocks.offset_ns != Some(0));
         let clocks = match raw {
-            true => "  by clocks as they are",
+            true => "  clocks not corrected",
             false if state.streams.iter().any(StreamState::is_two_way) => "",
-            false => "  less the offset of the clocks",
+            false => "  clock offset subtracted",
         };
         write(buffer, (x, area.y), area.right(), clocks, look.faint());
     }
     Some(Rect { y: area.y + 1, height: area.height - 1, ..area })
 }
 
-/// A line for each stream: where packets are missing.
+/// Draws a line for each stream that shows where packets are missing.
 fn losses(shown: &ScreenState<'_>, state: &LiveState, area: Rect, buffer: &mut Buffer) {
     let window = shown.viewing.window(shown.board, shown.now);
     let width = area.width.saturating_sub(LABEL_COLUMNS);

@@ -9,7 +9,7 @@ use ratatui::style::Style;
 use ratatui::widgets::Widget;
 use ratatui::widgets::canvas::{Canvas, Line, Points};
 
-/// Columns of the labels left of a plot.
+/// Width of the labels left of a plot.
 pub const LABEL_COLUMNS: u16 = 9;
 
 /// A stroke of the `k`-th stream, in the units of the axes.
@@ -19,7 +19,7 @@ pub struct Stroke {
     pub to: (f64, f64),
 }
 
-/// A plot: its place and its axes.
+/// A plot: its area and its axes.
 #[derive(Clone, Copy, Debug)]
 pub struct Plot {
     pub area: Rect,
@@ -28,7 +28,7 @@ pub struct Plot {
 }
 
 impl Plot {
-    /// In `area`, with room for the labels; nothing has no extent.
+    /// Creates a plot in `area`, with room for the labels. An empty range is widened.
     pub fn new(area: Rect, x: [f64; 2], y: [f64; 2]) -> Plot {
         let inner = Rect {
             x: area.x + LABEL_COLUMNS.min(area.width),
@@ -40,7 +40,7 @@ impl Plot {
         Plot { area: inner, x: wide(x), y: wide(y) }
     }
 
-    /// Labels at the left, of the top, the middle and the bottom; below, of both ends.
+    /// Draws labels: at the left for the top, the middle and the bottom; below for both ends.
     pub fn axes(
         &self,
         buffer: &mut Buffer,
@@ -94,7 +94,7 @@ impl Plot {
         canvas.render(self.area, buffer);
     }
 
-    /// A bar across the plot at this share of its width.
+    /// Draws a vertical bar at this share of the plot's width.
     pub fn bar(&self, buffer: &mut Buffer, share: f64, style: Style) {
         let column = (share * f64::from(self.area.width.saturating_sub(1))).round() as u16;
         for y in self.area.y..self.area.bottom() {
@@ -108,12 +108,12 @@ impl Plot {
     }
 }
 
-/// A time, ns.
+/// Formats a time, ns.
 pub fn time(ns: f64) -> String {
     eng3(ns)
 }
 
-/// A time since the beginning, ns: in seconds, minutes or hours.
+/// Formats a time since the start, ns: in seconds, minutes or hours.
 pub fn clock(ns: f64) -> String {
     let seconds = ns / 1e9;
     match seconds {

@@ -1,4 +1,4 @@
-//! The table of streams, and what has to be said of them.
+//! Table of streams, with remarks.
 
 use super::{ScreenState, write};
 use jitlat_core::live::{FigureSource, StreamState};
@@ -8,10 +8,10 @@ use jitlat_core::units::eng3;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
-/// A column: its head, its width, and its cell.
+/// A column: its heading, its width, and a function for its cells.
 type TableColumn = (&'static str, u16, fn(&StreamState, &ReceivedSoFar) -> String);
 
-/// The columns, the most important first: a narrow screen has fewer.
+/// Columns, the most important first: a narrow screen shows fewer.
 const COLUMNS: [TableColumn; 10] = [
     ("received", 9, |_, f| f.received.to_string()),
     ("lost", 7, |_, f| f.missing.to_string()),
@@ -30,14 +30,14 @@ const COLUMNS: [TableColumn; 10] = [
     ("late", 7, |_, f| f.reordered.to_string()),
 ];
 
-/// Columns of the names of streams.
+/// Width of the names of streams.
 const NAME_COLUMNS: u16 = 12;
 
 fn dash() -> String {
     "-".to_owned()
 }
 
-/// How many rows the table takes, with what has to be said.
+/// Number of rows of the table with its remarks.
 pub fn rows(shown: &ScreenState<'_>, state: &LiveState, _: u16) -> usize {
     1 + state.streams.len() + remarks(shown, state).len().max(1)
 }
@@ -74,7 +74,7 @@ pub fn draw(shown: &ScreenState<'_>, state: &LiveState, area: Rect, buffer: &mut
     }
 }
 
-/// What has to be said of the streams, and whether it is bad.
+/// Returns remarks about the streams; true for problems.
 fn remarks(shown: &ScreenState<'_>, state: &LiveState) -> Vec<(String, bool)> {
     let mut all = Vec::new();
     if let LivePhase::Failed(why) = &state.phase {
@@ -89,18 +89,19 @@ fn remarks(shown: &ScreenState<'_>, state: &LiveState) -> Vec<(String, bool)> {
         match stream.known() {
             FigureSource::Classic => {
                 all.push((
-                    format!("{label}: known at the end (the classic protocol says nothing before)"),
+                    format!("{label}: known at the end (not reported by the classic protocol)"),
                     false,
                 ));
             }
             FigureSource::NotReported if running && state.elapsed(shown.now).is_some_and(|s| s > 3.0) => {
-                let text = "the server does not say what it receives; known at the end";
+                let text = "known at the end (not reported by the server)";
                 all.push((format!("{label}: {text}"), false));
             }
             _ => {}
         }
         if stream.overlooked > 0 {
-            let text = format!("{label}: {} packets came faster than they are shown", stream.overlooked);
+            let text =
+                format!("{label}: {} packets arrived faster than they could be shown", stream.overlooked);
             all.push((text, false));
         }
     }

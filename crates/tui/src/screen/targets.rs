@@ -14,7 +14,7 @@ use ratatui::style::Style;
 pub struct TargetColumn {
     pub head: &'static str,
     width: u16,
-    /// The value that it is sorted by; `None` comes last.
+    /// Value that it is sorted by; `None` comes last.
     value: fn(&LiveState) -> Option<f64>,
     show: fn(f64) -> String,
 }
@@ -27,7 +27,7 @@ fn sent(state: &LiveState) -> Option<f64> {
     state.streams.first().map(|stream| stream.progress.sent.into())
 }
 
-/// Losses in per cent; answers to the latest requests may still come.
+/// Losses in per cent, without the latest requests, whose answers may still arrive.
 fn loss(state: &LiveState) -> Option<f64> {
     let figures = figures(state)?;
     match (figures.loss_pct(), sent(state)) {
@@ -36,7 +36,7 @@ fn loss(state: &LiveState) -> Option<f64> {
     }
 }
 
-/// The columns, after the name.
+/// Columns after the name.
 pub const COLUMNS: [TargetColumn; 7] = [
     TargetColumn { head: "", width: 0, value: |_| None, show: |_| String::new() },
     TargetColumn { head: "sent", width: 7, value: sent, show: |x| format!("{x:.0}") },
@@ -52,11 +52,11 @@ pub const COLUMNS: [TargetColumn; 7] = [
     },
 ];
 
-/// The fewest columns of a name.
+/// Minimum width of a name.
 const MIN_NAME_COLUMNS: u16 = 16;
 
 impl Board {
-    /// The targets in the order of a column.
+    /// Returns the targets in the order of a column.
     pub fn order(&self, sort: usize, falling: bool) -> Vec<usize> {
         let mut order: Vec<usize> = (0..self.targets.len()).collect();
         if sort == 0 {

@@ -8,7 +8,7 @@ use jitlat_core::metrics::stat::wilson95;
 
 pub const RULE: CauseRule = CauseRule {
     id: CauseId::Duplication,
-    threshold: "more than 0.3 % arrive again with 95 % confidence, five packets at least",
+    threshold: "more than 0.3 % arrive twice with 95 % confidence, five packets at least",
     source: "RFC 5560",
     find,
 };

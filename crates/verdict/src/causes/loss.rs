@@ -1,39 +1,52 @@
-//! Packets lost one by one, in bursts, above a rate, or by their size.
+//! Packets lost independently, in bursts, periodically, above a rate, or by their size.
 
 use super::rule::{CauseRule, Find, FoundCause};
 use crate::case::Case;
 use crate::law::{LossLaw, LossManner};
-use crate::sentences::causes::{bursty_loss, policing, random_loss, size_dependent};
+use crate::sentences::causes::{
+    LossSpan, WorstPart, bursty_loss, periodic_loss, policing, random_loss, size_dependent,
+};
 use crate::severity::of_missing;
-use jitlat_core::answer::CauseId;
+use jitlat_core::answer::{CauseId, Severity};
 
 pub const RANDOM: CauseRule = CauseRule {
     id: CauseId::RandomLoss,
-    threshold: "four losses and more than 0.1 % with 95 % confidence, beside outages and full queues; the runs test finds \
-                no pattern, or the burst ratio is below 1.25",
+    threshold: "four losses and more than 0.1 % with 95 % confidence, without outages and drops of full queues; no other \
+                pattern is found",
     source: "ITU-T Y.1541 (0.1 %), G.1010 (1 and 3 %), Wald and Wolfowitz",
     find: |case| find(case, CauseId::RandomLoss),
 };
 
 pub const BURSTY: CauseRule = CauseRule {
     id: CauseId::BurstyLoss,
-    threshold: "as random loss, and the runs test rejects independence at 1 % with a burst ratio of 1.25 or more",
-    source: "ITU-T G.107 (BurstR), Wald and Wolfowitz",
+    threshold: "as random loss, and in the whole test losses follow within 1, 2, 4, … or 128 packets 1.25 times as often as \
+                independent losses at the local rate would (0.05 % for each distance), or the runs test rejects independence \
+                at 1 % with a burst ratio of 1.25",
+    source: "ITU-T G.107 (BurstR), Wald and Wolfowitz, binomial distribution",
     find: |case| find(case, CauseId::BurstyLoss),
 };
 
 pub const POLICING: CauseRule = CauseRule {
     id: CauseId::Policing,
-    threshold: "as random loss, but as many packets come through in equal times whatever is sent (a quarter of the variance \
-                that chance, or bursts as long, would leave), or losses at even distances (their variation below half of \
-                chance's, or the runs test at 1 %), or where packets were sent closest together; delay does not rise with it",
+    threshold: "as random loss, but equal numbers of packets pass in equal times (a quarter of the variance that independent \
+                losses or equal bursts would leave), or losses are at even distances (less than half of the variation of \
+                independent losses, or the runs test at 1 %) or where packets were sent closest together; the delay does not \
+                rise",
     source: "RFC 2697 (token bucket), Wald and Wolfowitz",
     find: |case| find(case, CauseId::Policing),
 };
 
+pub const PERIODIC: CauseRule = CauseRule {
+    id: CauseId::PeriodicLoss,
+    threshold: "as random loss, in six events or more, of which nine in ten are a multiple of one period apart, within 6 % or \
+                a packet; a token bucket would lose a larger share, or nothing at first",
+    source: "definition: a period is a fact of its own; RFC 2697 (token bucket)",
+    find: |case| find(case, CauseId::PeriodicLoss),
+};
+
 pub const SIZE_DEPENDENT: CauseRule = CauseRule {
     id: CauseId::SizeDependent,
-    threshold: "nine of ten losses are of packets above a size, lost eight times as often as shorter ones",
+    threshold: "nine in ten lost packets are above a size, and these are lost eight times as often as shorter ones",
     source: "RFC 4821 (black holes for long packets)",
     find: |case| find(case, CauseId::SizeDependent),
 };
@@ -44,38 +57,93 @@ fn find(case: &Case<'_>, wanted: CauseId) -> Vec<FoundCause> {
         LossManner::Random => CauseId::RandomLoss,
         LossManner::Bursty => CauseId::BurstyLoss,
         LossManner::Policed => CauseId::Policing,
+        LossManner::Periodic => CauseId::PeriodicLoss,
         LossManner::BySize(_) => CauseId::SizeDependent,
     };
     if id != wanted {
         return Vec::new();
     }
-    let severity = of_missing(law.ratio, law.lost, case.scattered.sent);
-    let found = FoundCause::of(id, severity, law.ratio, law.confidence)
+    let gaps = if id == CauseId::BurstyLoss { case.of_gaps() } else { Severity::Good };
+    let severity = of_missing(law.ratio, law.lost, case.scattered.sent).max(gaps);
+    let mut found = FoundCause::of(id, severity, law.ratio, law.confidence)
         .packets(case, law.packets[0], law.packets[1])
         .share(law.ratio);
-    vec![found.because(why(case, law))]
+    found.cause.period_s = law.period.map(|period| period.ns / 1e9);
+    let span = law.is_part.then(|| [found.cause.from_s, found.cause.to_s].map(|s| case.begin.of(s)));
+    vec![found.because(why(case, law, span))]
 }
 
-fn why(case: &Case<'_>, law: &LossLaw) -> String {
-    let runs = case.scattered.runs.len() as u64;
-    let mean = law.lost as f64 / runs.max(1) as f64;
+fn why(case: &Case<'_>, law: &LossLaw, part_s: Option<[f64; 2]>) -> String {
+    let span = LossSpan { part_s, worst: worst(case, law) };
+    let [clusters, mean] = law.clusters;
     match law.manner {
-        LossManner::Random => random_loss(law.ratio),
-        LossManner::Bursty => bursty_loss(law.ratio, runs, mean, law.pattern.burst_ratio),
-        LossManner::Policed => policing(law.ratio),
+        LossManner::Random => random_loss(law.ratio, span),
+        LossManner::Bursty => {
+            // Losses of a cluster need not be adjacent; then the length of runs does not describe it.
+            let adjacent = law.pattern.burst_ratio >= MIN_ADJACENT_RATIO;
+            bursty_loss(law.ratio, clusters as u64, mean, adjacent.then_some(law.pattern.burst_ratio), span)
+        }
+        LossManner::Policed => policing(law.ratio, span),
+        LossManner::Periodic => {
+            let [period_s, length] = law.period.map_or([0.0; 2], |p| [p.ns / 1e9, p.length]);
+            periodic_loss(law.ratio, period_s, length, span)
+        }
         LossManner::BySize(size) => size_dependent(law.ratio, size),
     }
+}
+
+/// Burst ratio from which on the length of runs describes bursts.
+const MIN_ADJACENT_RATIO: f64 = 1.5;
+
+/// Parts of a test whose shares of losses are compared.
+const PARTS: u64 = 10;
+/// Fewest losses of a part that is named.
+const MIN_LOSSES_OF_PART: u64 = 10;
+
+/// Returns the worst tenth of the test if losses are isolated and clearly more frequent there than on average, as at
+/// the top of a ramp.
+fn worst(case: &Case<'_>, law: &LossLaw) -> Option<WorstPart> {
+    let end = case.known.end;
+    if law.manner != LossManner::Random || law.is_part || end < 100 * PARTS {
+        return None;
+    }
+    let mut lost = [0u64; PARTS as usize];
+    for (_, run) in &case.scattered.runs {
+        let part = u128::from(run.start) * u128::from(PARTS) / u128::from(end);
+        lost[(part as usize).min(PARTS as usize - 1)] += run.len;
+    }
+    let (part, most) = (0..PARTS).zip(lost).max_by_key(|(_, lost)| *lost)?;
+    let expected = law.lost as f64 / PARTS as f64;
+    let clear = most as f64 > 2.0 * expected && most as f64 > expected + 4.0 * expected.sqrt();
+    let edge = |k: u64| case.begin.of(case.seconds(end * k / PARTS));
+    (clear && most >= MIN_LOSSES_OF_PART).then(|| WorstPart {
+        share: most as f64 * PARTS as f64 / end as f64,
+        from_s: edge(part),
+        to_s: edge(part + 1),
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::losses::Pattern;
+    use crate::periodic::LossPeriod;
     use crate::testing::{found_in, quiet, scattered};
 
     fn of(rule: &CauseRule, manner: LossManner) -> Option<FoundCause> {
         let pattern = Pattern { z: None, burst_ratio: 2.5, spacing: None };
-        let law = LossLaw { manner, ratio: 0.02, lost: 20, packets: [100, 899], pattern, confidence: 0.8 };
+        let period = LossPeriod { ns: 5e8, packets: 50.0, exact: true, events: 20, length: 1.0, first: 100 };
+        let law = LossLaw {
+            manner,
+            ratio: 0.02,
+            lost: 20,
+            packets: [100, 899],
+            pattern,
+            clusters: [4.0, 5.0],
+            period: Some(period),
+            is_part: false,
+            confidence: 0.8,
+        };
         let found = found_in(&quiet(), rule, |case| {
             (case.law, case.scattered) =
                 (Some(law), scattered(1000, [(100, 10), (200, 5), (300, 3), (400, 2)]));
@@ -86,17 +154,22 @@ mod tests {
     #[test]
     fn each_law_is_one_cause() {
         let table = [
-            (&RANDOM, LossManner::Random, "2.0 % lost, in isolated losses without a pattern"),
+            (
+                &RANDOM,
+                LossManner::Random,
+                "2.0 % lost, in isolated losses without a pattern, rising to 10 % from 1.0 s to 2.0 s",
+            ),
             (
                 &BURSTY,
                 LossManner::Bursty,
-                "2.0 % lost in 4 bursts of 5.0 packets on average, 2.5 times what random loss would give",
+                "2.0 % lost in 4 bursts of 5.0 lost packets on average, 2.5 times what random loss would give",
             ),
             (
                 &POLICING,
                 LossManner::Policed,
                 "2.0 % lost at even distances, or where most was sent, without additional delay: a rate limit drops them",
             ),
+            (&PERIODIC, LossManner::Periodic, "2.0 % lost at regular times: 1 packet every 500 ms"),
             (
                 &SIZE_DEPENDENT,
                 LossManner::BySize(700),

@@ -19,13 +19,14 @@ pub use rule::{CauseRule, FoundCause};
 pub(crate) use rule::{merge_of_kind, merge_repeated};
 
 /// All rules.
-pub const RULES: [CauseRule; 16] = [
+pub const RULES: [CauseRule; 17] = [
     incomplete_log::RULE,
     outage::RULE,
     queue::RULE,
     loss::RANDOM,
     loss::BURSTY,
     loss::POLICING,
+    loss::PERIODIC,
     loss::SIZE_DEPENDENT,
     reordering::RULE,
     route_change::RULE,

@@ -1,4 +1,4 @@
-//! Nothing got through for a while.
+//! No packet arrived for a while.
 
 use super::rule::{CauseRule, Find, FoundCause, merge_if_many};
 use crate::case::Case;
@@ -11,13 +11,14 @@ use jitlat_core::spec::Transport;
 
 pub const RULE: CauseRule = CauseRule {
     id: CauseId::Outage,
-    threshold: "a run of loss of 100 ms and four packets where there is no other, of 180 ms and longer than geometric runs \
-                come up once in a hundred tests where there are; over TCP, nothing for 1 s and then everything at once",
+    threshold: "a gap of 100 ms and four packets if there are no other losses, or up to six such gaps of about one length; \
+                among other losses a gap of 180 ms, longer than geometric runs are in 99 of 100 tests; over TCP, nothing for 1 s \
+                and then everything at once",
     source: "ITU-T G.711 Appendix I (concealment ends at 60 ms), Y.1540 (availability)",
     find,
 };
 
-/// TCP's timer for a lost segment may double once before that much has passed: RFC 6298.
+/// Shortest outage over TCP, in ns: its timer for a lost segment may double once within that time (RFC 6298).
 const MIN_TCP_OUTAGE_NS: i64 = 900_000_000;
 
 fn find(case: &Case<'_>) -> Vec<FoundCause> {
@@ -30,7 +31,7 @@ fn find(case: &Case<'_>) -> Vec<FoundCause> {
         .losses
         .outages()
         .map(|run| {
-            // What the host held at the end of it waited for the same path.
+            // Packets that the host held at the end of an outage waited for the same path.
             let held = alone.iter().position(|h| case.delays.seq(h.from) == run.start + run.len);
             let end = held
                 .map(|k| alone.remove(k))
@@ -67,10 +68,10 @@ fn find(case: &Case<'_>) -> Vec<FoundCause> {
     merge_if_many(found.chain(held).collect())
 }
 
-/// Shorter holds are no outage, in ns.
+/// Shortest hold that is an outage, in ns.
 const MIN_HOLD_NS: i64 = 100_000_000;
 
-/// Packets that the sending host held because it could not reach the next hop, and none of which was lost.
+/// Outage in which the sending host held its packets because it could not reach the next hop, and lost none.
 fn of_hold(case: &Case<'_>, hold: &Hold, total: f64) -> FoundCause {
     let length = hold.length as f64 / 1e9;
     let packets = (hold.to - hold.from) as u64;
@@ -85,7 +86,7 @@ fn of_hold(case: &Case<'_>, hold: &Hold, total: f64) -> FoundCause {
     found
 }
 
-/// What TCP repairs it holds back: an outage is a time at which nothing comes.
+/// Outages over TCP, which delivers nothing until a lost segment is repaired.
 fn over_tcp(case: &Case<'_>) -> Vec<FoundCause> {
     let long = || case.episodes.holds.iter().filter(|h| h.length >= MIN_TCP_OUTAGE_NS);
     let total: f64 = long().map(|h| h.length as f64 / 1e9).sum();
@@ -98,7 +99,7 @@ fn over_tcp(case: &Case<'_>) -> Vec<FoundCause> {
             .places(case, h.from, h.to)
             .ns(h.length)
             .because(why);
-        // Of those that were held many were sent after the first of them came.
+        // Many of the held packets were sent after the first of them arrived.
         found.cause.to_s = found.cause.to_s.min(found.cause.from_s + length);
         found
     });
@@ -113,7 +114,7 @@ mod tests {
     use jitlat_core::answer::Severity;
     use jitlat_core::spec::{Direction, Schedule};
 
-    /// Of 1000 packets, one every 10 ms, without these.
+    /// Finds the cause in 1000 packets, one every 10 ms, without those in `gone`.
     fn of(gone: &[(u32, u32)]) -> Vec<FoundCause> {
         let is_gone = |k: u32| gone.iter().any(|(from, len)| (*from..from + len).contains(&k));
         let test = Test::new(1000, 10 * MS, &every(10 * MS, 1000, |k| (!is_gone(k)).then_some(0)));
@@ -128,7 +129,7 @@ mod tests {
         assert_eq!((cause.magnitude_ns, cause.confidence, found.harm), (Some(SECOND), 0.97, 0.1));
         assert_eq!(cause.because, "no packet arrived for 1.0 s, from 3.0 s on: 100 packets lost in a row");
         assert_eq!(cause.severity, Severity::Poor);
-        // At the end of the test: to its end, which the last packet that came is followed by.
+        // An outage at the end of the test lasts to the end of the test.
         let last = of(&[(900, 100)]).remove(0).cause;
         assert_eq!((last.from_s, last.to_s, last.packets), (9.0, 9.99, [900, 999]));
         let first = of(&[(0, 100)]).remove(0).cause;
@@ -153,7 +154,7 @@ mod tests {
 
     #[test]
     fn several_outages_count_together() {
-        // 10 s: each of 0.25 s; together a fortieth of the time.
+        // Two of 0.25 s in 10 s, together a twentieth of the time.
         let two = of(&[(300, 25), (600, 25)]);
         assert_eq!(two.iter().map(|f| f.cause.severity).collect::<Vec<_>>(), [of_outage(0.25, 0.5, 9.99); 2]);
     }
@@ -177,7 +178,7 @@ mod tests {
             "nothing arrived for 1.0 s, from 3.0 s on, then 100 packets at once: TCP delivers nothing before a lost segment is repaired"
         );
         assert_eq!(cause.severity, of_outage(1.0, 3.0, 10.0));
-        // Packets that were sent after the first of them came may be held, too: it was over then.
+        // Packets sent after the first of them arrived may be held, too, although the outage is over.
         let long = &of(&[(300, 500, SECOND)])[0].cause;
         assert_eq!((long.from_s, long.to_s, long.packets), (3.0, 4.0, [300, 499]));
         let long = lasting(1e5, &[(300, 400, SECOND), (600, 700, 2 * SECOND)]);

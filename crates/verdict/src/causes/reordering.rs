@@ -1,4 +1,4 @@
-//! Packets overtake each other.
+//! Packets arrive in another order than they were sent.
 
 use super::rule::{CauseRule, Find, FoundCause};
 use crate::case::Case;
@@ -8,9 +8,9 @@ use jitlat_core::metrics::stat::wilson95;
 
 pub const RULE: CauseRule = CauseRule {
     id: CauseId::Reordering,
-    threshold: "more than 0.3 % overtaken with 95 % confidence, five packets at least; half as many others at most wait nearly \
-                as long as they do, or independent delays of the same law would not overtake each other like that: else it \
-                is jitter wider than the period",
+    threshold: "more than 0.3 % reordered with 95 % confidence, five packets at least; at most half as many others wait nearly as \
+                long, or independent delays with the same distribution would not reorder like that: else the jitter is wider \
+                than the period",
     source: "RFC 4737",
     find,
 };
@@ -23,9 +23,9 @@ fn find(case: &Case<'_>) -> Vec<FoundCause> {
     if !case.material.shows_loss() || n == 0 {
         return Vec::new();
     }
-    // Where: packets that arrived after a later one. A changed route or clock overtakes once.
+    // Reordered packets; a change of route or clock reorders once.
     let near_step = |k: usize| case.steps.iter().any(|(s, _)| s.place.abs_diff(k) <= 60);
-    // What waits in a queue, or is sent at once after a stall, may be shuffled there.
+    // Packets in a queue, or sent at once after a stall, may be reordered there.
     let mut queues = case.episodes.queues.iter().peekable();
     let mut in_queue = |k: usize| {
         while queues.next_if(|queue| queue.to <= k).is_some() {}
@@ -65,12 +65,13 @@ fn find(case: &Case<'_>) -> Vec<FoundCause> {
     let spread = (last - first) as f64 / n as f64;
     let found = FoundCause::of(CauseId::Reordering, severity, share, 0.95).share(share);
     let found = if spread > 0.7 { found.whole(case) } else { found.places(case, first, last + 1) };
-    vec![found.because(reordering(share, held))]
+    let part = (spread <= 0.7).then(|| [found.cause.from_s, found.cause.to_s].map(|s| case.begin.of(s)));
+    vec![found.because(reordering(share, held, part))]
 }
 
-/// Whether the packets overtaken are another kind of packet than the rest: hardly any other waits nearly as long. Where
-/// jitter is wider than packets are apart they overtake each other for no further reason, many wait nearly as long, and
-/// the jitter is what is reported.
+/// True if reordered packets differ from all others: hardly any other waits nearly as long. If jitter is wider than the
+/// time between packets, it reorders them without another reason, many packets wait nearly as long, and the jitter is
+/// reported instead.
 fn stands_out(case: &Case<'_>, late: &[usize], waits: &mut [i64]) -> bool {
     let tenth = waits.len() / 10;
     let least = *waits.select_nth_unstable(tenth).1;
@@ -82,13 +83,13 @@ fn stands_out(case: &Case<'_>, late: &[usize], waits: &mut [i64]) -> bool {
     2 * others <= late.len()
 }
 
-/// Packets looked at for the law of the waits, and later packets that may overtake one.
+/// Number of packets whose waits are sampled, and of later packets that may arrive before one.
 const MAX_PACKETS: usize = 4096;
 const MAX_PACKETS_AFTER: usize = 64;
 
-/// Whether delays that were independent of each other would not overtake each other as these do. Either many packets
-/// that waited for longer than later ones kept their place, so that the path keeps the order and something else breaks
-/// it; or those that were overtaken waited for long enough more surely than the widest jitter would have it.
+/// True if independent delays would not reorder packets like that. Either many packets that waited longer than later
+/// ones arrived in order, so that the path preserves order and something else breaks it; or packets with long waits
+/// were reordered more often than the widest jitter would.
 fn is_no_jitter(case: &Case<'_>, late: &[usize], waits: &mut [i64]) -> bool {
     let tenth = waits.len() / 10;
     let least = *waits.select_nth_unstable(tenth).1;
@@ -103,7 +104,7 @@ fn is_no_jitter(case: &Case<'_>, late: &[usize], waits: &mut [i64]) -> bool {
         let kept = (k + 1..n.min(k + 1 + MAX_PACKETS_AFTER)).map(ahead).take_while(|w| *w > law[0]);
         1.0 - kept.map(|w| 1.0 - below(w)).product::<f64>()
     };
-    // Overtaken, expected to be, and the variance of that: of all, and of those that waited for long.
+    // Reordered, expected, and the variance of the latter: for all packets, and for those with long waits.
     let (mut all, mut long) = ([0.0; 3], [0.0; 3]);
     for k in (0..n).step_by(step) {
         let wait = case.delays.excess(k);
@@ -124,7 +125,7 @@ fn is_no_jitter(case: &Case<'_>, late: &[usize], waits: &mut [i64]) -> bool {
     fewer || more
 }
 
-/// Four deviations and a quarter more are not by chance.
+/// Deviations and ratio that chance does not reach.
 const MIN_DEVIATIONS: f64 = 4.0;
 const MIN_RATIO: f64 = 1.25;
 
@@ -138,7 +139,7 @@ mod tests {
     use crate::testing::{MS, Test, every, first, found_in};
     use jitlat_core::spec::{Direction, Schedule, Transport};
 
-    /// Of `n` packets, one every 10 ms, of which those take `held` longer.
+    /// Test of `n` packets, one every 10 ms, of which those for which `is_held` is true take `held` longer.
     fn of(n: u32, held: i64, is_held: impl Fn(u32) -> bool) -> Test {
         Test::new(n, 10 * MS, &every(10 * MS, n, |k| Some(if is_held(k) { held } else { 0 })))
     }
@@ -153,7 +154,7 @@ mod tests {
         assert_eq!(first(0..=50, |count| find_in(&spread(1000, count)).is_some()), 7);
         assert_eq!(first(0..=1000, |k| wilson95(k as u64, 1000).unwrap()[0] >= MIN_SHARE), 7);
         assert_eq!(first(0..=15, |count| find_in(&spread(150, count)).is_some()), MIN_PACKETS as i64);
-        // What comes later than the next one only is overtaken.
+        // A packet is reordered if it arrives after the next one.
         assert_eq!(
             first(0..=50 * MS, |held| find_in(&of(1000, held, |k| k % 10 == 5)).is_some()),
             10 * MS + 1
@@ -171,7 +172,7 @@ mod tests {
         assert_eq!(found.cause.because, "10 % reordered, half of them late by 25 ms or more");
         let severity = |held| find_in(&of(1000, held, |k| k % 10 == 5)).unwrap().cause.severity;
         assert_eq!([100 * MS, 100 * MS + 1].map(severity), [Severity::Good, Severity::Fair]);
-        // Those of a part of the test are said with their place: of seven tenths at most.
+        // Reordering in up to seven tenths of the test is reported with its part.
         let part = |end| find_in(&of(1000, 25 * MS, |k| k % 10 == 5 && k < end)).unwrap().cause.packets;
         assert_eq!(part(710), [5, 705]);
         assert_eq!(part(720), [0, 999]);
@@ -191,7 +192,7 @@ mod tests {
         let step = |place| (LevelStep { place, change: MS, ramp: 0, spread: [0, 0] }, StepReason::Route);
         let with_step =
             |place: i64| !found_in(&test, &RULE, |case| case.steps = vec![step(place as usize)]).is_empty();
-        // Seven of the ten must be left: from 60 before the fourth on, packet 435, they are not.
+        // Seven of the ten must remain; they do not from 60 packets before the fourth, packet 435, on.
         assert!(with_step(300) && !with_step(450) && with_step(600));
         assert_eq!(first(340..=450, |place| !with_step(place)), 375);
         let busy = |from, to| {
@@ -210,12 +211,12 @@ mod tests {
 
     #[test]
     fn jitter_wider_than_the_period_overtakes_without_a_reason() {
-        // A hundred of 1000 are held by 50 ms; so many others wait 20 ms or more, and less than 40.
+        // A hundred of 1000 packets are held for 50 ms, and `others` wait for 20 to 40 ms.
         let with = |others: i64, wait: i64| {
             let packets = every(10 * MS, 1000, |k| {
                 Some(match k {
                     k if k % 10 == 5 => 50 * MS,
-                    // Those that wait do so one after the other, so that none of them is overtaken.
+                    // Waiting packets are consecutive, so none of them is reordered.
                     k if k % 10 < 5 && i64::from(k / 10 * 5 + k % 10) < others => wait,
                     _ => 0,
                 })
@@ -231,26 +232,26 @@ mod tests {
         assert_eq!(first(30 * MS..=50 * MS, |wait| with(100, wait)), 40 * MS);
     }
 
-    /// Of 2000 packets, one every 10 ms, whose waits up to 20 ms are of no order; of those held it is 30 ms.
+    /// True if reordering is found in 2000 packets, one every 10 ms, with these waits.
     fn jittery(wait: impl Fn(u32) -> i64) -> bool {
         !found_in(&Test::new(2000, 10 * MS, &every(10 * MS, 2000, |k| Some(wait(k)))), &RULE, |_| ())
             .is_empty()
     }
 
-    /// Some number below 1000, another one of each packet.
+    /// Pseudo-random number below 1000 for packet `k`.
     fn any(k: u32) -> i64 {
         i64::from(k.wrapping_mul(2_654_435_761) >> 16) % 1000
     }
 
     #[test]
     fn packets_that_jitter_overtakes_are_not_named_and_those_held_on_a_path_that_keeps_order_are() {
-        // Independent waits overtake each other where they are wider than packets are apart.
+        // Independent waits reorder packets if they are wider than the time between packets.
         assert!(!jittery(|k| any(k) * 20_000));
-        // The same waits, slowly up and down: nothing overtakes, but for packets that are held.
+        // The same waits, slowly rising and falling, reorder nothing except held packets.
         let slow = |k: u32| i64::from((k % 40).abs_diff(20)) * MS;
         assert!(!jittery(slow));
         assert!(jittery(|k| slow(k) + if k % 25 == 7 { 25 * MS } else { 0 }));
-        // Half a period of waits, which overtake nothing, and packets that are held by half as much again.
+        // Waits of up to half a period, which reorder nothing, and packets held for one and a half periods.
         assert!(!jittery(|k| any(k) * 5_000));
         assert!(jittery(|k| any(k) * 5_000 + if k % 20 == 7 { 15 * MS } else { 0 }));
     }

@@ -1,10 +1,10 @@
-//! [`CauseRule`]: how one kind of cause is found; [`FoundCause`]: one that was.
+//! [`CauseRule`]: detection of one kind of cause; [`FoundCause`]: a detected cause.
 
 use crate::case::Case;
 use crate::sentences::causes::repeated;
 use jitlat_core::answer::{Cause, CauseId, LargestEvent, Severity};
 
-/// How one kind of cause is found.
+/// Detection of one kind of cause.
 pub struct CauseRule {
     /// The kind of cause.
     pub id: CauseId,
@@ -16,25 +16,25 @@ pub struct CauseRule {
     pub find: fn(&Case<'_>) -> Vec<FoundCause>,
 }
 
-/// More of one kind are reported as one.
+/// Number of causes of one kind from which on they are reported as one.
 const MAX_SEPARATE_CAUSES: usize = 6;
 pub use jitlat_core::evidence::FoundCause;
 
-/// Builds what a rule found, within its case.
+/// Builder of the cause that a rule found in a case.
 pub(super) trait Find: Sized {
-    /// Found once, with this share of packets affected.
+    /// Starts with a single occurrence; `harm` is the share of packets affected.
     fn of(id: CauseId, severity: Severity, harm: f64, confidence: f64) -> FoundCause;
-    /// From the first of these packets to the last.
+    /// Sets the range from the first of these packets to the last.
     fn packets(self, case: &Case<'_>, first: u64, last: u64) -> FoundCause;
-    /// From the packet at one place in send order to the one before another.
+    /// Sets the range from the packet at index `from` in send order to the one before index `to`.
     fn places(self, case: &Case<'_>, from: usize, to: usize) -> FoundCause;
-    /// From the first packet whose fate is known to the last.
+    /// Sets the range from the first packet whose fate is known to the last.
     fn whole(self, case: &Case<'_>) -> FoundCause;
-    /// Of this size, in ns.
+    /// Sets the size, in ns.
     fn ns(self, magnitude: i64) -> FoundCause;
-    /// Of this size, as a share.
+    /// Sets the size, as a share.
     fn share(self, magnitude: f64) -> FoundCause;
-    /// With this evidence.
+    /// Sets the evidence.
     fn because(self, why: String) -> FoundCause;
 }
 
@@ -102,6 +102,7 @@ pub(crate) fn merge_repeated(found: Vec<FoundCause>) -> Vec<FoundCause> {
 
 fn merge(mut found: Vec<FoundCause>) -> Vec<FoundCause> {
     let count = found.iter().map(|f| f.cause.count).sum();
+    let period_s = period(&found);
     let harm = found.iter().map(|f| f.harm).sum();
     let from = found.iter().map(|f| f.cause.from_s).fold(f64::INFINITY, f64::min);
     let to = found.iter().map(|f| f.cause.to_s).fold(0.0, f64::max);
@@ -118,11 +119,25 @@ fn merge(mut found: Vec<FoundCause>) -> Vec<FoundCause> {
         let alone = c.magnitude_ns.map(|magnitude_ns| LargestEvent { from_s, to_s, magnitude_ns });
         c.largest = c.largest.or(alone);
         c.confidence = confidence;
+        c.period_s = period_s;
         (c.count, c.from_s, c.to_s, c.packets, c.severity) = (count, from, to, [first, last], severity);
         c.because = repeated(count, &c.because);
     }
     found
 }
+
+/// Time in seconds from one of `found` to the next, in order of time, if it is always about the same.
+fn period(found: &[FoundCause]) -> Option<f64> {
+    let apart: Vec<f64> = found.windows(2).map(|w| w[1].cause.from_s - w[0].cause.from_s).collect();
+    let mean = apart.iter().sum::<f64>() / apart.len().max(1) as f64;
+    let is_even = apart.iter().all(|apart| (apart - mean).abs() <= MAX_UNEVENNESS * mean);
+    (found.len() >= MIN_PERIODIC && is_even && mean > 0.0).then_some(mean)
+}
+
+/// Fewest events that show a period.
+const MIN_PERIODIC: usize = 4;
+/// Largest deviation of a distance between events from their mean, as a share of it.
+const MAX_UNEVENNESS: f64 = 0.15;
 
 #[cfg(test)]
 mod tests {
@@ -150,6 +165,23 @@ mod tests {
         assert_eq!((cause.count, cause.from_s, cause.to_s, cause.packets), (21, 1.0, 7.0, [100, 650]));
         assert_eq!((cause.severity, cause.magnitude_ns), (Severity::Poor, Some(-4 * MS)));
         assert_eq!(cause.because, "21 times, the largest: 4");
+        let largest = cause.largest.unwrap();
+        assert_eq!((largest.from_s, largest.to_s, largest.magnitude_ns), (4.0, 5.0, -4 * MS));
+        assert_eq!(cause.period_s, Some(1.0));
+    }
+
+    #[test]
+    fn events_at_even_distances_have_a_period() {
+        let of = |at: &[f64]| {
+            let event = |at: &f64| {
+                let mut event = found(1, MS);
+                event.cause.from_s = *at;
+                event
+            };
+            period(&at.iter().map(event).collect::<Vec<_>>())
+        };
+        assert_eq!(of(&[1.0, 3.0, 5.0, 7.0]), Some(2.0));
+        assert_eq!([of(&[1.0, 3.0, 5.0]), of(&[1.0, 3.0, 5.0, 8.0]), of(&[])], [None; 3]);
     }
 
     #[test]

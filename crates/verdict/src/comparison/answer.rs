@@ -1,5 +1,5 @@
-//! The answer of a comparison: which differs, by how much, beyond chance or not, from which on; and what is wrong where
-//! it is worse.
+//! The answer of a comparison: which run differs, by how much, since when and with what certainty, and the causes found
+//! in a worse run.
 
 use crate::compare::comparison::{Comparison, ComparisonOutcome, Difference};
 use crate::compare::{Cell, ComparisonRow};
@@ -8,7 +8,7 @@ use jitlat_core::answer::Level;
 use jitlat_core::answer::{Answer, Cause, Severity, Suitability};
 use std::collections::BTreeMap;
 
-/// How one side differs from the other, with its losses, which the outcome leaves out.
+/// Difference of one side from the other, including its losses, which the outcome does not cover.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum SideChange {
     /// More jitter (or delay), or more loss.
@@ -26,7 +26,7 @@ pub enum SideChange {
 }
 
 impl SideChange {
-    /// What `c` found.
+    /// Returns the difference that `c` found.
     pub fn of(c: &Comparison) -> SideChange {
         let loss = loss_difference(c).map_or(0.0, |d| d.change);
         match (c.outcome, c.is_worse()) {
@@ -47,7 +47,7 @@ impl SideChange {
         }
     }
 
-    /// The word for it.
+    /// Returns its name.
     pub fn name(self) -> &'static str {
         match self {
             SideChange::Worse => "worse",
@@ -59,7 +59,7 @@ impl SideChange {
         }
     }
 
-    /// How it looks.
+    /// Returns the level with which it is marked.
     pub fn level(self) -> Level {
         match self {
             SideChange::Worse => Level::Poor,
@@ -70,13 +70,13 @@ impl SideChange {
     }
 }
 
-/// The difference of loss ratios, if it is beyond chance.
+/// Returns the difference of the loss ratios; `None` if it may be chance.
 pub(crate) fn loss_difference(c: &Comparison) -> Option<Difference> {
     let beyond = |[low, high]: [f64; 2]| low > 0.0 || high < 0.0;
     c.loss.filter(|d| d.ci95.is_some_and(beyond))
 }
 
-/// How the answer as a whole looks: as its worst comparison.
+/// Returns the level of the whole answer, which is that of its worst comparison.
 pub fn level(rows: &[ComparisonRow]) -> Level {
     let changes: Vec<SideChange> = rows.iter().flat_map(|row| &row.comparisons).map(SideChange::of).collect();
     let first =
@@ -84,21 +84,21 @@ pub fn level(rows: &[ComparisonRow]) -> Level {
     first.into_iter().find(|change| changes.contains(change)).map_or(Level::Bad, SideChange::level)
 }
 
-/// The answer of the comparisons of `rows`: its severity, buffer and uses are the worst of the columns that are compared
-/// with the first.
+/// Returns the answer of the comparisons in `rows`. Its severity, buffer and profiles are the worst among the columns
+/// that are compared with the first.
 pub fn answer(rows: &[ComparisonRow]) -> Answer {
     let compared = || rows.iter().flat_map(compared_cells);
     let answers: Vec<&Answer> = compared().filter_map(|(_, cell)| cell.answer.as_ref()).collect();
     let buffer = answers.iter().map(|a| a.buffer_ns).collect::<Option<Vec<i64>>>();
     let mut profiles: BTreeMap<String, Suitability> = BTreeMap::new();
     for (name, suits) in answers.iter().flat_map(|a| &a.profiles) {
-        let worse = profiles.get(name).is_none_or(|known| known.severity < suits.severity);
+        let worse = profiles.get(name).is_none_or(|known| known.severity.doubt() < suits.severity.doubt());
         if worse {
             profiles.insert(name.clone(), suits.clone());
         }
     }
     let mut causes: Vec<Cause> = rows.iter().flat_map(new_causes).map(|(_, cause)| cause.clone()).collect();
-    // Stable: of equally severe causes those of the first column come first.
+    // The sort is stable: equally severe causes stay in the order of the columns.
     causes.sort_by_key(|cause| std::cmp::Reverse(cause.severity));
     Answer {
         complete: !answers.is_empty() && answers.iter().all(|a| a.complete),
@@ -111,14 +111,14 @@ pub fn answer(rows: &[ComparisonRow]) -> Answer {
     }
 }
 
-/// The columns that are compared with the first one that has runs.
+/// Returns the columns that are compared with the first one that has runs.
 fn compared_cells(row: &ComparisonRow) -> impl Iterator<Item = (&Comparison, &Cell)> {
     row.comparisons
         .iter()
         .filter_map(|c| Some((c, row.cells.iter().flatten().find(|cell| cell.column == c.b)?)))
 }
 
-/// What is wrong where it is worse, and was not before: the column, and the cause.
+/// Returns the causes that a worse column has and the first does not, with the name of the column.
 pub fn new_causes(row: &ComparisonRow) -> Vec<(&str, &Cause)> {
     let before = row.cells.iter().flatten().next().and_then(|cell| cell.answer.as_ref());
     let worse = compared_cells(row)

@@ -11,7 +11,7 @@ use jitlat_core::spec::TestSpec;
 use jitlat_core::summary::PathSegment;
 use jitlat_core::{PacketRecord, Span, WallTime, analyze};
 
-/// Of a test over a path of `delay` ns, between clocks that are known to be `bound` ns apart at most.
+/// Findings of a test over a path of `delay` ns, between clocks whose offset is known to `bound` ns.
 fn of_path(delay: i64, bound: i64) -> Vec<Verdict> {
     let session = Session {
         classic_offset: Some(Span(0)),
@@ -42,7 +42,7 @@ fn a_summary_says_how_long_packets_take_and_what_class_that_is() {
     assert_eq!(of("class", &far).level, Level::Note);
 }
 
-/// Of figures with this change; nothing else is known of them.
+/// Findings of an empty summary after `change`.
 fn found(change: impl FnOnce(&mut Summary)) -> Vec<Verdict> {
     let mut s = Summary::default();
     (s.counts.unique_valid, s.counts.sent, s.reordering.observable) = (1000, 1000, true);
@@ -50,7 +50,7 @@ fn found(change: impl FnOnce(&mut Summary)) -> Vec<Verdict> {
     findings(&s)
 }
 
-/// The only finding.
+/// Returns the level and the text of the only finding.
 fn one(change: impl FnOnce(&mut Summary)) -> (Level, String) {
     let [v] = found(change).try_into().unwrap();
     (v.level, v.text)
@@ -102,7 +102,7 @@ fn losses_are_said_with_their_pattern() {
     for (pattern, text) in table {
         assert_eq!(of(pattern, vec![]), (Level::Poor, format!("5.0 % of packets were lost, {text}.")));
     }
-    // A far host that reports counts alone.
+    // The far host reports counts only.
     let counted = one(|s| (s.loss.ratio, s.counts.lost) = (Some(0.05), 50));
     assert_eq!(counted.1, "5.0 % of packets were lost.");
     let random = Some(LossPattern::Random);

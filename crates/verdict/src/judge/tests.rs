@@ -1,8 +1,9 @@
 use super::*;
-use crate::severity::Waits;
+use crate::severity::{MIN_BUFFER_NS, Waits};
 use crate::testing::{MS, SECOND, Test, cause, every, first};
 use jitlat_core::metrics::classify::AcceptedPacket;
 use jitlat_core::spec::{Direction, Schedule, Transport};
+use jitlat_core::twoway::TwoWay;
 
 fn judge(evidence: &Evidence<'_>) -> Judgement {
     super::judge(evidence, &crate::PROFILES)
@@ -14,7 +15,7 @@ fn found(id: CauseId, severity: Severity, harm: f64) -> FoundCause {
     FoundCause { cause: Cause { severity, ..cause(id) }, harm, whole_test: false }
 }
 
-/// Of so many packets of which these come.
+/// Judges a test of `n` packets of which those for which `comes` is true are received.
 fn judged(n: u32, comes: impl Fn(u32) -> bool) -> Judgement {
     judge(&Test::new(n, PERIOD, &every(PERIOD, n, |k| comes(k).then_some(20 * MS))).material())
 }
@@ -29,7 +30,8 @@ fn the_gravest_cause_comes_first_and_of_equals_the_one_that_harms_more() {
     let (fair, poor) = (Severity::Fair, Severity::Poor);
     let all = vec![found(Queue, fair, 0.1), found(Outage, fair, 0.2), found(RandomLoss, poor, 0.0)];
     assert_eq!(sorted(all), [RandomLoss, Outage, Queue]);
-    // A log of which a twentieth is missing comes before everything, with less missing after what is noticed.
+    // An incomplete log comes first if a twentieth is missing; with less missing it follows the causes that users
+    // notice.
     let with = |missing| sorted(vec![found(Outage, Severity::Bad, 1.0), found(IncompleteLog, fair, missing)]);
     assert_eq!(with(0.05), [IncompleteLog, Outage]);
     assert_eq!(with(0.049), [Outage, IncompleteLog]);
@@ -77,9 +79,9 @@ fn a_verdict_takes_a_hundred_packets() {
     let few = judged(99, |_| true).answer;
     assert_eq!((few.buffer_ns, few.profiles.len()), (None, 0));
     let enough = judged(100, |_| true).answer;
-    assert_eq!((enough.severity, enough.buffer_ns), (Severity::Good, Some(0)));
+    assert_eq!((enough.severity, enough.buffer_ns), (Severity::Good, Some(MIN_BUFFER_NS)));
     assert_eq!(enough.profiles.len(), 6);
-    // An outage needs statistics.
+    // Too few packets to name an outage.
     assert_eq!(judged(60, |k| k < 30).answer.causes, []);
 }
 
@@ -90,7 +92,7 @@ fn nothing_that_arrives_is_bad_however_few_were_sent() {
         assert_eq!((none.answer.severity, none.received, none.lost), (Severity::Bad, 0, u64::from(n)));
     }
     assert_eq!(judge(&Test::new(0, PERIOD, &[]).material()).answer.severity, Severity::Unknown);
-    // Not where a part of the test is unknown.
+    // If a part of the test is unknown, the rest may have arrived.
     let mut test = Test::new(1000, PERIOD, &[]);
     test.session.truncated = true;
     assert_eq!(judge(&test.material()).answer.severity, Severity::Unknown);
@@ -106,7 +108,7 @@ fn lost_is_what_the_path_lost() {
 
 #[test]
 fn outages_count_by_the_longest_and_by_all_together() {
-    // In 100 s: twice 0.15 s, each of which is fair.
+    // Two outages within 100 s; one of 0.15 s is fair.
     let of = |first: u32, second: u32| {
         judged(10_000, |k| !(2000..2000 + first).contains(&k) && !(7000..7000 + second).contains(&k))
             .answer
@@ -140,7 +142,7 @@ fn the_strongest_effect_is_the_one_that_gives_the_severity() {
     assert_eq!(felt(0, 0.0, Severity::Unknown, None), None);
     let missing = felt(200 * MS, 0.05, Severity::Poor, Some(0.0));
     assert_eq!(missing.unwrap(), "5.0 % of packets arrive too late or never");
-    // The buffer is fair, and the whole is poor: the delay makes the difference.
+    // The buffer alone is fair and the whole is poor, because of the delay.
     let delay = felt(80 * MS, 0.0, Severity::Poor, Some(250e6));
     assert_eq!(delay.unwrap(), "packets take 330 ms one way");
     assert_eq!(felt(80 * MS, 0.0, Severity::Fair, Some(250e6)).unwrap(), "the delay varies by 80 ms");
@@ -149,4 +151,22 @@ fn the_strongest_effect_is_the_one_that_gives_the_severity() {
         felt(ms * MS, 0.0, Severity::Poor, Some(0.0)).unwrap().starts_with("the delay varies")
     });
     assert_eq!(by_delay, 101, "more than 100 ms of buffer are poor by themselves");
+}
+
+#[test]
+fn silence_after_a_broadcast_is_not_a_loss() {
+    let of = |received: u32| {
+        let mut test = Test::new(200, PERIOD, &every(PERIOD, received, |_| Some(MS)));
+        let remarks = vec![TwoWay::BROADCAST_REMARK.to_owned()];
+        test.session.two_way = Some(Box::new(TwoWay { remarks, ..TwoWay::default() }));
+        into_answer(judge(&test.material()))
+    };
+    let silent = of(0);
+    assert_eq!((silent.severity, silent.causes), (Severity::Unknown, vec![]));
+    assert_eq!(
+        silent.headline,
+        "No verdict: 200 requests were broadcast and no host answered; missing answers are not losses."
+    );
+    assert_eq!((of(50).severity, of(50).causes.len()), (Severity::Unknown, 0));
+    assert!(of(50).headline.starts_with("No verdict: 200 requests were broadcast and 50 were answered"));
 }

@@ -15,7 +15,7 @@ fn periodic() -> Test {
     Test::new(1000, PERIOD, &every(PERIOD, 1000, |_| Some(0)))
 }
 
-/// The law of single losses at these numbers among so many packets.
+/// Law of single losses at these numbers among `sent` packets.
 fn law(sent: u64, lost: impl IntoIterator<Item = u64>) -> Option<LossLaw> {
     let test = periodic();
     LossLaw::of(
@@ -26,7 +26,7 @@ fn law(sent: u64, lost: impl IntoIterator<Item = u64>) -> Option<LossLaw> {
     )
 }
 
-/// Numbers that come by chance, so to speak: of a sequence without a pattern.
+/// Pseudo-random numbers without a pattern.
 fn by_chance(count: u64, from: u64, to: u64) -> Vec<u64> {
     let mut numbers: Vec<u64> = Vec::new();
     let mut x = 12_345u64;
@@ -60,17 +60,17 @@ fn a_law_says_between_which_packets_it_holds() {
     let random = law(1000, by_chance(30, 0, 1000)).unwrap();
     assert_eq!((random.manner, random.packets, random.lost), (LossManner::Random, [0, 999], 30));
     assert_eq!(random.ratio, 0.03);
-    // In a part of the test.
+    // Losses in a part of the test.
     let lost = by_chance(40, 300, 600);
     let part = law(1000, lost.clone()).unwrap();
     assert_eq!(part.packets, [lost[0], lost[39]]);
-    // A rate limit acts from the first packet it takes on, if that is not one of the first hundredth.
-    let policed = |from: u64| law(10_000, (0..100).map(|k| from + 99 * k)).unwrap();
+    // A rate limit acts from its first loss on, unless that is within the first hundredth of the test.
+    let policed = |from: u64| law(10_000, (0..1000).map(|k| from + 98 * k / 10)).unwrap();
     assert_eq!((policed(100).manner, policed(100).packets), (LossManner::Policed, [0, 9999]));
     assert_eq!(policed(101).packets, [101, 9999]);
 }
 
-/// The manner of runs of these lengths among so many packets, at whatever places, with this pattern.
+/// Pattern and confidence of runs with these lengths among `sent` packets, at random positions, with these statistics.
 fn manner_of(
     sent: u64,
     lengths: &[u64],
@@ -79,12 +79,15 @@ fn manner_of(
     spacing: Option<f64>,
 ) -> (LossManner, f64) {
     let test = periodic();
-    let runs = (0..).zip(lengths).map(|(k, len)| (k * 10, *len));
+    // The positions are neither even nor clustered.
+    let places = by_chance(lengths.len() as u64, 0, sent);
+    let runs = places.into_iter().zip(lengths.iter().copied());
     let pattern = Pattern { z, burst_ratio, spacing };
-    manner(&test.material(), whole(sent), &test.delays(), &scattered(sent, runs), pattern)
+    let found = manner(&test.material(), whole(sent), &test.delays(), &scattered(sent, runs), pattern);
+    (found.manner, found.confidence)
 }
 
-/// Numbers in thousandths.
+/// Converts thousandths.
 fn parts(x: i64) -> Option<f64> {
     Some(x as f64 / 1000.0)
 }
@@ -97,7 +100,7 @@ fn even_losses_are_policed() {
     assert_eq!(first(0..=5000, |z| is_policed(1000, 50, parts(z), None)), 2577, "the runs test at 1 %");
     assert_eq!(first(1..=100, |lost| is_policed(1000, lost as usize, Some(3.0), None)), 21, "more than 2 %");
     assert_eq!(first(0..=1000, |s| !is_policed(1000, 50, Some(3.0), parts(s))), 700);
-    // Without the runs test by their distances alone, of nine runs or more.
+    // Without the runs test, distances alone decide, from nine runs on.
     assert_eq!(first(0..=1000, |s| !is_policed(1000, 50, None, parts(s))), 450);
     assert_eq!(first(1..=100, |lost| is_policed(1000, lost as usize, None, Some(0.2))), 9);
 }
@@ -105,23 +108,22 @@ fn even_losses_are_policed() {
 #[test]
 fn a_rate_limit_takes_runs_of_about_one_length() {
     let agree = |lengths: &[u64]| run_lengths_agree(&scattered(1000, lengths.iter().map(|len| (0, *len))));
-    // A deviation of 0.35 of the mean and a half: 4 of a mean of 10.
+    // The limit is 0.35 times the mean plus 0.5: 4 for a mean of 10.
     assert!(agree(&[6, 14]) && !agree(&[5, 15]) && agree(&[7]));
     let unequal: Vec<u64> = (0..20).map(|k| 1 + 19 * (k % 2)).collect();
-    assert_eq!(manner_of(1000, &unequal, None, 1.0, Some(0.2)).0, LossManner::Random);
+    assert_eq!(manner_of(1000, &unequal, None, 1.0, Some(0.2)).0, LossManner::Bursty);
 }
 
 #[test]
 fn clustered_losses_are_bursty() {
-    let of = |z, burst_ratio: i64| manner_of(1000, &[5; 20], z, burst_ratio as f64 / 1000.0, None);
+    assert_eq!(manner_of(1000, &[5; 20], None, 1.0, None), (LossManner::Bursty, 0.95));
+    // If distances show nothing, the runs test decides.
+    let of = |z, burst_ratio: i64| manner_of(1000, &[1; 20], z, burst_ratio as f64 / 1000.0, None);
     assert_eq!(first(-5000..=0, |z| of(parts(z), 2000).0 != LossManner::Bursty), -2576);
     assert_eq!(first(1000..=2000, |b| of(Some(-3.0), b).0 == LossManner::Bursty), 1250);
-    assert_eq!(
-        [-4.001, -4.0].map(|z| of(Some(z), 2000)),
-        [(LossManner::Bursty, 0.95), (LossManner::Bursty, 0.8)]
-    );
-    // Two bursts twice as long as chance makes them, where losses are too few for the test.
-    let few = |runs: usize, burst_ratio| manner_of(1000, &vec![3; runs], None, burst_ratio, None);
+    assert_eq!(of(Some(-4.0), 2000), (LossManner::Bursty, 0.8));
+    // Two bursts with a burst ratio of 2, with too few losses for the runs test.
+    let few = |runs: usize, burst_ratio| manner_of(1000, &vec![1; runs], None, burst_ratio, None);
     assert_eq!(few(2, 2.0), (LossManner::Bursty, 0.6));
     assert_eq!([few(1, 2.0), few(2, 1.99)], [(LossManner::Random, 0.6); 2]);
 }
@@ -134,7 +136,7 @@ fn losses_without_a_pattern_are_random() {
     }
 }
 
-/// Whether runs of loss at these numbers follow the rate of packets sent in bursts.
+/// True if these runs of loss follow the rate of packets that are sent in bursts.
 fn follows_bursts(size: u32, runs: &[(u64, u64)]) -> bool {
     let test = Test::of(1000, PERIOD, &every(PERIOD, 1000, |_| Some(0)), Schedule::Burst { size });
     follows_rate(&test.material(), &test.delays(), &scattered(1000, runs.iter().copied()))
@@ -142,19 +144,19 @@ fn follows_bursts(size: u32, runs: &[(u64, u64)]) -> bool {
 
 #[test]
 fn a_bucket_takes_the_later_packets_of_bursts() {
-    // Of a hundred lost one by one, so many are the second of two: 75 are five deviations above half.
+    // A hundred single losses, of which `second` are the second packet of a pair: 75 are five deviations above half.
     let of_two = |second: i64| {
         let runs: Vec<(u64, u64)> = (0..100).map(|k| (2 * k + u64::from((k as i64) < second), 1)).collect();
         follows_bursts(2, &runs)
     };
     assert_eq!(first(50..=100, of_two), 76);
-    // Of bursts of five: 50 lost at place 3, one of them at 4; the middle is 2, and a deviation 0.2.
+    // Bursts of five with 50 losses at index 3 and one at index `last`; the middle is 2, and a deviation 0.2.
     let of_five = |last: u64| {
         let runs: Vec<(u64, u64)> = (0..50).map(|k| (5 * k + 3 + u64::from(k < last), 1)).collect();
         follows_bursts(5, &runs)
     };
     assert!(!of_five(0) && of_five(1));
-    // Runs of two count twice: at places 3 and 4.
+    // Runs of two count twice, at indices 3 and 4.
     let run_of_two: Vec<(u64, u64)> = (0..50).map(|k| (5 * k + 3, 2)).collect();
     assert!(follows_bursts(5, &run_of_two));
     let at_the_end =
@@ -186,7 +188,7 @@ fn bursts_that_are_seen_count_as_those_asked_for() {
     ));
 }
 
-/// Gaps of 4 and 16 ms by turns, and before each of `count` lost packets these gaps instead.
+/// Alternating gaps of 4 and 16 ms, with the gaps `before` in front of each of `count` lost packets.
 fn varied(count: u64, before: &[i64]) -> (Test, Scattered) {
     let mut sent = vec![0];
     let mut lost = Vec::new();
@@ -208,9 +210,9 @@ fn a_bucket_takes_what_is_sent_close_together() {
         let (test, part) = varied(count, before);
         follows_rate(&test.material(), &test.delays(), &part)
     };
-    // Twelve losses: (1 − r) √(12 · packets) > 4.5, of the 3, the 8 or the 20 packets before.
+    // With twelve losses the condition is (1 − r) √(12 · packets) > 4.5, for the 3, 8 or 20 packets before.
     let last_3 = |ns: i64| {
-        // Those before are as much longer.
+        // The gaps before them are longer by as much.
         let rest = (80 * MS - 3 * ns) / 5;
         follows(12, &[rest, rest, rest, rest, rest, ns, ns, ns])
     };
@@ -227,8 +229,8 @@ fn a_bucket_takes_what_is_sent_close_together() {
     assert!(!follows(11, &[MS; 20]), "of eleven runs nothing is said");
 }
 
-/// The size that is lost, where sizes take turns, of a test that declares 1000 bytes: `lost` of the packets sent in each
-/// turn, each alone.
+/// Size that is lost in a test that declares 1000 bytes and alternates between the sizes `turns`: `lost` packets of
+/// each turn are lost, as single losses, and `came` is true for turns with received packets.
 fn lost_size(turns: &[u16], lost: &[u64], came: &[bool]) -> Option<u16> {
     let cycle = turns.len() as u64;
     let received: Vec<AcceptedPacket> = every(PERIOD, 1200, |k| came[k as usize % turns.len()].then_some(0));
@@ -252,18 +254,18 @@ fn lost_size(turns: &[u16], lost: &[u64], came: &[bool]) -> Option<u16> {
 #[test]
 fn the_size_is_named_of_which_packets_are_lost() {
     let all = [true; 3];
-    // A third of the packets each, 400 of a turn.
+    // Each turn has a third of the packets, 400.
     assert_eq!(lost_size(&[100, 500, 1000], &[0, 0, 100], &all), Some(1000));
     assert_eq!(lost_size(&[100, 500, 1000], &[0, 100, 100], &all), Some(500));
     assert_eq!(lost_size(&[100, 500, 1000], &[100, 100, 100], &all), None, "all sizes alike");
     assert_eq!(lost_size(&[100, 1000, 500], &[0, 100, 0], &all), Some(1000));
-    // More than a fifth of a turn.
+    // The size must lose more than a fifth of its turn.
     let of = |n: i64| lost_size(&[100, 500, 1000], &[0, 0, n as u64], &all);
     assert_eq!(first(8..=400, |n| of(n).is_some()), 81);
-    // Nine of ten losses.
+    // It must have nine in ten losses.
     let of = |short: i64| lost_size(&[100, 1000], &[short as u64, 270], &[true; 2]);
     assert_eq!((of(30), of(31)), (Some(1000), None));
-    // Eight times as often as the shorter ones: 400 of 400 against 100 of 800 are eight times.
+    // It must be lost eight times as often as shorter sizes; 400 of 400 against 100 of 800 is exactly eight times.
     let of = |turns: &[u16], lost: &[u64]| lost_size(turns, lost, &[true; 12]);
     let many = [100, 101, 102, 103, 104, 105, 106, 107, 108, 109, 110, 1000];
     let mut lost = [0; 12];
@@ -284,7 +286,7 @@ fn the_size_is_named_of_which_packets_are_lost() {
 
 #[test]
 fn short_sizes_are_counted_by_their_turns() {
-    // 320 of 800 long packets are lost, and fewer than 20 of 400 short ones.
+    // 320 of 800 long packets are lost, and `short` of 400 short ones.
     let of = |short: i64| {
         let lost = [short as u64, 0, 80, 80, 80, 80];
         lost_size(&[100, 100, 900, 900, 1000, 1000], &lost, &[true; 6])
@@ -302,15 +304,15 @@ fn a_size_takes_eight_losses_and_turns() {
 
 #[test]
 fn a_size_of_which_nothing_comes_is_the_one_declared() {
-    // The third of three never comes: what comes is of one size.
+    // No packet of the third turn arrives, and all others have one size.
     assert_eq!(lost_size(&[100, 100, 1000], &[0, 0, 400], &[true, true, false]), Some(1000));
-    // Not where the size declared is the one that comes.
+    // The declared size arrives, so it is not the lost one.
     assert_eq!(lost_size(&[1000, 1000, 1000], &[0, 0, 400], &[true, true, false]), None);
-    // Of two sizes of which the third of each turn never comes.
+    // Two sizes arrive, and no packet of the third turn does.
     assert_eq!(lost_size(&[100, 200, 1000], &[0, 0, 400], &[true, true, false]), Some(1000));
 }
 
-/// What a test of so many packets shows of which those are lost and the k-th is sent at `sent(k)`.
+/// Returns the number of outages and the pattern of a test of `n` packets whose k-th is sent at `sent(k)`.
 fn shown(n: u32, sent: impl Fn(u32) -> i64, is_lost: impl Fn(u32) -> bool) -> (usize, Option<LossManner>) {
     let packet = |seq: u32| AcceptedPacket { seq, sent: sent(seq), delay: 0 };
     let packets: Vec<AcceptedPacket> = (0..n).filter(|k| !is_lost(*k)).map(packet).collect();
@@ -323,20 +325,20 @@ fn shown(n: u32, sent: impl Fn(u32) -> i64, is_lost: impl Fn(u32) -> bool) -> (u
 #[test]
 fn a_bucket_that_is_filled_in_steps_is_a_rate_limit_and_no_row_of_outages() {
     let every = |k: u32| i64::from(k) * PERIOD;
-    // Each second 60 packets pass and 40 do not: 0.4 s without a packet.
+    // In each second 60 packets pass and 40 are lost, which is a gap of 0.4 s.
     assert_eq!(shown(5000, every, |k| k % 100 >= 60), (0, Some(LossManner::Policed)));
-    // As many come at any time: then they are outages.
+    // The same gaps at random times are outages.
     let seconds = by_chance(25, 0, 100);
     let (outages, law) = shown(10_000, every, |k| seconds.contains(&u64::from(k / 100)) && k % 100 >= 60);
     assert!(outages >= MANY && law != Some(LossManner::Policed), "{outages} {law:?}");
 }
 
-/// From so many outages on a rate limit is thought of.
+/// Number of outages from which on a rate limit is considered.
 const MANY: usize = 9;
 
 #[test]
 fn a_rate_limit_lets_as_much_through_whatever_is_sent() {
-    // In turn 40 and 160 packets a second, of which 30 come through: the first ones, or any of them.
+    // Alternating seconds with 40 and 160 packets, of which 30 pass: the first ones, or random ones.
     let sent = |k: u32| {
         let (turn, k) = (i64::from(k / 200), i64::from(k % 200));
         let within = if k < 40 { k * 25 * MS } else { 1000 * MS + (k - 40) * 1000 * MS / 160 };
@@ -347,7 +349,7 @@ fn a_rate_limit_lets_as_much_through_whatever_is_sent() {
     let lost: std::collections::BTreeSet<u64> = by_chance(1500, 0, 6000).into_iter().collect();
     let (_, law) = shown(6000, sent, |k| lost.contains(&u64::from(k)));
     assert_ne!(law, None);
-    // A share of what is sent is no limit.
+    // A constant share of the sent packets is not a rate limit.
     let (_, law) = shown(6000, |k| i64::from(k) * PERIOD, |k| k.wrapping_mul(2_654_435_761) >> 30 == 0);
     assert!(matches!(law, Some(LossManner::Random | LossManner::Policed)), "{law:?}");
 }

@@ -42,7 +42,7 @@ fn the_worst_finding_comes_first_and_names_the_reason() {
     assert_eq!(lossy.level, Level::Bad);
     assert_eq!(lossy.findings[0].code, "loss");
     assert!(
-        lossy.headline.starts_with("Bad: 20 % of packets lost, dropped by a rate limit"),
+        lossy.headline.starts_with("Bad: 20 % of packets lost at regular times, every 1.0 s"),
         "{}",
         lossy.headline
     );

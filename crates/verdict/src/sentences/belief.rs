@@ -1,4 +1,4 @@
-//! How far to believe the figures: clocks, sender, stamps and sample.
+//! Reliability of the figures: clocks, sender, stamps and sample.
 
 use super::numbers::count;
 use jitlat_core::units::eng3 as time;
@@ -6,7 +6,7 @@ use jitlat_core::units::eng3 as time;
 /// Nothing is known of a path.
 pub const NOTHING_KNOWN: &str = "Nothing is known about this path.";
 
-/// What is known of the clocks of a test.
+/// Knowledge of the clocks of a test.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum ClockKnowledge {
     /// Round trips: one clock stamps both ends.
@@ -21,7 +21,7 @@ pub enum ClockKnowledge {
     Unknown,
 }
 
-/// What the clocks mean for the figures.
+/// Consequences of the clocks for the figures.
 pub fn clocks(knowledge: ClockKnowledge) -> String {
     match knowledge {
         ClockKnowledge::OneClock => {

@@ -118,26 +118,77 @@ pub fn standing_queue(least_ns: i64, rtt_ns: i64) -> String {
     )
 }
 
-/// Losses without a pattern.
-pub fn random_loss(share: f64) -> String {
-    format!("{} lost, in isolated losses without a pattern", percent(share))
+/// Part of the test in which losses happen.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct LossSpan {
+    /// All of them between these times, in seconds.
+    pub part_s: Option<[f64; 2]>,
+    /// The worst part.
+    pub worst: Option<WorstPart>,
 }
 
-/// Losses in bursts of `mean` packets on average, `burst_ratio` times what random loss would give.
-pub fn bursty_loss(share: f64, bursts: u64, mean: f64, burst_ratio: f64) -> String {
+/// The part of a test in which most is lost.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct WorstPart {
+    /// Loss ratio in this part.
+    pub share: f64,
+    /// Begin, in seconds.
+    pub from_s: f64,
+    /// End, in seconds.
+    pub to_s: f64,
+}
+
+impl LossSpan {
+    /// The span as the end of a sentence; empty for the whole test.
+    fn text(self) -> String {
+        let part = self
+            .part_s
+            .map_or_else(String::new, |[from, to]| format!(", all from {} to {}", moment(from), moment(to)));
+        let worst = self.worst.map_or_else(String::new, |worst| {
+            format!(
+                ", rising to {} from {} to {}",
+                percent(worst.share),
+                moment(worst.from_s),
+                moment(worst.to_s)
+            )
+        });
+        part + &worst
+    }
+}
+
+/// Losses without a pattern.
+pub fn random_loss(share: f64, span: LossSpan) -> String {
+    format!("{} lost, in isolated losses without a pattern{}", percent(share), span.text())
+}
+
+/// Losses in bursts of `mean` packets on average, `burst_ratio` times what random loss would give; without it, lost packets
+/// of a burst are not adjacent.
+pub fn bursty_loss(share: f64, bursts: u64, mean: f64, burst_ratio: Option<f64>, span: LossSpan) -> String {
+    let compared = match burst_ratio {
+        Some(ratio) => format!("{ratio:.1} times what random loss would give"),
+        None => "closer together than random loss would be".to_owned(),
+    };
     format!(
-        "{} lost in {} of {mean:.1} packets on average, {burst_ratio:.1} times what random loss would give",
+        "{} lost in {} of {mean:.1} lost packets on average, {compared}{}",
         percent(share),
-        count(bursts, "burst")
+        count(bursts, "burst"),
+        span.text()
     )
 }
 
 /// Losses above a rate.
-pub fn policing(share: f64) -> String {
+pub fn policing(share: f64, span: LossSpan) -> String {
     format!(
-        "{} lost at even distances, or where most was sent, without additional delay: a rate limit drops them",
-        percent(share)
+        "{} lost at even distances, or where most was sent, without additional delay: a rate limit drops them{}",
+        percent(share),
+        span.text()
     )
+}
+
+/// Losses of `length` packets on average every `period_s` seconds.
+pub fn periodic_loss(share: f64, period_s: f64, length: f64, span: LossSpan) -> String {
+    let each = if length < 1.05 { "1 packet".to_owned() } else { format!("{length:.1} packets on average") };
+    format!("{} lost at regular times: {each} every {}{}", percent(share), time(1e9 * period_s), span.text())
 }
 
 /// Losses of packets of `size` bytes and more.
@@ -151,9 +202,14 @@ pub(super) fn lost_size(because: &str) -> &str {
     after.unwrap_or("more than a certain size")
 }
 
-/// Reordered packets, half of which were late by `late_ns` or more.
-pub fn reordering(share: f64, late_ns: i64) -> String {
-    format!("{} reordered, half of them late by {} or more", percent(share), time(late_ns.max(0) as f64))
+/// Reordered packets, half of which were late by `late_ns` or more, and the part of the test in which they all are.
+pub fn reordering(share: f64, late_ns: i64, part_s: Option<[f64; 2]>) -> String {
+    let span = LossSpan { part_s, worst: None }.text();
+    format!(
+        "{} reordered, half of them late by {} or more{span}",
+        percent(share),
+        time(late_ns.max(0) as f64)
+    )
 }
 
 /// A path that became longer or shorter by `change_ns`, until `until_s` or for good; `lost` packets were lost meanwhile.
@@ -169,7 +225,7 @@ pub fn route_change(from_s: f64, until_s: Option<f64>, change_ns: i64, lost: u64
     format!("the path was {by} {how}, from {} {until}{lost}", moment(from_s))
 }
 
-/// Which host's clock was set.
+/// Host whose clock was set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SteppedClock {
     /// The sending host's.
@@ -279,7 +335,7 @@ pub fn send_failure(packets: u64, share: f64, when_s: Option<[f64; 2]>) -> Strin
     )
 }
 
-/// Why a part of a test was not recorded.
+/// Reason for a part of a test that was not recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MissingPart {
     /// The connection to the other host was lost.
@@ -330,7 +386,7 @@ mod tests {
     #[test]
     fn evidence_ends_with_where_it_lies_and_how_certain_it_is() {
         let mut cause = Cause::new(CauseId::RandomLoss, Severity::Fair, 0.9);
-        cause.because = random_loss(0.02);
+        cause.because = random_loss(0.02, LossSpan::default());
         let text = "2.0 % lost, in isolated losses without a pattern";
         assert_eq!(evidence(&cause), format!("{text} (path, 90 % confidence)"));
         cause.direction = Some(Direction::Down);

@@ -6,7 +6,7 @@ use crate::comparison::{SideChange, loss_difference};
 use jitlat_core::answer::Level;
 use jitlat_core::units::eng3;
 
-/// Why a comparison has its outcome.
+/// Reason for the outcome of a comparison.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum OutcomeReason {
     /// The clock offset of one side is unknown.

@@ -1,4 +1,4 @@
-//! The findings: what single figures mean, one sentence each.
+//! Findings: the meaning of single figures, one sentence each.
 
 use super::numbers::percent;
 use jitlat_core::metrics::regression::TrendVerdict;
@@ -17,7 +17,7 @@ pub fn no_loss_in_few(sent: u64, bound: f64) -> String {
     format!("No loss, but only {sent} packets: loss of up to {} is possible.", percent(bound))
 }
 
-/// How lost packets are distributed.
+/// Distribution of lost packets.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum LossDistribution {
     /// Most of them in this number of outages.
@@ -29,7 +29,7 @@ pub enum LossDistribution {
         /// Number of packets of the longest.
         longest: u64,
     },
-    /// As independent losses would be.
+    /// Like independent losses.
     Random,
     /// More evenly than independent losses would be.
     Even,
@@ -39,7 +39,7 @@ pub enum LossDistribution {
     Unknown,
 }
 
-/// Share of packets lost, and how they are distributed.
+/// Share of packets lost, with their distribution.
 pub fn loss(share: f64, distribution: LossDistribution) -> String {
     let pattern = match distribution {
         LossDistribution::Outages(1) => ", most of them in one outage".to_owned(),
@@ -114,7 +114,7 @@ pub fn delay(mean: f64, error: f64) -> String {
     format!("One-way delay averages {}, +/- {} according to both kernels' clocks.", time(mean), time(error))
 }
 
-/// Which class of ITU-T Y.1541 a path meets.
+/// Kind of the ITU-T Y.1541 class that a path meets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClassKind {
     /// A class for interactive real-time traffic.

@@ -1,7 +1,7 @@
 //! The answer of a test in one sentence.
 
 use super::causes::{direction, lost_size};
-use super::numbers::{count, moment, percent, time};
+use super::numbers::{buffer_size, count, moment, percent, time};
 use jitlat_core::answer::{Answer, Cause, CauseId, Fault, Severity};
 use jitlat_core::evidence::KnownPackets;
 use jitlat_core::metrics::stat::wilson95;
@@ -28,22 +28,27 @@ pub fn headline(
             }
         }
     };
-    let finding = if received == 0 && known.complete && known.sent > 0 {
+    let finding = if let (Severity::Unknown, Some(effect)) = (severity, effect) {
+        format!("No verdict: {effect}.")
+    } else if received == 0 && known.complete && known.sent > 0 {
         NOTHING_ARRIVED.to_owned()
     } else if severity == Severity::Unknown {
-        effect.map_or_else(|| too_few(known.sent, lost), |why| format!("No verdict on the path: {why}."))
+        too_few(known.sent, lost)
     } else {
         // What a host or a clock did does not explain the path's grade.
         let explains =
             |c: &Cause| severity == Severity::Good || matches!(c.fault, Fault::Path | Fault::Record);
         let wrong = causes.iter().find(|c| c.id != CauseId::IncompleteLog && explains(c));
         let finding = match wrong.filter(|c| c.severity > Severity::Good || severity == Severity::Good) {
-            Some(cause) => sentence(cause),
+            Some(cause) => sentence(cause, known.end),
+            None if severity == Severity::Good && !is_delay_known(answer) => {
+                "nothing is wrong, but the delay is unknown".to_owned()
+            }
             None if severity == Severity::Good => "nothing is wrong".to_owned(),
             None => effect.map_or_else(|| "no single cause explains it".to_owned(), str::to_owned),
         };
         let buffer = match buffer_ns {
-            Some(ns) if severity <= Severity::Fair => format!("; set a buffer of {}", time(*ns as f64)),
+            Some(ns) if severity <= Severity::Fair => format!("; set a buffer of {}", buffer_size(*ns)),
             _ => String::new(),
         };
         let others =
@@ -92,6 +97,14 @@ pub fn not_as_asked(touched: u64, sent: u64) -> String {
     format!("it was not measured as asked: the hosts sent late, read late or refused {share} of packets")
 }
 
+/// Hosts answered `received` of `sent` requests that were broadcast.
+pub fn broadcast(sent: u64, received: u64) -> String {
+    let were = if sent == 1 { "was" } else { "were" };
+    let answers =
+        if received == 0 { "no host answered".to_owned() } else { format!("{received} were answered") };
+    format!("{} {were} broadcast and {answers}; missing answers are not losses", count(sent, "request"))
+}
+
 /// Effect of lost and late packets.
 pub fn effect_of_missing(share: f64) -> String {
     format!("{} of packets arrive too late or never", percent(share))
@@ -130,12 +143,28 @@ fn too_few(sent: u64, lost: u64) -> String {
     format!("No verdict: {} {are} too few; {loss}.", count(sent, "packet"))
 }
 
-fn sentence(c: &Cause) -> String {
+/// True if the profiles of `answer` are judged by the path's delay, or there are none.
+fn is_delay_known(answer: &Answer) -> bool {
+    answer.profiles.values().all(|suits| suits.delay_ns.is_some())
+}
+
+/// The time of a cause that does not affect the whole test; a cause from the first tenth to the last affects all of it.
+fn part(c: &Cause, packets: u64) -> String {
+    let [first, last] = c.packets;
+    if packets == 0 || first <= packets / 10 && last.saturating_add(packets / 10) >= packets {
+        return String::new();
+    }
+    format!(", from {} to {}", moment(c.from_s), moment(c.to_s))
+}
+
+/// The sentence about `c` in a test of `packets`.
+fn sentence(c: &Cause, packets: u64) -> String {
     let direction = direction(c.direction);
     let ns = time(c.magnitude_ns.unwrap_or(0).unsigned_abs() as f64);
     let share = percent(c.magnitude.unwrap_or(0.0));
     let from = moment(c.from_s);
     let span = || format!("from {from} to {}", moment(c.to_s));
+    let part = || part(c, packets);
     match c.id {
         CauseId::Outage if c.count > 1 => {
             format!("{} outages{direction}, the longest {ns}, {}", c.count, span())
@@ -145,10 +174,14 @@ fn sentence(c: &Cause) -> String {
             format!("{} queues{direction} of up to {ns}, {}", c.count, span())
         }
         CauseId::Queue => format!("packets waited up to {ns} in a queue{direction}, {}", span()),
-        CauseId::RandomLoss => format!("{share} of packets lost{direction}, in isolated losses"),
-        CauseId::BurstyLoss => format!("{share} of packets lost{direction}, in bursts"),
+        CauseId::RandomLoss => format!("{share} of packets lost{direction}, in isolated losses{}", part()),
+        CauseId::BurstyLoss => format!("{share} of packets lost{direction}, in bursts{}", part()),
         CauseId::Policing => format!("{share} of packets lost{direction}, dropped by a rate limit"),
-        CauseId::Reordering => format!("{share} of packets reordered{direction}"),
+        CauseId::PeriodicLoss => {
+            let every = time(1e9 * c.period_s.unwrap_or(0.0));
+            format!("{share} of packets lost{direction} at regular times, every {every}{}", part())
+        }
+        CauseId::Reordering => format!("{share} of packets reordered{direction}{}", part()),
         CauseId::RouteChange if c.count > 1 => {
             format!("{} route changes{direction} of up to {ns}, {}", c.count, span())
         }

@@ -1,5 +1,7 @@
 //! Formats the numbers in sentences: two significant digits, in a suitable unit.
 
+use crate::severity::MIN_BUFFER_NS;
+
 /// A time, given in ns: `3.0 s`, `97 ms`, `320 us`.
 pub fn time(ns: f64) -> String {
     let size = ns.abs();
@@ -12,6 +14,11 @@ pub fn time(ns: f64) -> String {
         _ => (ns / 3600e9, "h"),
     };
     if value.abs() < 9.95 { format!("{value:.1} {unit}") } else { format!("{value:.0} {unit}") }
+}
+
+/// The size of a play-out buffer, given in ns; the smallest one is only bounded.
+pub fn buffer_size(ns: i64) -> String {
+    if ns <= MIN_BUFFER_NS { "under 1 ms".to_owned() } else { time(ns as f64) }
 }
 
 /// Time since the first packet of a test, in seconds: `9.5 s`, `120 s`.

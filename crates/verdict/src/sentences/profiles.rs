@@ -1,6 +1,7 @@
-//! How well a path suits a profile, in words.
+//! Suitability of a path for a profile, in words.
 
 use super::numbers::{percent, time};
+use jitlat_core::answer::{Answer, Severity};
 
 /// Nothing limits the use: its delay including the buffer where that is known, its buffer otherwise.
 pub fn suits(delay_ns: Option<f64>, buffer_ns: i64, missing: f64) -> String {
@@ -10,25 +11,45 @@ pub fn suits(delay_ns: Option<f64>, buffer_ns: i64, missing: f64) -> String {
     }
 }
 
-/// Too many packets are lost or late.
-pub fn missing(share: f64) -> String {
-    format!("{} missing", percent(share))
+/// More packets than the limit are lost or late.
+pub fn missing(share: f64, limit: f64) -> String {
+    format!("{} missing, limit {}", percent(share), short_percent(limit))
 }
 
-/// The delay is too long.
-pub fn delay(ns: f64) -> String {
-    format!("{} one way with the buffer", time(ns))
+/// The delay exceeds the limit, both in ns.
+pub fn delay(ns: f64, limit: f64) -> String {
+    format!("{} one way with the buffer, limit {}", time(ns), time(limit))
 }
 
-/// The buffer alone is too long; the path's delay is unknown.
-pub fn buffer(ns: i64) -> String {
-    format!("buffer of {} alone", time(ns as f64))
+/// The buffer alone exceeds the limit, both in ns; the path's delay is unknown.
+pub fn buffer(ns: i64, limit: f64) -> String {
+    format!("buffer of {} alone, limit {}", time(ns as f64), time(limit))
+}
+
+/// The rating of speech is below the limit.
+pub fn rating(rating: f64, limit: f64) -> String {
+    format!("speech rating R {rating:.0}, limit {limit:.0}")
+}
+
+/// The path's delay is unknown, and nothing else is against the use.
+pub fn delay_unknown(buffer_ns: i64, missing: f64) -> String {
+    format!("delay unknown; {} missing with a buffer of {}", percent(missing), time(buffer_ns as f64))
+}
+
+/// Too few packets to exclude more missing packets than `limit`.
+pub fn too_few_packets(packets: u64, limit: f64) -> String {
+    format!("{packets} packets cannot show less than {} missing", short_percent(limit))
+}
+
+/// A limit as it is written: `1 %`, `0.3 %`.
+fn short_percent(share: f64) -> String {
+    let text = format!("{:.2}", 100.0 * share);
+    format!("{} %", text.trim_end_matches('0').trim_end_matches('.'))
 }
 
 /// Reason of an interruption: outages of the path.
 pub const OUTAGES: &str = "outages";
 /// Reason of an interruption: packets that the sending host did not send.
-pub const NOT_SENT: &str = "the sending host did not send all packets";
 
 /// Traffic: payload in bytes, time between packets in ms.
 #[derive(Clone, Copy, Debug)]
@@ -42,8 +63,63 @@ pub struct Traffic {
 /// The test sent other traffic than the profile does.
 pub fn other_traffic(measured: Traffic, profile: Traffic) -> String {
     let text = |of: Traffic| format!("{} bytes every {}", of.payload, time(1e6 * of.period_ms));
-    format!("measured with {}; this profile sends {}", text(measured), text(profile))
+    format!("{MEASURED}{}{SENDS}{}", text(measured), text(profile))
+}
+
+const MEASURED: &str = "measured with ";
+const SENDS: &str = "; this profile sends ";
+
+/// The limits of several profiles, each with its name, as one sentence about the traffic: `measured with 80 bytes every 20 ms;
+/// video sends 1200 bytes every 5.0 ms`. `None` if the test sent what each of them sends.
+pub fn other_traffic_of<'a>(limits: impl Iterator<Item = (&'a str, &'a str)>) -> Option<String> {
+    let mut measured = "";
+    let mut uses: Vec<String> = Vec::new();
+    for (name, limits) in limits {
+        let traffic = limits.split(MEASURED).nth(1).and_then(|rest| rest.split_once(SENDS));
+        if let Some((test, profile)) = traffic {
+            measured = test;
+            uses.push(format!("{name} sends {}", profile.split(';').next().unwrap_or_default()));
+        }
+    }
+    (!uses.is_empty()).then(|| format!("{MEASURED}{measured}; {}", uses.join(", ")))
 }
 
 /// The path's delay is not known.
 pub const DELAY_UNKNOWN: &str = "the path's delay is unknown and not counted";
+
+/// Explains the grade of `answer` if a profile has a worse one.
+pub fn grade_note(answer: &Answer) -> Option<&'static str> {
+    let worse = |severity: Severity| severity > answer.severity && answer.severity > Severity::Unknown;
+    let is_worse = answer.profiles.values().any(|suits| worse(suits.severity));
+    is_worse.then_some("the verdict is for a conversation with this buffer; each profile has its own limits")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_are_written_without_trailing_zeros() {
+        assert_eq!(
+            [0.01, 0.003, 0.001, 0.1, 0.0].map(short_percent),
+            ["1 %", "0.3 %", "0.1 %", "10 %", "0 %"]
+        );
+    }
+
+    #[test]
+    fn other_traffic_is_named_once() {
+        let traffic = |payload, period_ms| Traffic { payload, period_ms };
+        let [video, telemetry] = [traffic(1200, 5.0), traffic(100, 1000.0)];
+        let measured = traffic(80, 20.0);
+        let limits = [
+            ("video", other_traffic(measured, video)),
+            ("voice", DELAY_UNKNOWN.to_owned()),
+            ("telemetry", format!("{}; {DELAY_UNKNOWN}", other_traffic(measured, telemetry))),
+        ];
+        assert_eq!(
+            other_traffic_of(limits.iter().map(|(name, limits)| (*name, limits.as_str()))).unwrap(),
+            "measured with 80 bytes every 20 ms; video sends 1200 bytes every 5.0 ms, telemetry sends 100 bytes every 1.0 s"
+        );
+        assert_eq!(other_traffic_of([("voice", DELAY_UNKNOWN)].into_iter()), None);
+    }
+}

@@ -4,7 +4,7 @@ use crate::sweep::ConditionEffect;
 use jitlat_core::answer::Severity;
 use jitlat_core::units::eng3;
 
-/// Where a sweep is worst.
+/// Worst point of a sweep.
 #[derive(Clone, Debug)]
 pub struct WorstPoint {
     /// Name of the combination.
@@ -15,7 +15,7 @@ pub struct WorstPoint {
     pub lost: f64,
 }
 
-/// What decides the second half of a sweep's headline.
+/// Content of the second half of a sweep's headline.
 #[derive(Clone, Copy, Debug)]
 pub enum SweepChange<'a> {
     /// Every condition had one value.

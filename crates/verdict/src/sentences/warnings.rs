@@ -5,7 +5,7 @@ use jitlat_core::session::Ending;
 use jitlat_core::spec::Transport;
 use jitlat_core::units::eng3 as time;
 
-/// The test or its log did not end as it should.
+/// The test or its log ended early.
 pub fn incomplete(ending: Ending, reason: Option<&str>) -> String {
     let how = match ending {
         Ending::Interrupted => "the test was stopped early",
@@ -181,5 +181,12 @@ pub fn dscp_changed(of_answers: bool, asked: u8, others: u64, all: u64, mostly: 
     )
 }
 
-/// Packets arrived with congestion marks.
-pub const CONGESTION_MARKED: &str = "packets arrived with ECN congestion marks: a queue on the path is full";
+/// `marked` of `all` packets arrived with congestion marks; `queue`: they waited in a queue, too.
+pub fn congestion_marked(marked: u64, all: u64, queue: bool) -> String {
+    let meaning = if queue {
+        "the queue on the path signals congestion"
+    } else {
+        "a queue on the path signals congestion before it delays packets noticeably"
+    };
+    format!("{marked} of {} arrived with ECN congestion marks: {meaning}", count(all, "packet"))
+}

@@ -8,7 +8,7 @@ use jitlat_core::spec::TestSpec;
 use jitlat_core::summary::PathSegment;
 use jitlat_core::twoway::TwoWayFigures;
 
-/// Figures that nothing speaks against.
+/// Summary without reasons for doubt.
 fn sound() -> Summary {
     let mut s = Summary::default();
     (s.counts.received, s.counts.unique_valid, s.pdv.n) = (5000, 5000, 5000);
@@ -24,7 +24,7 @@ fn session() -> Session {
     Session { ending: Ending::Complete, ..Session::new(TestSpec::default()) }
 }
 
-/// The warnings about such figures with this change.
+/// Returns the warnings about this summary after `change`.
 fn warnings(change: impl FnOnce(&mut Summary)) -> Vec<Warning> {
     let mut s = sound();
     change(&mut s);
@@ -40,7 +40,7 @@ fn text(change: impl FnOnce(&mut Summary)) -> String {
     warning.text
 }
 
-/// The first number for which this is the warning.
+/// Returns the first number for which this is the only warning.
 fn from(code: &str, range: core::ops::RangeInclusive<i64>, set: impl Fn(&mut Summary, i64)) -> i64 {
     first(range, |x| codes(|s| set(s, x)).iter().any(|c| c == code))
 }
@@ -107,7 +107,7 @@ fn jumps_are_said_where_the_answer_names_one() {
     assert_eq!(codes(jumps(2, CauseId::Queue)), [""; 0]);
     let said = text(jumps(3, CauseId::ClockStep));
     assert!(said.starts_with("the smallest delay changes 2 times, first by 3.00 ms at packet 70"), "{said}");
-    // Where there is no answer to ask.
+    // Without an answer.
     let unanswered = codes(|s| {
         jumps(2, CauseId::Queue)(s);
         s.answer = None;
@@ -151,7 +151,7 @@ fn clocks_are_unknown_without_an_offset_or_a_kernel_that_knows() {
     assert!(of(|s| (s.header.src_ip, s.header.dst_ip) = (Some("::1".into()), Some("::2".into())), false));
 }
 
-/// A queue from end to end, which the clock probes do not meet.
+/// A queue throughout the test that the clock probes do not meet.
 fn queued(s: &mut Summary) {
     s.answer = Some(answer(Severity::Fair, vec![cause(CauseId::Queue)]));
 }
@@ -165,7 +165,7 @@ fn a_delay_above_the_round_trip_contradicts_it() {
         queued(s);
     });
     assert_eq!(behind_a_queue, [""; 0]);
-    // Without a round trip there is nothing to contradict.
+    // Without a round trip there is no contradiction.
     for rtt in [None, Some(0)] {
         let of = codes(|s| (s.latency.min, s.clock.min_rtt_ns) = (Some(11 * MS), rtt));
         assert_eq!(of, [""; 0]);
@@ -176,7 +176,7 @@ fn a_delay_above_the_round_trip_contradicts_it() {
 fn a_corrected_delay_lies_between_0_and_the_round_trip() {
     let set = |s: &mut Summary, ns| s.latency_corrected.as_mut().unwrap().min = Some(ns);
     let code = "corrected_out_of_range";
-    // But for the hosts' own 0.1 ms.
+    // The hosts' own 0.1 ms are allowed.
     assert_eq!(from(code, 0..=MS, |s, ns| set(s, -ns)), HOST_WAKE_UP_NS + 1);
     assert_eq!(from(code, MS..=90 * MS, set), 10 * MS + HOST_WAKE_UP_NS + 1);
     let behind_a_queue = |ns| {
@@ -223,7 +223,7 @@ fn a_late_sender_is_said_once() {
     };
     assert_eq!(first(0..=5, |n| codes(late(n, None)) == ["sender_late"]), 1);
     assert!(text(late(2, None)).contains("half a period late 2 times, at most 3.00 ms"));
-    // What waited in the host's own queue was handed over in time.
+    // Packets that waited in the host's own queue were handed over in time.
     assert_eq!(codes(late(500, Some(0))), [""; 0]);
     assert!(text(late(500, Some(1))).contains("half a period late 1 time, at most 2.00 ms"));
 }
@@ -292,7 +292,7 @@ fn another_class_or_a_mark_on_arrival_is_said() {
     assert_eq!(arrived(46, &[(0, 20)], true).len(), 1);
     assert_eq!(arrived(0, &[(8, 20)], false).len(), 1);
     assert!(arrived(0, &[(8, 20)], true).is_empty(), "answers to plain requests have a class of their own");
-    // Answers that were to have a class of their own.
+    // Answers with a requested class.
     let answers = |seen: u8| {
         warnings(|s| {
             s.header.dscp = 34;

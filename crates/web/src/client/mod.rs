@@ -1,6 +1,6 @@
-//! [`post`]: one HTTP request, to tell another program something.
+//! [`post`]: sends one HTTP request to notify another program.
 //!
-//! `https://` needs the feature `tls`, which takes rustls: a tenth of the time that all of jitlat takes to compile.
+//! `https://` needs the feature `tls`, which adds rustls: a tenth of the compile time of all of jitlat.
 
 #[cfg(feature = "tls")]
 mod tls;
@@ -16,48 +16,46 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::runtime::Builder;
 
-/// Whether this program can ask `https://` addresses.
+/// True if this program supports `https://` addresses.
 pub const HAS_HTTPS: bool = cfg!(feature = "tls");
 
-/// What a request goes over.
+/// Connection of a request, plain or encrypted.
 trait ByteStream: AsyncRead + AsyncWrite + Unpin + Send + 'static {}
 
 impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> ByteStream for S {}
 
-/// Why something was not taken.
+/// Reason why a request failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PostError {
-    /// Not the address of a request.
-    #[error("'{0}' is no http:// or https:// address")]
+    /// The address is not an HTTP address.
+    #[error("'{0}' is not an http:// or https:// address")]
     Address(String),
-    /// This program was built without the feature.
-    #[error(
-        "this jitlat was built without https: build it with `--features tls`, or take a released package"
-    )]
+    /// The program was built without the feature.
+    #[error("this jitlat was built without https: build it with `--features tls`, or use a released package")]
     NoHttps,
-    /// Certificates that are to be believed cannot be read.
+    /// The trusted certificates cannot be read.
     #[error("certificate authorities: {0}")]
     Authorities(String),
-    /// The other end does not prove that it is the one, or cannot.
+    /// The server's certificate is not trusted.
     #[error("{0}")]
     Untrusted(String),
-    /// The other end cannot be reached, or does not speak HTTP.
+    /// The server cannot be reached, or does not speak HTTP.
     #[error("{0}")]
     Failed(String),
-    /// It answered something else than success.
-    #[error("it answers with status {0}")]
+    /// The server answered with an error status.
+    #[error("the server answered with status {0}")]
     Refused(u16),
-    /// It did not answer in time.
-    #[error("no answer for {} s", .0.as_secs())]
+    /// The server did not answer in time.
+    #[error("no answer within {} s", .0.as_secs())]
     TooLong(Duration),
 }
 
-/// Sends `body`, JSON, to the `http://` or `https://` address, and waits for the answer: `limit` at most. Of the latter the certificate must
-/// be by an authority in `ca_file`, or without it by one that this system knows.
+/// Sends `body`, JSON, to the `http://` or `https://` address, and waits up to `limit` for the answer. An `https://` server
+/// must have a certificate of an authority in `ca_file` or, without it, of one that this system trusts.
 ///
 /// # Errors
-/// [`PostError`]: whether the other end has it is known only if it answered.
+/// [`PostError`]. Unless the server answered, it may or may not have received the request.
 pub fn post(address: &str, body: String, ca_file: Option<&Path>, limit: Duration) -> Result<(), PostError> {
     let wrong = || PostError::Address(address.to_owned());
     let uri: Uri = address.parse().map_err(|_| wrong())?;
@@ -95,7 +93,7 @@ pub fn post(address: &str, body: String, ca_file: Option<&Path>, limit: Duration
     if status.is_success() { Ok(()) } else { Err(PostError::Refused(status.as_u16())) }
 }
 
-/// The status of the answer.
+/// Sends the request; returns the status of the answer.
 async fn ask(stream: impl ByteStream, request: Request<Body>) -> Result<StatusCode, PostError> {
     let failed = |e: hyper::Error| PostError::Failed(e.to_string());
     let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(failed)?;
@@ -106,7 +104,7 @@ async fn ask(stream: impl ByteStream, request: Request<Body>) -> Result<StatusCo
 #[cfg(feature = "tls")]
 use tls::Trusted;
 
-/// Nobody, without the feature.
+/// Stands for trusted authorities without the feature: there are none.
 #[cfg(not(feature = "tls"))]
 enum Trusted {}
 
@@ -130,7 +128,7 @@ mod tests {
 
     const PATIENCE: Duration = Duration::from_secs(60);
 
-    /// What a server that answers so received, and how that went.
+    /// Returns what a server with this answer received, and the result of the request.
     fn posted(answer: &'static str) -> (String, Result<(), PostError>) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = format!("http://{}/api/v2/alerts?x=1", listener.local_addr().unwrap());
@@ -166,7 +164,7 @@ mod tests {
         for wrong in ["ftp://x/", "x", "http://", ""] {
             assert!(post(wrong, String::new(), None, PATIENCE).is_err(), "{wrong}");
         }
-        // Nobody listens there any more.
+        // Nothing listens on this port any more.
         let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         assert!(matches!(
             post(&format!("http://{free}/"), String::new(), None, PATIENCE),

@@ -10,12 +10,12 @@ use std::sync::Arc;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
-/// Whose certificates are believed; reading them takes a while.
+/// Trusted certificate authorities; loading them takes a while.
 #[derive(Clone)]
 pub(super) struct Trusted(Arc<ClientConfig>);
 
 impl Trusted {
-    /// The authorities in `ca_file` alone, or those of this system.
+    /// Loads the authorities in `ca_file` alone, or those of this system.
     pub(super) fn new(ca_file: Option<&Path>) -> Result<Trusted, PostError> {
         let mut roots = RootCertStore::empty();
         match ca_file {
@@ -28,7 +28,7 @@ impl Trusted {
                     roots.add(certificate).map_err(|e| failed(&e))?;
                 }
                 if roots.is_empty() {
-                    return Err(failed(&"there is no certificate in it (PEM)"));
+                    return Err(failed(&"it contains no certificate (PEM)"));
                 }
             }
             None => {
@@ -37,7 +37,7 @@ impl Trusted {
                 if roots.is_empty() {
                     let why = found.errors.first().map(|e| format!(": {e}")).unwrap_or_default();
                     return Err(PostError::Authorities(format!(
-                        "this system has none (package ca-certificates){why}"
+                        "this system has none: install the package ca-certificates{why}"
                     )));
                 }
             }
@@ -49,7 +49,7 @@ impl Trusted {
         Ok(Trusted(Arc::new(config.with_root_certificates(roots).with_no_client_auth())))
     }
 
-    /// Encrypts a connection to `host`, which has to prove that it is that.
+    /// Encrypts a connection to `host`, which must have a valid certificate.
     pub(super) async fn secure(
         &self,
         host: &str,
@@ -62,7 +62,7 @@ impl Trusted {
     }
 }
 
-/// Why a connection is not to be trusted, in words.
+/// Describes why a connection is not trusted.
 fn why(error: &io::Error) -> String {
     let inner = error.get_ref().and_then(|e| e.downcast_ref::<Error>());
     match inner {
@@ -71,18 +71,18 @@ fn why(error: &io::Error) -> String {
                 "its certificate has expired".to_owned()
             }
             CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
-                "its certificate is not valid yet: is this host's clock right?".to_owned()
+                "its certificate is not valid yet: check this host's clock".to_owned()
             }
             CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
-                "its certificate is for another name".to_owned()
+                "its certificate is for another name: check the address".to_owned()
             }
             CertificateError::UnknownIssuer | CertificateError::BadSignature => {
-                "its certificate is from an authority that is not known here: name the authority's certificate with ca-file"
+                "its certificate is from an unknown authority: set ca-file to the authority's certificate"
                     .to_owned()
             }
             other => format!("its certificate is refused: {other}"),
         },
-        Some(other) => format!("no TLS with it: {other}"),
-        None => format!("no TLS with it: {error}"),
+        Some(other) => format!("the TLS handshake failed: {other}"),
+        None => format!("the TLS handshake failed: {error}"),
     }
 }

@@ -1,21 +1,21 @@
-//! [`families`]: the samples of an archive, in families that have a name, a kind and a help text.
+//! [`families`]: the samples of an archive, grouped in families with a name, a kind and a help text.
 
 use super::histogram::{MetricHistogram, losses};
 use super::pushes;
 use super::tally::{MetricsTally, TestTotals};
 use jitlat_archive::{Archive, ArchiveError, StreamTotal};
 
-/// Samples of one meaning.
+/// Samples of one metric.
 #[derive(Clone, Debug)]
 pub struct SampleFamily {
-    /// Without the ending `_total` of counters.
+    /// Name without the suffix `_total` of counters.
     pub name: &'static str,
     pub help: &'static str,
     pub kind: FamilyKind,
     pub samples: Vec<(Labels, SampleValue)>,
 }
 
-/// What a family's samples are.
+/// Kind of a family's samples.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FamilyKind {
     Counter,
@@ -38,25 +38,25 @@ type Count = fn(&TestTotals) -> u64;
 /// Counters of packets: name, help, value.
 const COUNTERS: [(&str, &str, Count); 5] = [
     ("jitlat_tests", "Tests.", |s| s.tests),
-    ("jitlat_packets_sent", "Packets sent, as far as their fate is known.", |s| s.sent),
-    ("jitlat_packets_lost", "Packets that were sent and not accepted.", |s| s.lost),
-    ("jitlat_packets_duplicate", "Further copies of packets.", |s| s.duplicate),
-    ("jitlat_packets_reordered", "Packets that were overtaken.", |s| s.reordered),
+    ("jitlat_packets_sent", "Packets sent whose fate is known.", |s| s.sent),
+    ("jitlat_packets_lost", "Packets sent and lost.", |s| s.lost),
+    ("jitlat_packets_duplicate", "Duplicate copies of packets.", |s| s.duplicate),
+    ("jitlat_packets_reordered", "Reordered packets.", |s| s.reordered),
 ];
 
 type TotalFn = fn(&StreamTotal) -> Option<f64>;
 
-/// Of the newest test: name, help, value.
+/// Gauges of the newest test: name, help, value.
 const GAUGES: [(&str, &str, TotalFn); 3] = [
-    ("jitlat_last_test_timestamp_seconds", "When the newest test began, seconds since 1970.", |s| {
+    ("jitlat_last_test_timestamp_seconds", "Start of the newest test, seconds since 1970.", |s| {
         s.last_ns.map(|ns| ns as f64 / 1e9)
     }),
     (
         "jitlat_clock_error_seconds",
-        "Estimated clock of the server less that of the client in the newest test.",
+        "Estimated clock of the server minus that of the client in the newest test.",
         |s| s.clock_error_ns.map(|ns| ns / 1e9),
     ),
-    ("jitlat_clock_error_bound_seconds", "Largest possible error of that estimate.", |s| {
+    ("jitlat_clock_error_bound_seconds", "Maximum error of the estimated clock difference.", |s| {
         s.clock_bound_ns.map(|ns| ns / 1e9)
     }),
 ];
@@ -65,22 +65,16 @@ type Distributed = fn(&StreamTotal, &TestTotals) -> MetricHistogram;
 
 /// Distributions: name, help, value.
 const HISTOGRAMS: [(&str, &str, Distributed); 3] = [
-    (
-        "jitlat_delay_seconds",
-        "Delay as measured: between two hosts with the difference of their clocks.",
-        |_, s| s.delay.histogram(),
-    ),
+    ("jitlat_delay_seconds", "Delay as measured; one-way delays include the clock difference.", |_, s| {
+        s.delay.histogram()
+    }),
     ("jitlat_delay_variation_seconds", "Delay above the smallest of its test.", |_, s| {
         s.variation.histogram()
     }),
-    (
-        "jitlat_test_loss_ratio",
-        "Packets of a test that were lost, of those sent: tests by their loss.",
-        |s, _| losses(&s.losses),
-    ),
+    ("jitlat_test_loss_ratio", "Loss ratio of each test.", |s, _| losses(&s.losses)),
 ];
 
-/// All samples of `tally`, and of the catalogue beside it.
+/// Returns all samples of `tally` and of the catalogue.
 pub fn families(tally: &MetricsTally, archive: &Archive) -> Result<Vec<SampleFamily>, ArchiveError> {
     let all = tally.streams.iter().filter_map(|s| Some((s, labels(s), tally.added(s.stream_id)?)));
     let streams: Vec<(&StreamTotal, Labels, &TestTotals)> = all.collect();
@@ -106,7 +100,7 @@ pub fn families(tally: &MetricsTally, archive: &Archive) -> Result<Vec<SampleFam
     });
     families.push(SampleFamily {
         name: "jitlat_slots",
-        help: "Slots of the monitor's timetable, by how they ended: measured, or why not.",
+        help: "Slots of the monitor's timetable by result: measured, or the reason why not.",
         kind: FamilyKind::Counter,
         samples: slots.collect(),
     });
@@ -116,21 +110,21 @@ pub fn families(tally: &MetricsTally, archive: &Archive) -> Result<Vec<SampleFam
     };
     families.push(one(
         "jitlat_alert_messages_dropped",
-        "Messages of alerts that were dropped or given up.",
+        "Alert messages that were dropped or given up.",
         FamilyKind::Counter,
         archive.dropped_messages()? as f64,
     ));
     families.extend(pushes::families(archive)?);
     families.push(one(
         "jitlat_streams_left_out",
-        "Streams without samples here, because there are too many.",
+        "Streams left out because there are too many.",
         FamilyKind::Gauge,
         tally.left_out as f64,
     ));
     Ok(families)
 }
 
-/// The labels of a stream; its number tells streams between the same hosts apart.
+/// Returns the labels of a stream; its number distinguishes streams between the same hosts.
 fn labels(total: &StreamTotal) -> Labels {
     let stream = &total.stream;
     [

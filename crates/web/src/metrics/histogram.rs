@@ -1,12 +1,13 @@
-//! [`Reduced`]: a distribution as Prometheus has it, as a classic and as a native histogram.
+//! [`Reduced`]: a distribution in the forms of Prometheus, as a classic and as a native histogram.
 //!
-//! A value counts at the upper end of its bucket in the pool, which is at most 1/1024 above it and the same in every pool. So the counts of
-//! all tests are the sum of the counts of each: they only grow, whether they were added up or made anew.
+//! A value counts at the upper end of its bucket in the pool, which is at most 1/1024 above it and the same in every pool.
+//! The counts of all tests are therefore the sum of the counts of each test, and they never decrease, whether they are
+//! updated or computed again.
 
 use jitlat_core::distribution::log_histogram::LogHistogram;
 use std::collections::BTreeMap;
 
-/// Upper ends of classic buckets, in µs; the last has no end.
+/// Upper ends of classic buckets, in µs, except the last one, which is unbounded.
 pub const BUCKETS_US: [i64; 18] = [
     20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 20_000, 50_000, 100_000, 200_000, 500_000, 1_000_000,
     2_000_000, 5_000_000, 10_000_000,
@@ -14,26 +15,26 @@ pub const BUCKETS_US: [i64; 18] = [
 
 /// The schema of native histograms: 2^5 buckets between powers of two, each 2.2 % wide.
 pub const SCHEMA: i32 = 5;
-/// Half the width of the zero bucket of times, s: less than a nanosecond, so that it has what is zero and nothing else.
+/// Half the width of the zero bucket of times, s: less than a nanosecond, so that the bucket holds zeros only.
 pub const ZERO_BUCKET_S: f64 = 1.0 / (1u64 << 30) as f64;
 
-/// A distribution of times.
+/// A distribution of times, reduced to Prometheus' buckets.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Reduced {
-    /// Values up to each of [`BUCKETS_US`], but not up to the one before; and those above all.
+    /// Number of values in each of [`BUCKETS_US`], and of those above all.
     classic: [u64; BUCKETS_US.len() + 1],
     zero: u64,
-    /// By the number of the native bucket.
+    /// Number of values by index of the native bucket.
     positive: BTreeMap<i32, u64>,
     negative: BTreeMap<i32, u64>,
-    /// Of all values, ns.
+    /// Sum of all values, ns.
     sum: i128,
 }
 
-/// The native bucket of a time above 0, ns: the smallest k with time ≤ 2^(k / 2^schema) s.
+/// Returns the native bucket of a time above 0, ns: the smallest k with time ≤ 2^(k / 2^schema) s.
 fn bucket(ns: u64) -> i32 {
     let exponent = (ns as f64 / 1e9).log2() * f64::from(1 << SCHEMA);
-    // Powers of two are exact; what misses one by rounding belongs to it.
+    // Powers of two are exact; a result within rounding error of one belongs to it.
     let near = exponent.round();
     if (exponent - near).abs() < 1e-9 { near as i32 } else { exponent.ceil() as i32 }
 }
@@ -53,7 +54,7 @@ impl Reduced {
         self.sum += sum;
     }
 
-    /// As it is written.
+    /// Converts it to a histogram for output.
     pub fn histogram(&self) -> MetricHistogram {
         let mut below = 0;
         let classic = BUCKETS_US.iter().zip(&self.classic).map(|(us, n)| {
@@ -76,28 +77,28 @@ impl Reduced {
 /// A histogram, classic and native.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct MetricHistogram {
-    /// Upper ends, and how many values are no larger; without the bucket that has no end.
+    /// Upper ends and cumulative counts, without the unbounded bucket.
     pub classic: Vec<(f64, u64)>,
-    /// All values.
+    /// Number of values.
     pub count: u64,
-    /// Their sum; `None` where it could become smaller, because some are negative, which no sum of a histogram may.
+    /// Sum of the values; `None` if some are negative, because the sum of a histogram must not decrease.
     pub sum: Option<f64>,
-    /// 2^schema native buckets lie between powers of two.
+    /// Resolution: 2^schema native buckets lie between powers of two.
     pub schema: i32,
     /// Half the width of the zero bucket.
     pub zero_threshold: f64,
-    /// Values in it.
+    /// Number of values in the zero bucket.
     pub zero_count: u64,
     /// Native buckets that are not empty, by number: bucket k ends at 2^(k / 2^schema).
     pub positive: Vec<(i32, u64)>,
-    /// The same of values below 0.
+    /// The same for values below 0.
     pub negative: Vec<(i32, u64)>,
 }
 
 /// Upper ends of classic buckets of losses: powers of two, which are also ends of native ones.
 const SHARES: [i32; 10] = [-13, -10, -8, -7, -6, -5, -4, -3, -2, 0];
 
-/// The losses of tests, by bucket, and the sum of their shares.
+/// Converts the losses of tests, by bucket, and the sum of their shares to a histogram.
 pub fn losses(tests: &BTreeMap<i64, (u64, f64)>) -> MetricHistogram {
     let at_most = |exponent: i32| {
         let end = i64::from(exponent) * 8;
@@ -166,7 +167,7 @@ mod tests {
             let mut at_once = Reduced::default();
             at_once.add(&whole, sum(&tests.concat()));
             prop_assert_eq!(&one_by_one, &at_once);
-            // Each count is of values that are surely no larger, and misses those only that are within 1/1024 of the end.
+            // Each bucket counts only values that are certainly within it, and misses only values within 1/1024 of its end.
             let written = at_once.histogram();
             let all = tests.concat();
             prop_assert_eq!(written.count, all.len() as u64);

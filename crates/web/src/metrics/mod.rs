@@ -1,6 +1,6 @@
-//! `/metrics`: all that was ever measured, as counters and histograms, for Prometheus.
+//! `/metrics`: totals of all tests ever measured, as counters and histograms, for Prometheus.
 //!
-//! * [`tally`] – what is known of each stream: brought up to date by the tests that are new, not read again
+//! * [`tally`] – totals of each stream, updated with new tests instead of reading everything again
 //! * [`histogram`] – distributions as classic and native histograms
 //! * [`families`] – the samples, with [`pushes`]; [`text`] – as text, or OpenMetrics; [`protobuf`] – with native histograms
 
@@ -22,10 +22,10 @@ use axum::response::{IntoResponse, Response};
 use families::families;
 use std::sync::{Arc, PoisonError};
 
-/// Most streams that have samples; how many are left out is a sample of its own.
+/// Maximum number of streams that have samples; the number of those left out is a sample, too.
 const MAX_STREAMS: usize = 2000;
 
-/// A form of the answer.
+/// Format of the answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum MetricsFormat {
     /// Delimited messages of protobuf.
@@ -49,7 +49,7 @@ impl MetricsFormat {
         }
     }
 
-    /// Whether a media range, without its weight, is it by name.
+    /// True if a media range, without its weight, names this format.
     fn is(self, range: &str) -> bool {
         let mut parts = range.split(';').map(str::trim);
         let kind = parts.next().unwrap_or("");
@@ -68,7 +68,7 @@ impl MetricsFormat {
         }
     }
 
-    /// The one that a client wants most; text for who says nothing of them.
+    /// Returns the format that a client prefers; text if it names none of them.
     fn wanted(accepted: &str) -> MetricsFormat {
         let weight = |format: MetricsFormat| {
             let ranges = accepted.split(',').filter(|range| format.is(range));
@@ -87,13 +87,13 @@ impl MetricsFormat {
     }
 }
 
-/// The samples, in the format that is asked for.
+/// Answers with the samples, in the requested format.
 pub async fn metrics(State(app): State<Arc<App>>, headers: HeaderMap) -> Response {
     let accepted = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or("");
     let format = MetricsFormat::wanted(accepted);
     let own = app.clone();
     let made = app.read(move |archive| {
-        // Two scrapes at once are one after the other: each brings the tally up to date.
+        // Concurrent scrapes wait for each other, because each updates the tally.
         let mut tally = own.tally.lock().unwrap_or_else(PoisonError::into_inner);
         tally.update(archive, MAX_STREAMS)?;
         let families = families(&tally, archive)?;

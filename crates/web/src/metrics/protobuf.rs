@@ -1,16 +1,16 @@
-//! Samples as messages of `io.prometheus.client` (client_model's metrics.proto), each after its length: the format in which native
-//! histograms are scraped. Every histogram is classic and native, and a scraper takes what it knows.
+//! Samples as messages of `io.prometheus.client` (client_model's metrics.proto), each after its length: the format in which
+//! native histograms are scraped. Every histogram is both classic and native; a scraper uses the form that it supports.
 
 use super::families::{FamilyKind, SampleFamily, SampleValue};
 use super::histogram::MetricHistogram;
 use prost::Message;
 
-/// All of `families`.
+/// Encodes all families.
 pub fn written(families: &[SampleFamily]) -> Vec<u8> {
     families.iter().flat_map(|family| of_family(family).encode_length_delimited_to_vec()).collect()
 }
 
-/// The messages of metrics.proto, as far as they are used; names are those there.
+/// The messages of metrics.proto that are used, with their names there.
 mod model {
     #[derive(Clone, PartialEq, prost::Message)]
     pub struct MetricFamily {
@@ -137,12 +137,12 @@ fn histogram(of: &MetricHistogram) -> model::ProtoHistogram {
     let classic = of.classic.iter().copied().chain([(f64::INFINITY, of.count)]);
     let mut positive_span = spans(&of.positive);
     if of.positive.is_empty() && of.negative.is_empty() {
-        // Without a span that says so it would not be a native histogram.
+        // Without any span it would not count as a native histogram.
         positive_span.push(model::BucketSpan { offset: Some(0), length: Some(0) });
     }
     model::ProtoHistogram {
         sample_count: Some(of.count),
-        // A sum cannot be left out here: one that could become smaller is not a number.
+        // This field is required: a sum that could decrease is given as NaN.
         sample_sum: Some(of.sum.unwrap_or(f64::NAN)),
         bucket: classic
             .map(|(end, below)| model::ProtoBucket { cumulative_count: Some(below), upper_bound: Some(end) })
@@ -157,7 +157,7 @@ fn histogram(of: &MetricHistogram) -> model::ProtoHistogram {
     }
 }
 
-/// Runs of adjacent buckets; each begins so many buckets after the end of the one before.
+/// Returns runs of adjacent buckets; each offset counts from the end of the run before.
 fn spans(buckets: &[(i32, u64)]) -> Vec<model::BucketSpan> {
     let runs = buckets.chunk_by(|(k, _), (next, _)| *next == k + 1);
     let mut end = 0;
@@ -170,7 +170,7 @@ fn spans(buckets: &[(i32, u64)]) -> Vec<model::BucketSpan> {
     runs.map(span).collect()
 }
 
-/// Counts as differences to the bucket before.
+/// Returns the difference of each count to the bucket before.
 fn deltas(buckets: &[(i32, u64)]) -> Vec<i64> {
     let counts = buckets.iter().map(|(_, count)| i64::try_from(*count).unwrap_or(i64::MAX));
     let before = core::iter::once(0).chain(counts.clone());
@@ -181,7 +181,7 @@ fn deltas(buckets: &[(i32, u64)]) -> Vec<i64> {
 mod tests {
     use super::*;
 
-    /// As protoc 3.21 encodes the same: a histogram of schema 3 with the buckets -2, -1 and 2, and zero.
+    /// Encoded as by protoc 3.21: a histogram of schema 3 with the buckets -2, -1 and 2, and zero.
     #[test]
     fn spans_and_deltas_are_those_of_client_model() {
         let of = MetricHistogram {
@@ -200,7 +200,7 @@ mod tests {
             "08 07 11 00 00 00 00 00 00 f8 3f 1a 0b 08 06 11 00 00 00 00 00 00 f0 3f 1a 0b 08 07 11 00 00 00 00 00 00 f0 7f \
              28 06 31 00 00 00 00 00 00 d0 3f 38 01 62 04 08 03 10 02 62 04 08 04 10 01 6a 03 06 03 02"
         );
-        // One without values is native, too.
+        // A histogram without values is native, too.
         let empty = histogram(&MetricHistogram { schema: 5, ..MetricHistogram::default() }).encode_to_vec();
         assert!(text(&empty).ends_with("62 04 08 00 10 00"), "{}", text(&empty));
     }

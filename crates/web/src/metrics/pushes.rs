@@ -1,9 +1,9 @@
-//! [`families`]: what is pushed to collectors, and what others push to this archive.
+//! [`families`]: samples about tests pushed to collectors, and tests that others push to this archive.
 
 use super::families::{FamilyKind, SampleFamily, SampleValue};
 use jitlat_archive::{Archive, ArchiveError, CollectedHost, Pushed};
 
-/// Of a collector: name, help, kind, value.
+/// Metric of a collector: name, help, kind, value.
 type OfPush = (&'static str, &'static str, FamilyKind, fn(&Pushed) -> Option<f64>);
 
 const PUSHED: [OfPush; 4] = [
@@ -15,7 +15,7 @@ const PUSHED: [OfPush; 4] = [
     }),
     (
         "jitlat_push_dropped",
-        "Tests that were dropped before a collector had them.",
+        "Tests that were dropped before a collector had stored them.",
         FamilyKind::Counter,
         |p| Some(p.dropped as f64),
     ),
@@ -27,37 +27,34 @@ const PUSHED: [OfPush; 4] = [
     ),
 ];
 
-/// Of a host that pushes: name, help, kind, value.
+/// Metric of a host that pushes: name, help, kind, value.
 type OfHost = (&'static str, &'static str, FamilyKind, fn(&CollectedHost) -> Option<f64>);
 
 const COLLECTED: [OfHost; 5] = [
     ("jitlat_collected_tests", "Tests that a host has pushed to this archive.", FamilyKind::Counter, |c| {
         Some(c.stored as f64)
     }),
-    ("jitlat_collected_refused", "Tests of a host that were refused here.", FamilyKind::Counter, |c| {
+    ("jitlat_collected_refused", "Tests of a host that this archive refused.", FamilyKind::Counter, |c| {
         Some(c.refused as f64)
     }),
     (
         "jitlat_collected_dropped",
-        "Tests that a host had dropped when it was last heard of.",
+        "Tests that a host had dropped by its last report.",
         FamilyKind::Counter,
         |c| Some(c.dropped as f64),
     ),
-    (
-        "jitlat_collected_waiting",
-        "Tests that waited at a host when it was last heard of.",
-        FamilyKind::Gauge,
-        |c| Some(c.waiting as f64),
-    ),
+    ("jitlat_collected_waiting", "Tests waiting on a host at its last report.", FamilyKind::Gauge, |c| {
+        Some(c.waiting as f64)
+    }),
     (
         "jitlat_collected_last_timestamp_seconds",
-        "When the last test of a host was stored, seconds since 1970.",
+        "Time at which the last test of a host was stored, seconds since 1970.",
         FamilyKind::Gauge,
         |c| c.stored_ns.map(|ns| ns as f64 / 1e9),
     ),
 ];
 
-/// The samples.
+/// Returns the samples.
 pub fn families(archive: &Archive) -> Result<Vec<SampleFamily>, ArchiveError> {
     let (pushes, collected) = (archive.pushes()?, archive.collected()?);
     let pushed = PUSHED.into_iter().map(|(name, help, kind, value)| {

@@ -1,25 +1,25 @@
-//! [`MetricsTally`]: what every test that ever entered the archive adds up to, of each stream. The first look reads it all, each further one what
-//! entered since.
+//! [`MetricsTally`]: totals of every test that ever entered the archive, per stream. The first update reads everything, each
+//! further one only new tests.
 
 use super::histogram::Reduced;
 use jitlat_archive::{Archive, ArchiveError, StreamTotal};
 use jitlat_core::pool::Pool;
 use std::collections::HashMap;
 
-/// What is known, as of the last look.
+/// Totals as of the last update.
 #[derive(Debug, Default)]
 pub struct MetricsTally {
-    /// Tests that had entered by then; `None` before the first look.
+    /// Number of tests that had entered by then; `None` before the first update.
     entered: Option<i64>,
-    /// The streams, in the order in which they became known: what the catalogue says, with the pool of the new tests only.
+    /// Streams, in the order in which they became known: facts from the catalogue, with the pool of the new tests only.
     pub streams: Vec<StreamTotal>,
-    /// Of each stream, by its number, all tests.
+    /// Totals of all tests of each stream, by the stream's number.
     all: HashMap<i64, TestTotals>,
-    /// Streams that are not in the list, because it is full.
+    /// Number of streams beyond the limit, which are not in the list.
     pub left_out: u64,
 }
 
-/// What tests add up to.
+/// Totals of the tests of a stream.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct TestTotals {
     pub tests: u64,
@@ -44,13 +44,13 @@ impl TestTotals {
 }
 
 impl MetricsTally {
-    /// Takes up what entered the archive since the last look.
+    /// Adds the tests that entered since the last update.
     ///
     /// # Errors
-    /// [`ArchiveError`]; then the next look reads all of it.
+    /// [`ArchiveError`]; the next update then reads everything.
     pub fn update(&mut self, archive: &Archive, most: usize) -> Result<(), ArchiveError> {
         let before = self.entered.take();
-        // A folder that was replaced has fewer tests, or other streams: then nothing that is known is true of it.
+        // An archive that was replaced has fewer tests, or other streams: discard all totals.
         let entered = archive.entered()?;
         let totals = match before.filter(|before| *before <= entered && *before > 0) {
             Some(before) => {
@@ -77,7 +77,7 @@ impl MetricsTally {
         Ok(())
     }
 
-    /// All tests of a stream.
+    /// Returns the totals of all tests of a stream.
     pub fn added(&self, stream: i64) -> Option<&TestTotals> {
         self.all.get(&stream)
     }

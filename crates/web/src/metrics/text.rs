@@ -1,10 +1,10 @@
-//! Samples in Prometheus' text format, or as OpenMetrics: histograms are classic there.
+//! Samples in Prometheus' text format, or as OpenMetrics, with classic histograms.
 
 use super::families::{FamilyKind, Labels, SampleFamily, SampleValue};
 use super::histogram::MetricHistogram;
 use std::fmt::Write;
 
-/// All of `families`.
+/// Formats all families.
 pub fn written(families: &[SampleFamily], is_open: bool) -> String {
     let mut out = String::with_capacity(1 << 16);
     for family in families {
@@ -18,7 +18,7 @@ pub fn written(families: &[SampleFamily], is_open: bool) -> String {
 
 fn write(out: &mut String, family: &SampleFamily, is_open: bool) {
     let SampleFamily { name, help, kind, samples } = family;
-    // Samples of counters end in `_total`; in OpenMetrics their family does not.
+    // Samples of counters end in `_total`; in OpenMetrics the name of their family does not.
     let ending = if *kind == FamilyKind::Counter { "_total" } else { "" };
     let of_family = if is_open { "" } else { ending };
     let kind = match kind {

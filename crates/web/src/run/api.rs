@@ -1,4 +1,4 @@
-//! Tests as JSON: what may be asked for, those there are, and one; starting, stopping and following one.
+//! Tests as JSON: the offer, the list of tests, and single tests, which can be started, stopped and followed.
 
 use super::feed::LiveRun;
 use super::start::{event, off, start};
@@ -18,41 +18,41 @@ use jitlat_archive::Archive;
 use serde::Serialize;
 use std::sync::Arc;
 
-/// Most bytes of a wish.
+/// Maximum size of a request for a test.
 pub const MAX_BODY_BYTES: usize = 4096;
 
-/// What may be run, and what was.
+/// Tests that may be run, and tests that were requested.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RunsNow {
-    /// Whether who asks may start tests.
+    /// True if the client may start tests.
     pub may_run: bool,
-    /// What may be asked for.
+    /// Hosts and tests to choose from.
     pub offer: RunOffer,
-    /// How much of it.
+    /// Limits of tests.
     pub limits: LimitsNow,
-    /// Tests that were asked for since the page was started, the newest first.
+    /// Tests requested since the server was started, newest first.
     pub runs: Vec<RunNow>,
 }
 
-/// How much may be asked for.
+/// Limits of tests.
 #[derive(Clone, Copy, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LimitsNow {
-    /// Tests at the same time.
+    /// Maximum number of tests at the same time.
     pub at_once: usize,
-    /// Tests that are begun within an hour.
+    /// Maximum number of tests started within an hour.
     pub per_hour: usize,
-    /// Seconds for which a test may send.
+    /// Maximum sending time of a test, s.
     pub longest_s: f64,
-    /// Bits a second in a direction.
+    /// Maximum rate in a direction, bits per second.
     pub bits_per_second: u64,
-    /// Packets of a test.
+    /// Maximum number of packets of a test.
     pub packets: u64,
 }
 
 impl LimitsNow {
-    /// As they are written.
+    /// Converts the limits for output.
     pub fn of(limits: &RunLimits) -> LimitsNow {
         LimitsNow {
             at_once: limits.at_once,
@@ -64,7 +64,7 @@ impl LimitsNow {
     }
 }
 
-/// What may be run, and what was.
+/// Reads the offer and the list of tests.
 pub fn runs(archive: &Archive, asked: &RouteRequest) -> Result<RunsNow, Problem> {
     let runs = asked.app.runs.as_ref().ok_or_else(off)?;
     Ok(RunsNow {
@@ -75,31 +75,31 @@ pub fn runs(archive: &Archive, asked: &RouteRequest) -> Result<RunsNow, Problem>
     })
 }
 
-/// A test.
+/// Returns a test.
 pub fn run(_: &Archive, asked: &RouteRequest) -> Result<RunNow, Problem> {
     Ok(RunNow::of(&*find(&asked.app, asked.part(0))?))
 }
 
-/// The test of an id.
+/// Returns the test with an id.
 pub fn find(app: &App, id: &str) -> Result<Arc<LiveRun>, Problem> {
     if app.runs.is_none() {
         return Err(off());
     }
     app.table.find(id).ok_or_else(|| {
         Problem::NotFound(
-            "No such test was started since this page was. What has ended is in the archive, as all tests are.".to_owned(),
+            "No test with this id was started since the server was. Results of ended tests are in the archive.".to_owned(),
         )
     })
 }
 
-/// Starting a test.
+/// Handler that starts a test.
 pub fn starting() -> MethodRouter<Arc<App>> {
     post(|State(app): State<Arc<App>>, request: Request| async move {
         let run = async {
             let body = body(&app, request).await?;
-            let wish: RunRequest = serde_json::from_slice(&body)
-                .map_err(|e| Problem::Wrong(format!("This is no wish for a test: {e}.")))?;
-            start(&app, wish).await
+            let wanted_test: RunRequest = serde_json::from_slice(&body)
+                .map_err(|e| Problem::Wrong(format!("The request for a test cannot be read: {e}.")))?;
+            start(&app, wanted_test).await
         };
         match run.await {
             Ok(run) => {
@@ -111,12 +111,12 @@ pub fn starting() -> MethodRouter<Arc<App>> {
     })
 }
 
-/// Stopping one.
+/// Handler that stops a test.
 pub fn stopping() -> MethodRouter<Arc<App>> {
     post(|State(app): State<Arc<App>>, Path(id): Path<String>| async move {
         match find(&app, &id) {
             Ok(run) => {
-                tracing::info!("page: test {id} was asked to end");
+                tracing::info!("page: stopping test {id}");
                 run.stop();
                 json(&app, run).await
             }
@@ -125,7 +125,7 @@ pub fn stopping() -> MethodRouter<Arc<App>> {
     })
 }
 
-/// Following one: its state once a second until it is over.
+/// Handler that streams the state of a test once per second until it is over.
 pub fn following() -> MethodRouter<Arc<App>> {
     get(|State(app): State<Arc<App>>, Path(id): Path<String>| async move {
         let run = match find(&app, &id) {
@@ -145,13 +145,13 @@ pub fn following() -> MethodRouter<Arc<App>> {
     })
 }
 
-/// The body of a request, if it is short.
+/// Reads the body of a request, up to the limit.
 pub async fn body(app: &App, request: Request) -> Result<Bytes, Problem> {
     let body = tokio::time::timeout(app.limits.headers, to_bytes(request.into_body(), MAX_BODY_BYTES)).await;
     match body {
         Ok(Ok(body)) => Ok(body),
         _ => Err(Problem::Wrong(format!(
-            "What was sent is longer than {MAX_BODY_BYTES} bytes, or did not come."
+            "The request is larger than {MAX_BODY_BYTES} bytes, or did not arrive in time."
         ))),
     }
 }

@@ -1,7 +1,7 @@
-//! [`RunFeed`]: what happens in a test, on its way to those who watch it.
+//! [`RunFeed`]: passes the events of a test to the clients that watch it.
 //!
-//! The thread that converses with the far host leaves copies of the events here, and waits for nobody: those that watch take
-//! them from time to time. If nobody does, packets are counted instead of kept.
+//! The thread that runs the test stores copies of the events here and never blocks; watchers fetch them from time to time.
+//! If nobody fetches them, packets are counted instead of stored.
 
 use super::watched::WatchedRun;
 use super::{Planned, RunRequest};
@@ -15,21 +15,21 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-/// Most packets that wait to be looked at, of 64 bytes each.
+/// Maximum number of stored packets, of 64 bytes each.
 const MAX_WAITING_PACKETS: usize = 1 << 18;
 
-/// How far a test is, apart from its packets.
+/// Progress of a test, without its packets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RunStatus {
-    /// It was asked for.
+    /// The test was requested.
     Asked,
-    /// It starts at this time, ns since 1970.
+    /// The test starts at this time, ns since 1970.
     Waiting(i64),
-    /// It has started.
+    /// The test has started.
     Running,
-    /// It has ended, and is in the archive as these.
+    /// The test has ended; its results are in the archive under these numbers.
     Ended(Vec<TestId>),
-    /// It has no result, for this reason.
+    /// The test has no result, for this reason.
     Failed(String),
 }
 
@@ -39,13 +39,13 @@ impl RunStatus {
     }
 }
 
-/// A test that was asked for.
+/// A test that was requested.
 #[derive(Debug)]
 pub struct LiveRun {
     pub id: String,
-    pub wish: RunRequest,
+    pub wanted_test: RunRequest,
     pub planned: Planned,
-    /// When it was asked for, ns since 1970.
+    /// Time of the request, ns since 1970.
     pub created_ns: i64,
     stop: Arc<AtomicBool>,
     begun: Instant,
@@ -54,17 +54,17 @@ pub struct LiveRun {
     pub watchers: Watchers,
 }
 
-/// What those who watch have not taken yet.
+/// Events that the watchers have not fetched yet.
 #[derive(Debug)]
 struct FeedNews {
     status: RunStatus,
     events: Vec<(SteadyTime, Happened)>,
     packets: usize,
-    /// Whether the packets of each stream arrive here, so that they are known before the end.
+    /// True for each stream whose packets arrive here, and are therefore known before the end.
     here: Vec<bool>,
 }
 
-/// An event that was kept.
+/// A stored event.
 #[derive(Clone, Debug)]
 enum Happened {
     Connecting(SocketAddr),
@@ -79,7 +79,7 @@ enum Happened {
         stream: usize,
         records: Vec<PacketRecord>,
     },
-    /// Of a stream that arrived at the far host.
+    /// Records of a stream that arrived at the far host.
     Records {
         stream: usize,
         records: Vec<PacketRecord>,
@@ -102,7 +102,7 @@ enum Happened {
 }
 
 impl Happened {
-    /// A copy of what is shown; `None` of other events.
+    /// Copies the events that are shown; `None` for others.
     fn of(event: &Event<'_>) -> Option<Happened> {
         Some(match *event {
             Event::Connecting(address) => Happened::Connecting(address),
@@ -144,11 +144,11 @@ impl Happened {
 }
 
 impl LiveRun {
-    pub fn new(wish: &RunRequest, planned: Planned, created_ns: i64) -> Arc<LiveRun> {
+    pub fn new(wanted_test: &RunRequest, planned: Planned, created_ns: i64) -> Arc<LiveRun> {
         Arc::new(LiveRun {
             id: identity(created_ns),
-            watched: Mutex::new(WatchedRun::new(&wish.host)),
-            wish: wish.clone(),
+            watched: Mutex::new(WatchedRun::new(&wanted_test.host)),
+            wanted_test: wanted_test.clone(),
             planned,
             created_ns,
             stop: Arc::default(),
@@ -175,17 +175,17 @@ impl LiveRun {
         self.news().status.is_over()
     }
 
-    /// Asks it to end. A second time: also to drop what the far host still has.
+    /// Asks the test to end. A second call also discards the results still at the far host.
     pub fn stop(&self) {
         self.stop.store(true, Ordering::SeqCst);
     }
 
-    /// Time since it was asked for.
+    /// Time since the request.
     pub fn now(&self) -> SteadyTime {
         SteadyTime(i64::try_from(self.begun.elapsed().as_nanos()).unwrap_or(i64::MAX))
     }
 
-    /// What is known of it, with all that has happened until now.
+    /// Returns the state, updated with all events so far.
     pub fn look(&self) -> MutexGuard<'_, WatchedRun> {
         let mut watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
         let events = {
@@ -198,7 +198,8 @@ impl LiveRun {
     }
 }
 
-/// Where the maker of a test says what becomes of it. If it is dropped before [`RunFeed::ended`], the test has failed.
+/// Handle through which the runner of a test reports its progress. If it is dropped before [`RunFeed::ended`], the test has
+/// failed.
 #[derive(Debug)]
 pub struct RunFeed(Arc<LiveRun>);
 
@@ -207,27 +208,27 @@ impl RunFeed {
         RunFeed(run)
     }
 
-    /// The name by which it is known.
+    /// Id of the test.
     pub fn id(&self) -> &str {
         &self.0.id
     }
 
-    /// What it is asked to end with.
+    /// Flag that asks the test to end.
     pub fn stop(&self) -> Arc<AtomicBool> {
         self.0.stop.clone()
     }
 
-    /// It starts at this time, ns since 1970.
+    /// Reports that the test starts at this time, ns since 1970.
     pub fn waits(&self, until_ns: i64) {
         self.0.news().status = RunStatus::Waiting(until_ns);
     }
 
-    /// It has started.
+    /// Reports that the test has started.
     pub fn started(&self) {
         self.0.news().status = RunStatus::Running;
     }
 
-    /// It has ended, and is in the archive as these tests; or why there is none.
+    /// Reports the end: the numbers of the results in the archive, or the reason why there are none.
     pub fn ended(&self, result: Result<Vec<TestId>, String>) {
         self.0.news().status = match result {
             Ok(tests) => RunStatus::Ended(tests),
@@ -264,15 +265,15 @@ impl Observer for RunFeed {
 impl Drop for RunFeed {
     fn drop(&mut self) {
         if !self.0.is_over() {
-            self.ended(Err("its thread failed: a fault of this program".to_owned()));
+            self.ended(Err("its thread failed (a bug in jitlat)".to_owned()));
         }
     }
 }
 
-/// A name that is not known before.
+/// Creates a unique id.
 fn identity(created_ns: i64) -> String {
     let mut bytes = [0; 6];
-    // Without randomness, which systems have, the time is unique enough.
+    // Without random numbers, which every system has, the time is unique enough.
     if getrandom::fill(&mut bytes).is_err() {
         bytes.copy_from_slice(&created_ns.to_le_bytes()[..6]);
     }

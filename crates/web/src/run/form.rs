@@ -1,4 +1,4 @@
-//! `/run`: where a test is asked for.
+//! `/run`: form that starts a test.
 
 use super::api::{body, runs as read_runs};
 use super::start::start;
@@ -21,10 +21,10 @@ use jitlat_report::figure::group_thousands;
 use maud::{Markup, html};
 use std::sync::Arc;
 
-/// The name of the field with the form's secret.
+/// Name of the field with the form's secret.
 pub const SECRET: &str = "secret";
 
-/// The form, and what it sends.
+/// Handler of the form and of its submission.
 pub fn asking() -> MethodRouter<Arc<App>> {
     get(
         |State(app): State<Arc<App>>,
@@ -32,8 +32,8 @@ pub fn asking() -> MethodRouter<Arc<App>> {
          headers: HeaderMap,
          RawQuery(query): RawQuery| async move {
             let query = Query::parse(&query.unwrap_or_default());
-            let wish = RunRequest::of_form(|name| query.get(name));
-            answer(&app, role, &headers, wish, None).await
+            let wanted_test = RunRequest::of_form(|name| query.get(name));
+            answer(&app, role, &headers, wanted_test, None).await
         },
     )
     .post(
@@ -45,24 +45,26 @@ pub fn asking() -> MethodRouter<Arc<App>> {
                 Ok(form) => form,
                 Err(problem) => return problem.into_response(),
             };
-            let wish = RunRequest::of_form(|name| form.get(name));
-            match start(&app, wish.clone()).await {
+            let wanted_test = RunRequest::of_form(|name| form.get(name));
+            match start(&app, wanted_test.clone()).await {
                 Ok(run) => to(&format!("/run/{}", run.id)),
-                Err(Problem::Refused(refusal)) => answer(&app, role, &headers, wish, Some(refusal)).await,
+                Err(Problem::Refused(refusal)) => {
+                    answer(&app, role, &headers, wanted_test, Some(refusal)).await
+                }
                 Err(problem) => problem.into_response(),
             }
         },
     )
 }
 
-/// The button that stops a test.
+/// Handler of the button that stops a test.
 pub fn stopping() -> MethodRouter<Arc<App>> {
     post(
         |State(app): State<Arc<App>>, Path(id): Path<String>, headers: HeaderMap, request: Request| async move {
             let stop = async {
                 own_form(&app, &headers, request).await?;
                 let run = super::api::find(&app, &id)?;
-                tracing::info!("page: test {id} was asked to end");
+                tracing::info!("page: stopping test {id}");
                 run.stop();
                 Ok::<_, Problem>(to(&format!("/run/{}", run.id)))
             };
@@ -75,16 +77,16 @@ fn to(address: &str) -> Response {
     (StatusCode::SEE_OTHER, [(header::LOCATION, address.to_owned())]).into_response()
 }
 
-/// A form that was sent, if it is one of this server.
+/// Reads a submitted form, if it is one of this server.
 async fn own_form(app: &App, headers: &HeaderMap, request: Request) -> Result<Query, Problem> {
     let body = body(app, request).await?;
     let form = Query::parse(&String::from_utf8_lossy(&body));
     if app.secrets.fits(headers, form.get(SECRET)) {
         return Ok(form);
     }
-    tracing::warn!("page: a form to start or stop a test was refused: it is none of this server");
+    tracing::warn!("page: refused a form to start or stop a test: it is not a form of this server");
     Err(Problem::NotAllowed(
-        "This form is not one of this server, or of its last start, or the browser keeps no cookies. Load the page again."
+        "This form is outdated, belongs to another server, or the browser blocks cookies. Reload the page."
             .to_owned(),
     ))
 }
@@ -93,7 +95,7 @@ async fn answer(
     app: &Arc<App>,
     role: UserRole,
     headers: &HeaderMap,
-    wish: RunRequest,
+    wanted_test: RunRequest,
     refusal: Option<RunRefusal>,
 ) -> Response {
     if app.runs.is_none() {
@@ -101,18 +103,18 @@ async fn answer(
     }
     let status = match refusal {
         None => StatusCode::OK,
-        Some(RunRefusal::Wish(..)) => StatusCode::BAD_REQUEST,
+        Some(RunRefusal::Field(..)) => StatusCode::BAD_REQUEST,
         Some(RunRefusal::Busy(_)) => StatusCode::CONFLICT,
     };
     let asked = RouteRequest::of(app, role);
     let made = move |archive: &Archive, secret: &str| {
         let all = read_runs(archive, &asked)?;
-        Ok(write(&all, secret, &wish, refusal.as_ref()))
+        Ok(write(&all, secret, &wanted_test, refusal.as_ref()))
     };
     with_secret(app, headers, status, made).await
 }
 
-/// A page with a form: made with the secret of its browser.
+/// Renders a page with a form, with the secret of its browser.
 pub async fn with_secret(
     app: &Arc<App>,
     headers: &HeaderMap,
@@ -134,33 +136,33 @@ pub async fn with_secret(
     }
 }
 
-/// The page that says that running tests is off, and how to turn it on.
+/// Page for when running tests is off, with instructions to turn it on.
 fn off() -> Html<String> {
     let main = html! {
         p {
-            "Who started the page can allow it: " code { "jitlat web ARCHIVE --run" } ", or " code { "run = true" } " in "
-            code { "[web]" } " of a monitor’s file. Until then nothing can be changed through it."
+            "To turn it on, start the server with " code { "jitlat web ARCHIVE --run" } ", or set " code { "run = true" } " in "
+            code { "[web]" } " of the monitor’s file."
         }
     };
     page::page("Run a test", PageTab::Run, &html! { p.what { "Running tests from this page is off" } }, &main)
 }
 
-fn write(all: &RunsNow, secret: &str, wish: &RunRequest, refusal: Option<&RunRefusal>) -> String {
+fn write(all: &RunsNow, secret: &str, wanted_test: &RunRequest, refusal: Option<&RunRefusal>) -> String {
     let header = html! { p.what { "From " (all.offer.from) " to another host, watched while it runs" } };
     let main = html! {
         @if let Some(refusal) = refusal {
-            p.headline.bad role="alert" #refused { "The test is not made: " (refusal.why()) "." }
+            p.headline.bad role="alert" #refused { "Test refused: " (refusal.why()) "." }
         }
         @if !all.may_run {
-            p { "Everybody who reads this may watch tests. Starting one takes the token for it." }
-            (token_form("Go on", "/run"))
+            p { "All readers may watch tests. Starting one needs the token for running tests." }
+            (token_form("Continue", "/run"))
         } @else if all.offer.hosts.is_empty() {
-            p.headline.note { "There is no host to test with." }
+            p.headline.note { "No hosts to test with." }
             p {
-                "Hosts are those that the archive knows from earlier tests, or those that " code { "--run=HOST,…" } " names."
+                "Hosts are taken from earlier tests in the archive, or from " code { "--run=HOST,…" } "."
             }
         } @else {
-            (form(all, secret, wish, refusal))
+            (form(all, secret, wanted_test, refusal))
         }
         (recent(&all.runs))
     };
@@ -168,9 +170,9 @@ fn write(all: &RunsNow, secret: &str, wish: &RunRequest, refusal: Option<&RunRef
 }
 
 /// The form.
-fn form(all: &RunsNow, secret: &str, wish: &RunRequest, refusal: Option<&RunRefusal>) -> Markup {
+fn form(all: &RunsNow, secret: &str, wanted_test: &RunRequest, refusal: Option<&RunRefusal>) -> Markup {
     let wrong = match refusal {
-        Some(RunRefusal::Wish(field, _)) => field.as_str(),
+        Some(RunRefusal::Field(field, _)) => field.as_str(),
         _ => "",
     };
     let RunOffer { hosts, tests, profiles, .. } = &all.offer;
@@ -181,17 +183,20 @@ fn form(all: &RunsNow, secret: &str, wish: &RunRequest, refusal: Option<&RunRefu
         (false, true) => format!("{} ({}, round trips)", host.name, host.address),
     };
     let far: Vec<(&str, String)> = hosts.iter().map(|host| (host.name.as_str(), shown(host))).collect();
-    let meant = hosts.iter().find(|host| host.address == wish.host).map_or(&wish.host, |host| &host.name);
+    let meant = hosts
+        .iter()
+        .find(|host| host.address == wanted_test.host)
+        .map_or(&wanted_test.host, |host| &host.name);
     let kinds: Vec<(&str, String)> = tests.iter().map(|test| (test.id.as_str(), test.name.clone())).collect();
     let directions = [("both", "both at once"), ("forward", "to that host"), ("backward", "from that host")]
         .map(|(id, name)| (id, name.to_owned()));
-    let mut uses = vec![("", "as written below".to_owned())];
+    let mut uses = vec![("", "custom (fields below)".to_owned())];
     uses.extend(profiles.iter().map(|(name, about)| (name.as_str(), format!("{name}: {about}"))));
     let fields = [
-        ("duration", "for", &wish.duration, "10s"),
-        ("packets", "or packets", &wish.packets, "500"),
-        ("period", "one every", &wish.period, "20ms"),
-        ("size", "payload, bytes", &wish.size, "80"),
+        ("duration", "duration", &wanted_test.duration, "10s"),
+        ("packets", "or number of packets", &wanted_test.packets, "500"),
+        ("period", "interval", &wanted_test.period, "20ms"),
+        ("size", "payload, bytes", &wanted_test.size, "80"),
     ];
     let limits = &all.limits;
     html! {
@@ -200,12 +205,12 @@ fn form(all: &RunsNow, secret: &str, wish: &RunRequest, refusal: Option<&RunRefu
             fieldset {
                 legend { "What" }
                 (choice("host", "to", meant, &far, wrong))
-                (choice("test", "measure", &wish.test, &kinds, wrong))
-                (choice("direction", "direction", &wish.direction, &directions, wrong))
+                (choice("test", "measure", &wanted_test.test, &kinds, wrong))
+                (choice("direction", "direction", &wanted_test.direction, &directions, wrong))
             }
             fieldset {
                 legend { "Packets" }
-                (choice("profile", "as those of", &wish.profile, &uses, wrong))
+                (choice("profile", "profile", &wanted_test.profile, &uses, wrong))
                 @for (name, label, value, example) in fields {
                     @let (invalid, by) = marked(name, wrong);
                     label for=(name) { (label) }
@@ -218,16 +223,16 @@ fn form(all: &RunsNow, secret: &str, wish: &RunRequest, refusal: Option<&RunRefu
             p { button { "Start the test" } }
         }
         p.help {
-            "A direction is for one-way tests; round trips have both. What is left empty is as an application sends it that is \
-             named, otherwise 1000 packets of 80 bytes, one in 20 ms. At most " (limits.at_once) " at a time, "
-            (limits.per_hour) " an hour, " (table::seconds((limits.longest_s * 1e9) as i64)) " long, "
+            "The direction applies to one-way tests. Empty fields take the values of the profile; without one, a test sends \
+             1000 packets of 80 bytes, one every 20 ms. Limits: " (limits.at_once) " at a time, "
+            (limits.per_hour) " per hour, " (table::seconds((limits.longest_s * 1e9) as i64)) " long, "
             (table::bits(limits.bits_per_second as f64)) " in each direction, "
             (group_thousands(&limits.packets.to_string())) " packets."
         }
     }
 }
 
-/// A list of which one is chosen.
+/// A list of options, one of which is selected.
 fn choice(name: &str, label: &str, value: &str, options: &[(&str, String)], wrong: &str) -> Markup {
     let (invalid, by) = marked(name, wrong);
     html! {
@@ -240,7 +245,7 @@ fn choice(name: &str, label: &str, value: &str, options: &[(&str, String)], wron
     }
 }
 
-/// The attributes `aria-invalid` and `aria-describedby` of a field, present if it is the one that was refused.
+/// Returns the attributes `aria-invalid` and `aria-describedby` of a field, present if its value was refused.
 fn marked(name: &str, wrong: &str) -> (Option<&'static str>, Option<&'static str>) {
     match name == wrong {
         true => (Some("true"), Some("refused")),
@@ -248,11 +253,11 @@ fn marked(name: &str, wrong: &str) -> (Option<&'static str>, Option<&'static str
     }
 }
 
-/// Tests that were asked for.
+/// List of requested tests.
 fn recent(runs: &[RunNow]) -> Markup {
     let state = |run: &RunNow| match run.state {
-        RunState::Waiting => "waits",
-        RunState::Preparing | RunState::Running | RunState::Collecting => "under way",
+        RunState::Waiting => "waiting",
+        RunState::Preparing | RunState::Running | RunState::Collecting => "running",
         RunState::Ended => "ended",
         RunState::Failed => "no result",
     };
@@ -260,12 +265,12 @@ fn recent(runs: &[RunNow]) -> Markup {
     html! {
         @if !runs.is_empty() {
             section data-live="runs" {
-                h2 { "Since this page was started" }
+                h2 { "Recent tests" }
                 ul {
                     @for run in runs {
                         li {
                             a href={"/run/" (run.id)} { (run.host) " – " (run.about) }
-                            ", asked for at " (jitlat_archive::utc(run.created_ns)) " (" (ago(run)) " ago): " (state(run))
+                            ", requested at " (jitlat_archive::utc(run.created_ns)) " (" (ago(run)) " ago): " (state(run))
                         }
                     }
                 }

@@ -1,9 +1,9 @@
-//! Tests that are started from a page, and watched there.
+//! Tests that are started from a page and watched there.
 //!
-//! * [`Runner`] – what makes them: the command has one; [`RunOffer`], [`RunRequest`], [`Planned`] – what passes between it and the page
-//! * [`PageRuns`] – who may start them, and how much; `table` – those there are
-//! * [`feed`] – what happens in one; `watched` – what is known of it, and its figures
-//! * `form` – `/run`, where one is asked for; `page` – `/run/ID`, where it is watched; `api` – both as JSON
+//! * [`Runner`] – runs them: the command provides one; [`RunOffer`], [`RunRequest`], [`Planned`] – data exchanged with it
+//! * [`PageRuns`] – who may start tests, and their limits; `table` – the list of tests
+//! * [`feed`] – events of a test; `watched` – its state and its figures
+//! * `form` – `/run`, the form that starts a test; `page` – `/run/ID`, where it is watched; `api` – both as JSON
 
 pub mod api;
 mod feed;
@@ -24,38 +24,38 @@ use serde::{Deserialize, Serialize};
 use std::fmt::Debug;
 use std::sync::Arc;
 
-/// Makes tests. Its calls may block: they come from threads that may wait.
+/// Runs tests. Its calls may block: they are made from threads that may wait.
 pub trait Runner: Debug + Send + Sync {
-    /// What may be asked for.
+    /// Returns the hosts and tests to choose from.
     ///
     /// # Errors
-    /// Those of the archive, which knows hosts.
+    /// Errors of the archive, which knows hosts.
     fn offer(&self, archive: &Archive) -> Result<RunOffer, jitlat_archive::ArchiveError>;
 
-    /// What a test would send.
+    /// Returns what a test would send.
     ///
     /// # Errors
-    /// What cannot be understood of it.
-    fn plan(&self, wish: &RunRequest, host: &HostOffer) -> Result<Planned, RunRefusal>;
+    /// Reason why the request is invalid.
+    fn plan(&self, wanted_test: &RunRequest, host: &HostOffer) -> Result<Planned, RunRefusal>;
 
-    /// Starts a test, now or when there is room for it, and says there what becomes of it.
+    /// Starts a test, now or when capacity is free, and reports its progress to `feed`.
     ///
     /// # Errors
-    /// Why it is never started.
-    fn start(&self, wish: &RunRequest, host: &HostOffer, feed: RunFeed) -> Result<(), RunRefusal>;
+    /// Reason why it is never started.
+    fn start(&self, wanted_test: &RunRequest, host: &HostOffer, feed: RunFeed) -> Result<(), RunRefusal>;
 }
 
-/// What may be asked for.
+/// Hosts and tests to choose from.
 #[derive(Clone, Debug, Default, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RunOffer {
-    /// The name of this host, where tests start.
+    /// Name of this host, where tests start.
     pub from: String,
-    /// With which hosts.
+    /// Hosts to test with.
     pub hosts: Vec<HostOffer>,
-    /// What is measured, and how; the first is the usual one.
+    /// Kinds of tests; the first is the default.
     pub tests: Vec<TestOffer>,
-    /// Applications whose packets a test may send: name, and what it is.
+    /// Profiles whose packets a test may send: name and description.
     pub profiles: Vec<(String, String)>,
 }
 
@@ -63,51 +63,52 @@ pub struct RunOffer {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct HostOffer {
-    /// What it is called; its address if it has no name.
+    /// Name of the host; its address if it has none.
     pub name: String,
-    /// Where it is: an address, or a name that leads to one.
+    /// Address, or a name that resolves to one.
     pub address: String,
-    /// Whether it only answers round trips.
+    /// True if it only answers round trips.
     pub only_answers: bool,
 }
 
-/// Something to measure.
+/// A kind of test.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TestOffer {
-    /// As a wish names it.
+    /// Id, as used in requests.
     pub id: String,
-    /// For people.
+    /// Name for people.
     pub name: String,
-    /// Whether packets go one way, so that it has a direction, and a far end that is a jitlat.
+    /// True for one-way tests, which have a direction and need jitlat at the far host.
     pub one_way: bool,
 }
 
-/// A test that somebody wants. Texts are as on the command line; what is not said is as there, or as the profile has it.
+/// A request for a test. Texts are as on the command line; an empty field has the default of the command line or of the
+/// profile.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default, deny_unknown_fields)]
 pub struct RunRequest {
     /// The far host, by its name in the offer.
     pub host: String,
-    /// What is measured, by its id in the offer; empty: the first.
+    /// Kind of test, by its id in the offer; the first if empty.
     pub test: String,
-    /// `both`, `forward` (to the far host) or `backward`; empty: `both`, and of round trips nothing else.
+    /// `both`, `forward` (to the far host) or `backward`; `both` if empty, and for round trips.
     pub direction: String,
-    /// The application whose packets are sent; empty: none, what follows says how.
+    /// Profile whose packets are sent; if empty, the following fields apply.
     pub profile: String,
-    /// Packets, a number; empty: as long as `duration` says.
+    /// Number of packets; if empty, `duration` applies.
     pub packets: String,
-    /// How long packets are sent: `10s`.
+    /// Time during which packets are sent: `10s`.
     pub duration: String,
     /// Time between packets: `20ms`.
     pub period: String,
-    /// Bytes of a packet's payload.
+    /// Size of a packet's payload in bytes.
     pub size: String,
 }
 
 impl RunRequest {
-    /// The wish that a form makes, by the value of each field.
+    /// Creates the request from the value of each field of a form.
     pub(crate) fn of_form<'a>(value: impl Fn(&str) -> Option<&'a str>) -> RunRequest {
         let of = |name: &str| value(name).unwrap_or("").to_owned();
         RunRequest {
@@ -123,17 +124,17 @@ impl RunRequest {
     }
 }
 
-/// What a test will send.
+/// Traffic of a planned test.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Planned {
-    /// In words: what is measured, and how.
+    /// Description of what is measured, and how.
     pub about: String,
-    /// How long packets are sent, ns.
+    /// Time during which packets are sent, ns.
     pub duration_ns: i64,
-    /// Packets, in all directions together.
+    /// Number of packets, in all directions together.
     pub packets: u64,
-    /// Bits a second on the wire, in the direction that has more.
+    /// Bits per second on the wire, in the direction that has more.
     pub bits_per_second: u64,
 }
 
@@ -143,40 +144,41 @@ impl Planned {
     }
 }
 
-/// Why a test is not made.
+/// Reason why a test is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RunRefusal {
-    /// Something of the wish is wrong or not allowed: the field, empty for the whole, and what to write.
-    Wish(String, String),
-    /// There is no room for it now: until when, or for what.
+    /// A field of the request is wrong or not allowed: the field (empty for the request as a whole), and what to write
+    /// instead.
+    Field(String, String),
+    /// No capacity is free: until when, or because of what.
     Busy(String),
 }
 
 impl RunRefusal {
-    /// Why, in a sentence.
+    /// Reason as a sentence.
     pub fn why(&self) -> &str {
         match self {
-            RunRefusal::Wish(_, why) | RunRefusal::Busy(why) => why,
+            RunRefusal::Field(_, why) | RunRefusal::Busy(why) => why,
         }
     }
 }
 
-/// Running tests from the page.
+/// Settings for running tests from the page.
 #[derive(Clone, Debug)]
 pub struct PageRuns {
-    /// Makes them.
+    /// Runs the tests.
     pub runner: Arc<dyn Runner>,
-    /// Who may start and stop them.
+    /// Rule for who may start and stop them.
     pub who: Starters,
-    /// How much.
+    /// Limits of the tests.
     pub limits: RunLimits,
 }
 
-/// Who may start tests, and stop them.
+/// Rule for who may start and stop tests.
 #[derive(Clone, Debug)]
 pub enum Starters {
-    /// Everybody on this host. Only where the page is for its users.
+    /// All users of this host. Only if the page is for its users.
     Local,
-    /// Who has this token, which is another than that for reading.
+    /// Anyone with this token, which differs from the one for reading.
     Token(Token),
 }

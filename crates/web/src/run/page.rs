@@ -1,4 +1,4 @@
-//! `/run/ID`: a test while it runs: how far it is, the answer so far, and a pane with the figure that is chosen.
+//! `/run/ID`: a test while it runs: progress, the verdict so far, and a pane with the selected figure.
 
 use super::api::find;
 use super::form::{SECRET, with_secret};
@@ -22,7 +22,7 @@ use maud::{Markup, PreEscaped, html};
 use std::fmt::Write;
 use std::sync::Arc;
 
-/// The page.
+/// Handler of the page.
 pub fn watching() -> MethodRouter<Arc<App>> {
     get(
         |State(app): State<Arc<App>>,
@@ -38,7 +38,7 @@ pub fn watching() -> MethodRouter<Arc<App>> {
             let made = move |archive: &Archive, secret: &str| {
                 let Some(plot) = plot(query.get("plot")) else {
                     let known = LIVE_PLOTS.map(|plot| plot.id).join(", ");
-                    return Err(Problem::Wrong(format!("plot is one of {known}.")));
+                    return Err(Problem::Wrong(format!("plot must be one of {known}.")));
                 };
                 let now = RunNow::of(&run);
                 let figures = run.look().figures(plot);
@@ -60,7 +60,7 @@ fn write(
     let over = matches!(now.state, RunState::Ended | RunState::Failed);
     let before = html! {
         @if !over {
-            // Without scripts the page is loaded again by itself.
+            // Without scripts, the page reloads itself.
             noscript { meta http-equiv="refresh" content="2"; }
         }
         (page::navigation(PageTab::Run))
@@ -82,7 +82,7 @@ fn write(
         }
     };
     let header = html! { p.what { (now.about) } };
-    page::page_in(&before, &format!("A test with {}", now.host), &header, &main).0
+    page::page_in(&before, &format!("Test with {}", now.host), &header, &main).0
 }
 
 fn stop(now: &RunNow, secret: &str) -> Markup {
@@ -91,13 +91,13 @@ fn stop(now: &RunNow, secret: &str) -> Markup {
             p {
                 input type="hidden" name=(SECRET) value=(secret);
                 button #stop { "Stop the test" }
-                " What it has measured until then is kept."
+                " Results so far are stored."
             }
         }
     }
 }
 
-/// Progress, and the answer so far.
+/// Progress, and the verdict so far.
 fn state(now: &RunNow) -> Markup {
     let class = match now.state {
         RunState::Failed => "bad",
@@ -107,7 +107,7 @@ fn state(now: &RunNow) -> Markup {
     let mut said = now.said.clone();
     if let Some(at) = now.starts_ns {
         let left = at.saturating_sub(crate::times::now()).max(0) / 1_000_000_000;
-        let _ = write!(said, " That is at {} UTC, in {left} s.", &jitlat_archive::utc(at)[11..]);
+        let _ = write!(said, " Start: {} UTC, in {left} s.", &jitlat_archive::utc(at)[11..]);
     }
     html! {
         p.headline.(class) { (said) @if !said.ends_with('.') { "." } }
@@ -123,10 +123,10 @@ fn state(now: &RunNow) -> Markup {
     }
 }
 
-/// The answer of a stream so far, and that nothing arrives.
+/// Verdict of a stream so far, and a warning if nothing arrives.
 fn so_far(now: &RunNow, stream: &RunStream) -> Markup {
     let of = if now.streams.len() == 1 { String::new() } else { format!(", {}", stream.name) };
-    // Once it has ended, the reports have the answer.
+    // After the end, the reports have the verdict.
     let answer = stream.answer.as_deref().zip(stream.severity).filter(|_| now.tests.is_empty());
     html! {
         @if let Some((answer, severity)) = answer {
@@ -137,12 +137,12 @@ fn so_far(now: &RunNow, stream: &RunStream) -> Markup {
             }
         }
         @if let Some(silence) = stream.silence_s {
-            p.bad { b.level { "Nothing has arrived for " (format!("{silence:.0}")) " s" (of) "." } }
+            p.bad { b.level { "Nothing received for " (format!("{silence:.0}")) " s" (of) "." } }
         }
     }
 }
 
-/// An answer without the word for its severity, which the sign before it has already.
+/// Removes the word for the severity from a verdict, because the sign before it already shows it.
 fn without_word<'a>(answer: &'a str, severity: &str) -> &'a str {
     match answer.get(..severity.len()) {
         Some(word) if word.eq_ignore_ascii_case(severity) => {
@@ -174,10 +174,10 @@ fn reports(archive: &Archive, now: &RunNow) -> Markup {
     }
 }
 
-/// The list of figures, above the pane with the one that is chosen.
+/// List of figures, above the pane with the selected one.
 fn selector(now: &RunNow, plot: &LivePlot) -> Markup {
     html! {
-        h2 { "While it runs" }
+        h2 { "Live view" }
         form.choosing data-choose action={"/run/" (now.id)} {
             p {
                 label for="plot" { "Show" }
@@ -194,7 +194,7 @@ fn selector(now: &RunNow, plot: &LivePlot) -> Markup {
     }
 }
 
-/// The figures.
+/// Pane with the figures.
 fn pane(plot: &LivePlot, figures: &[Figure]) -> Markup {
     html! {
         div data-live="plot" {
@@ -211,13 +211,13 @@ fn pane(plot: &LivePlot, figures: &[Figure]) -> Markup {
     }
 }
 
-/// The figures so far in numbers.
+/// Table of the figures so far.
 fn streams(now: &RunNow) -> Markup {
     if now.streams.is_empty() {
         return Markup::default();
     }
     let columns =
-        ["sent", "arrived", "missing", "loss", "smallest delay", "median", "99 %", "jitter (RFC 3550)"];
+        ["sent", "received", "missing", "loss", "smallest delay", "median", "p99", "jitter (RFC 3550)"];
     let rows = html! {
         thead {
             tr {
@@ -237,13 +237,13 @@ fn streams(now: &RunNow) -> Markup {
     let reported = now.streams.iter().any(|s| s.reported && s.received.is_some());
     let raw = now.streams.iter().any(|s| s.raw);
     html! {
-        h2 { "In numbers" }
-        (scrolling("In numbers", &rows))
+        h2 { "Figures" }
+        (scrolling("Figures", &rows))
         @if reported {
-            p.help { "What arrives at the far host is as it says, once a second; the report has every packet." }
+            p.help { "Packets received by the far host are reported once per second; the final report has every packet." }
         }
         @if raw {
-            p.help { "One-way delays contain the difference of the clocks, which is not known well enough here." }
+            p.help { "One-way delays include the clock difference, which is not known well enough." }
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Starts a test that somebody wants, within the limits.
+//! Starts a requested test, within the limits.
 
 use super::feed::{LiveRun, RunFeed, RunStatus};
 use super::watched::RunNow;
@@ -11,24 +11,24 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::sleep;
 
-/// How often what has happened in a test is taken up.
+/// Time between updates of a test's state.
 const UPDATE_INTERVAL: Duration = Duration::from_millis(250);
-/// How often those who watch it hear of it, in steps.
+/// Number of updates per message to watchers.
 const STEPS_PER_MESSAGE: u32 = 4;
 
-/// That nobody can run tests here, and how somebody could.
+/// Error for when running tests is off, with instructions to turn it on.
 pub fn off() -> Problem {
     Problem::NotFound(
-        "Running tests from here is off: jitlat web --run, or run = true in [web] of a monitor's file, turns it on."
+        "Running tests is off: turn it on with jitlat web --run, or run = true in [web] of the monitor's file."
             .to_owned(),
     )
 }
 
-/// Starts what is wished.
-pub async fn start(app: &Arc<App>, wish: RunRequest) -> Result<Arc<LiveRun>, Problem> {
+/// Starts the requested test.
+pub async fn start(app: &Arc<App>, wanted_test: RunRequest) -> Result<Arc<LiveRun>, Problem> {
     let runs = app.runs.clone().ok_or_else(off)?;
     let own = app.clone();
-    let wanted = wish.clone();
+    let wanted = wanted_test.clone();
     let started = app.read(move |archive| {
         let offer = runs.runner.offer(archive)?;
         let host = allowed(&offer.hosts, &wanted)?;
@@ -36,43 +36,47 @@ pub async fn start(app: &Arc<App>, wish: RunRequest) -> Result<Arc<LiveRun>, Pro
     });
     match started.await {
         Ok(run) => {
-            tracing::info!("page: test {} of {} was started: {}", run.id, wish.host, run.planned.about);
+            tracing::info!("page: started test {} with {}: {}", run.id, wanted_test.host, run.planned.about);
             tokio::spawn(follow(run.clone()));
             Ok(run)
         }
         Err(problem) => {
             if let Problem::Refused(refusal) = &problem {
-                tracing::info!("page: a test of {:?} is not made: {}", wish.host, refusal.why());
+                tracing::info!("page: refused a test with {:?}: {}", wanted_test.host, refusal.why());
             }
             Err(problem)
         }
     }
 }
 
-/// The far host, if it is one that tests may be made with.
-fn allowed<'a>(hosts: &'a [HostOffer], wish: &RunRequest) -> Result<&'a HostOffer, RunRefusal> {
-    let found = hosts.iter().find(|host| host.name == wish.host || host.address == wish.host);
+/// Returns the far host, if tests with it are allowed.
+fn allowed<'a>(hosts: &'a [HostOffer], wanted_test: &RunRequest) -> Result<&'a HostOffer, RunRefusal> {
+    let found = hosts.iter().find(|host| host.name == wanted_test.host || host.address == wanted_test.host);
     found.ok_or_else(|| {
-        let why = if wish.host.is_empty() {
+        let why = if wanted_test.host.is_empty() {
             "name the far host".to_owned()
         } else {
             let names: Vec<&str> = hosts.iter().take(20).map(|host| host.name.as_str()).collect();
-            format!("tests are made with {} only, not with '{}'", names.join(", "), wish.host.escape_debug())
+            format!(
+                "'{}' is not an allowed host: choose one of {}",
+                wanted_test.host.escape_debug(),
+                names.join(", ")
+            )
         };
-        RunRefusal::Wish("host".to_owned(), why)
+        RunRefusal::Field("host".to_owned(), why)
     })
 }
 
 fn start_with(
     app: &App,
     runs: &PageRuns,
-    wish: &RunRequest,
+    wanted_test: &RunRequest,
     host: &HostOffer,
 ) -> Result<Arc<LiveRun>, Problem> {
-    let planned = runs.runner.plan(wish, host)?;
+    let planned = runs.runner.plan(wanted_test, host)?;
     runs.limits.check(&planned)?;
-    let run = app.table.admit(wish, planned, &runs.limits, times::now())?;
-    match runs.runner.start(wish, host, RunFeed::new(run.clone())) {
+    let run = app.table.admit(wanted_test, planned, &runs.limits, times::now())?;
+    match runs.runner.start(wanted_test, host, RunFeed::new(run.clone())) {
         Ok(()) => Ok(run),
         Err(refusal) => {
             app.table.forget(&run);
@@ -81,7 +85,7 @@ fn start_with(
     }
 }
 
-/// Takes up what happens in a test, and tells those who watch, until it is over.
+/// Updates the state of a test and notifies watchers until it is over.
 async fn follow(run: Arc<LiveRun>) {
     let (mut steps, mut known): (u32, Option<RunStatus>) = (0, None);
     loop {
@@ -112,7 +116,7 @@ async fn follow(run: Arc<LiveRun>) {
     }
 }
 
-/// A test as an event.
+/// Formats the state of a test as an event.
 pub fn event(now: &RunNow) -> Bytes {
     let json = serde_json::to_string(now).unwrap_or_default();
     Bytes::from(format!("event: run\ndata: {json}\n\n"))

@@ -1,4 +1,4 @@
-//! [`RunTable`]: the tests that were asked for, and how many there may be.
+//! [`RunTable`]: the requested tests, and limits on their number.
 
 use super::feed::LiveRun;
 use super::{Planned, RunRefusal, RunRequest};
@@ -7,18 +7,18 @@ use jitlat_report::figure::group_thousands;
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// How much may be asked for.
+/// Limits of tests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RunLimits {
-    /// Tests at the same time, those that wait for their time included.
+    /// Maximum number of tests at the same time, including waiting ones.
     pub at_once: usize,
-    /// Tests that are begun within an hour.
+    /// Maximum number of tests started within an hour.
     pub per_hour: usize,
-    /// How long a test may send.
+    /// Maximum sending time of a test.
     pub longest: Span,
-    /// Bits a second that a test may send in a direction, on the wire.
+    /// Maximum rate of a test in a direction, bits per second on the wire.
     pub bits_per_second: u64,
-    /// Packets of a test.
+    /// Maximum number of packets of a test.
     pub packets: u64,
 }
 
@@ -34,43 +34,37 @@ impl Default for RunLimits {
     }
 }
 
-/// Tests that have ended are known so long: this many.
+/// Number of ended tests that are remembered.
 const MAX_ENDED_RUNS: usize = 32;
 const HOUR: i64 = 3_600_000_000_000;
 
 impl RunLimits {
-    /// Whether a test is within them.
+    /// Checks that a test is within the limits.
     pub(crate) fn check(&self, planned: &Planned) -> Result<(), RunRefusal> {
-        let wrong = |field: &str, why: String| Err(RunRefusal::Wish(field.to_owned(), why));
+        let wrong = |field: &str, why: String| Err(RunRefusal::Field(field.to_owned(), why));
         if planned.duration() > self.longest {
             let (asked, most) = (planned.duration_ns, self.longest.0);
             let [asked, most] = [asked, most].map(seconds);
-            return wrong(
-                "duration",
-                format!("it would send for {asked}; {most} is the longest allowed here"),
-            );
+            return wrong("duration", format!("it would send for {asked}, but the limit is {most}"));
         }
         if planned.bits_per_second > self.bits_per_second {
             let [asked, most] = [planned.bits_per_second, self.bits_per_second].map(|b| bits(b as f64));
-            return wrong("period", format!("it would send {asked}; {most} is the most allowed here"));
+            return wrong("period", format!("it would send {asked}, but the limit is {most}"));
         }
         if planned.packets > self.packets {
             let [asked, most] = [planned.packets, self.packets].map(|n| group_thousands(&n.to_string()));
-            return wrong(
-                "packets",
-                format!("it would send {asked} packets; {most} are the most allowed here"),
-            );
+            return wrong("packets", format!("it would send {asked} packets, but the limit is {most}"));
         }
         Ok(())
     }
 }
 
-/// A time in seconds, for people.
+/// Formats a time in seconds, for people.
 pub fn seconds(ns: i64) -> String {
     format!("{} s", ns as f64 / 1e9)
 }
 
-/// Bits a second, for people.
+/// Formats a rate in bits per second, for people.
 pub fn bits(rate: f64) -> String {
     match rate {
         1e9.. => format!("{:.1} Gbit/s", rate / 1e9),
@@ -79,15 +73,15 @@ pub fn bits(rate: f64) -> String {
     }
 }
 
-/// All there are, the newest last.
+/// Requested tests, newest last.
 #[derive(Debug, Default)]
 pub struct RunTable(Mutex<VecDeque<Arc<LiveRun>>>);
 
 impl RunTable {
-    /// Another one, at `now` (ns since 1970).
+    /// Adds a test at `now` (ns since 1970), within the limits.
     pub fn admit(
         &self,
-        wish: &RunRequest,
+        wanted_test: &RunRequest,
         planned: Planned,
         limits: &RunLimits,
         now: i64,
@@ -96,17 +90,17 @@ impl RunTable {
         let open = all.iter().filter(|run| !run.is_over()).count();
         if open >= limits.at_once {
             let are = if open == 1 { "another test is" } else { "other tests are" };
-            return Err(RunRefusal::Busy(format!("{are} under way: wait for its end, or stop it")));
+            return Err(RunRefusal::Busy(format!("{are} running: wait, or stop one")));
         }
         let recent = all.iter().filter(|run| now.saturating_sub(run.created_ns) < HOUR).count();
         if recent >= limits.per_hour {
             return Err(RunRefusal::Busy(format!(
-                "{recent} tests were begun within the last hour, and no more are allowed here"
+                "the limit of tests per hour is reached ({recent}): try again later"
             )));
         }
-        let run = LiveRun::new(wish, planned, now);
+        let run = LiveRun::new(wanted_test, planned, now);
         all.push_back(run.clone());
-        // What counts within the hour is kept for it.
+        // Tests that count towards the hourly limit are remembered for the hour.
         while all.len() > MAX_ENDED_RUNS.max(limits.per_hour)
             && let Some(place) = all.iter().position(|run| run.is_over())
         {
@@ -115,17 +109,17 @@ impl RunTable {
         Ok(run)
     }
 
-    /// Forgets one that was never started.
+    /// Removes a test that was never started.
     pub fn forget(&self, run: &LiveRun) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).retain(|known| known.id != run.id);
     }
 
-    /// That of an id; `None` if it is not known, or not any more.
+    /// Returns the test with an id; `None` if it is unknown or forgotten.
     pub fn find(&self, id: &str) -> Option<Arc<LiveRun>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).iter().find(|run| run.id == id).cloned()
     }
 
-    /// All, the newest first.
+    /// Returns all tests, newest first.
     pub fn all(&self) -> Vec<Arc<LiveRun>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).iter().rev().cloned().collect()
     }
@@ -145,11 +139,11 @@ mod tests {
         let limits = RunLimits::default();
         assert_eq!(limits.check(&planned(60_000_000_000, 10_000_000, 1_000_000)), Ok(()));
         for (wrong, field, said) in [
-            (planned(61_000_000_000, 1, 1), "duration", "60 s is the longest"),
-            (planned(1, 10_000_001, 1), "period", "10.0 Mbit/s is the most"),
-            (planned(1, 1, 1_000_001), "packets", "are the most allowed"),
+            (planned(61_000_000_000, 1, 1), "duration", "the limit is 60 s"),
+            (planned(1, 10_000_001, 1), "period", "the limit is 10.0 Mbit/s"),
+            (planned(1, 1, 1_000_001), "packets", "packets, but the limit"),
         ] {
-            let Err(RunRefusal::Wish(about, why)) = limits.check(&wrong) else { panic!("{wrong:?}") };
+            let Err(RunRefusal::Field(about, why)) = limits.check(&wrong) else { panic!("{wrong:?}") };
             assert!(about == field && why.contains(said), "{about}: {why}");
         }
     }
@@ -160,11 +154,15 @@ mod tests {
         let admit = |now| table.admit(&RunRequest::default(), planned(1, 1, 1), &limits, now);
         for at in 0..3 {
             let run = admit(at).unwrap();
-            assert!(matches!(admit(at), Err(RunRefusal::Busy(why)) if why.contains("under way")));
+            assert!(
+                matches!(admit(at), Err(RunRefusal::Busy(why)) if why.contains("another test is running"))
+            );
             RunFeed::new(run.clone()).ended(Err("x".to_owned()));
             assert!(run.is_over());
         }
-        assert!(matches!(admit(HOUR - 1), Err(RunRefusal::Busy(why)) if why.contains("last hour")));
+        assert!(
+            matches!(admit(HOUR - 1), Err(RunRefusal::Busy(why)) if why.contains("limit of tests per hour"))
+        );
         let run = admit(HOUR).unwrap();
         assert_eq!(table.all()[0].id, run.id);
         table.forget(&run);

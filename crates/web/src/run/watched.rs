@@ -1,4 +1,4 @@
-//! [`WatchedRun`]: what is known of a test under way, as those see it who watch.
+//! [`WatchedRun`]: state of a running test, as its watchers see it.
 
 use super::feed::{LiveRun, RunStatus};
 use jitlat_core::live::{FigureSource, LivePhase, LiveState, StreamState, summary};
@@ -9,11 +9,11 @@ use jitlat_core::{PacketRecord, SteadyTime};
 use jitlat_report::figure::{Figure, LIVE_PLOTS, LivePlot, LiveStream, Trace};
 use serde::Serialize;
 
-/// What is known of a test.
+/// State of a running test.
 #[derive(Debug)]
 pub struct WatchedRun {
     pub state: LiveState,
-    /// Of each stream the packets that arrived here, for figures; `None` before the first.
+    /// Packets of each stream that arrived here, for figures; `None` before the first.
     traces: Vec<Option<Box<Trace>>>,
 }
 
@@ -27,7 +27,7 @@ impl WatchedRun {
             Event::Started(sessions) => self.traces = sessions.iter().map(|_| None).collect(),
             Event::Arrived { stream, records } => self.arrived(stream, records),
             Event::Records { stream, records, .. } => {
-                // What the far host has said of it so far gives way to the packets themselves.
+                // The far host's reports so far are replaced by the packets themselves.
                 if let Some((state, None)) = self.state.streams.get_mut(stream).zip(self.traces.get(stream)) {
                     let mut fresh = StreamState::new(&state.session, now);
                     fresh.progress = state.progress;
@@ -58,12 +58,12 @@ impl WatchedRun {
         }
     }
 
-    /// The analysis so far of each stream whose packets arrive here.
+    /// Returns the analysis so far of each stream whose packets arrive here.
     pub fn summaries(&self) -> Vec<Option<Summary>> {
         self.state.streams.iter().map(|s| s.analysis().map(summary)).collect()
     }
 
-    /// The figures of a plot.
+    /// Returns the figures of a plot.
     pub fn figures(&self, plot: &LivePlot) -> Vec<Figure> {
         let summaries = self.summaries();
         let streams: Vec<LiveStream<'_>> = (self.state.streams.iter().zip(&self.traces).zip(&summaries))
@@ -77,7 +77,7 @@ impl WatchedRun {
     }
 }
 
-/// The plot of a name; the first for none.
+/// Returns the plot with a name; the first without a name.
 pub fn plot(name: Option<&str>) -> Option<&'static LivePlot> {
     match name {
         None => LIVE_PLOTS.first(),
@@ -85,70 +85,70 @@ pub fn plot(name: Option<&str>) -> Option<&'static LivePlot> {
     }
 }
 
-/// A test, now.
+/// Current state of a test.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RunNow {
-    /// Its name in addresses.
+    /// Id of the test, as in addresses.
     pub id: String,
     /// The far host.
     pub host: String,
-    /// What it is, in words.
+    /// Description of the test.
     pub about: String,
-    /// When it was asked for, ns since 1970.
+    /// Time of the request, ns since 1970.
     pub created_ns: i64,
-    /// How far it is.
+    /// Progress.
     pub state: RunState,
-    /// What is being done, or why there is no result, in a sentence.
+    /// Current activity, or the reason why there is no result, as a sentence.
     pub said: String,
-    /// When it starts, ns since 1970; null once it has.
+    /// Time at which it starts, ns since 1970; null once it has started.
     pub starts_ns: Option<i64>,
-    /// Seconds since its streams began; null before.
+    /// Seconds since its streams started; null before.
     pub elapsed_s: Option<f64>,
-    /// Seconds that they take in all.
+    /// Duration of its streams in seconds.
     pub duration_s: f64,
-    /// The share of its packets that are sent or received; null before.
+    /// Share of its packets that are sent or received; null before it starts.
     pub done: Option<f64>,
-    /// Its streams; empty before they begin.
+    /// Its streams; empty before they start.
     pub streams: Vec<RunStream>,
-    /// Once it has ended, the tests of the archive that have its results.
+    /// Numbers of its results in the archive, once it has ended.
     pub tests: Vec<String>,
 }
 
-/// How far a test is.
+/// Progress of a test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum RunState {
-    /// It waits for its time.
+    /// Waiting for its start.
     Waiting,
-    /// The far host is called, or the clocks are measured.
+    /// Connecting to the far host, or measuring the clocks.
     Preparing,
-    /// Packets fly.
+    /// Sending packets.
     Running,
-    /// Packets have been sent, and results are fetched and kept.
+    /// All packets were sent; results are fetched and stored.
     Collecting,
-    /// It is in the archive.
+    /// Ended; its results are in the archive.
     Ended,
-    /// There is no result.
+    /// Ended without a result.
     Failed,
 }
 
-/// A stream of a test under way. Figures are of what has arrived so far, and null before anything has.
+/// A stream of a running test. Figures describe the packets so far, and are null before the first.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RunStream {
     /// `to server`, `from server`, `round trip`.
     pub name: &'static str,
-    /// Packets to be sent in all.
+    /// Number of packets to be sent in all.
     pub packets: u32,
-    /// Packets sent so far; null if the far host sends.
+    /// Number of packets sent so far; null if the far host sends.
     pub sent: Option<u32>,
-    /// Packets received so far; null if the far host receives and has not said how many.
+    /// Number of packets received so far; null if the far host receives and has not reported it.
     pub received: Option<u64>,
-    /// Packets missing below the highest number received; some may still arrive.
+    /// Number of packets missing below the highest number received; some may still arrive.
     pub missing: Option<u64>,
-    /// Missing of those sent as far as is known.
+    /// Share of the packets that are missing, as far as known.
     pub loss: Option<f64>,
     /// Smallest delay, ns.
     pub delay_min_ns: Option<i64>,
@@ -156,17 +156,17 @@ pub struct RunStream {
     pub delay_median_ns: Option<i64>,
     /// 99th percentile of the delay, ns.
     pub delay_p99_ns: Option<i64>,
-    /// Whether delays contain the difference of the two hosts' clocks, because it is not known well enough.
+    /// True if delays include the clock difference of the two hosts, because it is not known well enough.
     pub raw: bool,
     /// Inter-arrival jitter of RFC 3550, ns.
     pub jitter_ns: Option<i64>,
-    /// Whether the figures are what the far host reports, once a second.
+    /// True if the figures are reported by the far host, once per second.
     pub reported: bool,
-    /// Seconds for which nothing has been received, if that is long.
+    /// Seconds since the last arrival, if that is long.
     pub silence_s: Option<f64>,
-    /// The answer so far, in a sentence; null where packets do not arrive here.
+    /// Verdict so far, as a sentence; null if packets do not arrive here.
     pub answer: Option<String>,
-    /// How bad that is: good, fair, poor, bad or unknown.
+    /// Severity of the verdict: good, fair, poor, bad or unknown.
     pub severity: Option<&'static str>,
 }
 
@@ -196,7 +196,7 @@ impl RunStream {
 }
 
 impl RunNow {
-    /// What is known of `run`.
+    /// Returns the current state of `run`.
     pub fn of(run: &LiveRun) -> RunNow {
         let status = run.status();
         let watched = run.look();
@@ -215,7 +215,7 @@ impl RunNow {
         let done: u64 = progress().map(|p| u64::from(p.sent.max(p.received))).sum();
         RunNow {
             id: run.id.clone(),
-            host: run.wish.host.clone(),
+            host: run.wanted_test.host.clone(),
             about: run.planned.about.clone(),
             created_ns: run.created_ns,
             state,
@@ -239,27 +239,29 @@ impl RunNow {
 fn said(status: &RunStatus, phase: &LivePhase) -> (RunState, String) {
     let text = |state, text: &str| (state, text.to_owned());
     match (status, phase) {
-        (RunStatus::Asked, _) => text(RunState::Waiting, "It is about to start."),
+        (RunStatus::Asked, _) => text(RunState::Waiting, "About to start."),
         (RunStatus::Waiting(_), _) => text(
             RunState::Waiting,
-            "It starts in the next gap of the timetable, in which it disturbs no other test.",
+            "Waiting for the next gap in the timetable, where it disturbs no other test.",
         ),
         (RunStatus::Failed(why), _) => (RunState::Failed, why.clone()),
-        (RunStatus::Ended(_), _) => text(RunState::Ended, "It has ended; the report is in the archive."),
-        (_, LivePhase::Waiting) => text(RunState::Preparing, "It starts."),
-        (_, LivePhase::Connecting(address, false)) => (RunState::Preparing, format!("{address} is called.")),
+        (RunStatus::Ended(_), _) => text(RunState::Ended, "Ended; the report is in the archive."),
+        (_, LivePhase::Waiting) => text(RunState::Preparing, "Starting."),
+        (_, LivePhase::Connecting(address, false)) => {
+            (RunState::Preparing, format!("Connecting to {address}."))
+        }
         (_, LivePhase::Connecting(address, true)) => {
-            (RunState::Preparing, format!("{address} has not answered yet; it is still called."))
+            (RunState::Preparing, format!("Connecting to {address}: no answer yet."))
         }
         (_, LivePhase::Probing(done, of)) => {
-            (RunState::Preparing, format!("The clocks are compared: {done} of {of} probes are answered."))
+            (RunState::Preparing, format!("Comparing the clocks: {done} of {of} probes answered."))
         }
-        (_, LivePhase::Running) => text(RunState::Running, "Packets are sent."),
+        (_, LivePhase::Running) => text(RunState::Running, "Sending packets."),
         (_, LivePhase::Collecting(done, of)) => {
-            (RunState::Collecting, format!("Results are fetched from the far host: {done} of {of}."))
+            (RunState::Collecting, format!("Fetching results from the far host: {done} of {of}."))
         }
         (_, LivePhase::Over | LivePhase::Failed(_)) => {
-            text(RunState::Collecting, "The result is put into the archive.")
+            text(RunState::Collecting, "Storing the result in the archive.")
         }
     }
 }

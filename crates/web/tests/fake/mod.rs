@@ -1,5 +1,5 @@
 #![allow(dead_code, reason = "each test uses a part")]
-//! A runner whose tests happen without a network: both directions, every event of one, at a time that the test decides.
+//! A runner whose tests happen without a network: both directions, with every event, at times that the calling test chooses.
 
 use jitlat_archive::{Archive, TestId};
 use jitlat_core::observer::{Event, Observer, StreamProgress};
@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex};
 
 const MS: i64 = 1_000_000;
 
-/// Keeps the feeds of the tests that were started, for the test to go on with.
+/// Stores the feeds of the tests that were started, so that the calling test can continue them.
 #[derive(Debug, Default)]
 pub struct Fake {
     pub started: Mutex<Vec<(RunRequest, RunFeed)>>,
@@ -36,9 +36,11 @@ impl Runner for Fake {
         })
     }
 
-    fn plan(&self, wish: &RunRequest, host: &HostOffer) -> Result<Planned, RunRefusal> {
-        let wrong = |_| RunRefusal::Wish("packets".to_owned(), format!("'{}' is no number", wish.packets));
-        let packets: u64 = if wish.packets.is_empty() { 500 } else { wish.packets.parse().map_err(wrong)? };
+    fn plan(&self, wanted_test: &RunRequest, host: &HostOffer) -> Result<Planned, RunRefusal> {
+        let wrong =
+            |_| RunRefusal::Field("packets".to_owned(), format!("'{}' is no number", wanted_test.packets));
+        let packets: u64 =
+            if wanted_test.packets.is_empty() { 500 } else { wanted_test.packets.parse().map_err(wrong)? };
         Ok(Planned {
             about: format!("one way with {}", host.name),
             duration_ns: packets as i64 * 20 * MS,
@@ -47,28 +49,28 @@ impl Runner for Fake {
         })
     }
 
-    fn start(&self, wish: &RunRequest, _: &HostOffer, feed: RunFeed) -> Result<(), RunRefusal> {
-        if wish.period == "never" {
+    fn start(&self, wanted_test: &RunRequest, _: &HostOffer, feed: RunFeed) -> Result<(), RunRefusal> {
+        if wanted_test.period == "never" {
             return Err(RunRefusal::Busy("the timetable has no gap of 12 s within 10 min".to_owned()));
         }
-        self.started.lock().unwrap().push((wish.clone(), feed));
+        self.started.lock().unwrap().push((wanted_test.clone(), feed));
         Ok(())
     }
 }
 
 impl Fake {
-    /// The feed of the test that was started last.
+    /// Returns the feed of the last test started.
     pub fn last(&self) -> RunFeed {
         self.started.lock().unwrap().pop().expect("a test was started").1
     }
 }
 
-/// The settings with it.
+/// Returns settings with this runner.
 pub fn runs(fake: &Arc<Fake>, who: Starters) -> Option<PageRuns> {
     Some(PageRuns { runner: fake.clone(), who, limits: RunLimits::default() })
 }
 
-/// The first two seconds of a test in both directions.
+/// Sends the events of the first two seconds of a test in both directions.
 pub fn two_seconds(feed: &mut RunFeed) {
     let spec = |way| TestSpec::new(way, Transport::Udp, 500, 80, Span::millis(20), Schedule::Periodic);
     let sessions = [Direction::Up, Direction::Down].map(|way| Session::new(spec(way).unwrap()));
@@ -93,7 +95,7 @@ pub fn two_seconds(feed: &mut RunFeed) {
     feed.event(&Event::Progress(&[progress(100, 0), progress(0, 90)]));
 }
 
-/// The packets of the direction there, which the far host had.
+/// Sends the packets of the forward direction, which the far host had.
 pub fn records(feed: &mut RunFeed) {
     let record =
         |k: i64| PacketRecord::one_way(k, WallTime(k * 20 * MS), WallTime(k * 20 * MS + 6 * MS + k % 5 * MS));
@@ -101,7 +103,7 @@ pub fn records(feed: &mut RunFeed) {
     feed.event(&Event::Records { stream: 0, records: &records, tcp: &[] });
 }
 
-/// Its end, with the tests of `archive` as its result.
+/// Ends the test, with the tests of `archive` as its result.
 pub fn end(feed: &RunFeed, archive: &Archive) -> Vec<TestId> {
     let tests: Vec<TestId> = archive.newest().unwrap().iter().take(2).map(|newest| newest.test).collect();
     feed.ended(Ok(tests.clone()));

@@ -1,4 +1,5 @@
-//! The pages in headless Chromium: large and small, light and dark, with their own policy and scripts, and for everybody.
+//! The pages in headless Chromium: wide and narrow, light and dark, with their own policy and scripts, and their
+//! accessibility.
 
 use crate::chromium as browser;
 use crate::fake;
@@ -9,7 +10,7 @@ use jitlat_web::Starters;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// A mesh of five hosts, and the addresses of a page of each kind.
+/// Serves a mesh of five hosts; returns the addresses of a page of each kind.
 fn served(folder: &std::path::Path) -> (Served, Arc<Fake>, Vec<String>) {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos() as i64;
     let archive = mesh::mesh(folder, now, 12).unwrap();
@@ -32,7 +33,7 @@ fn served(folder: &std::path::Path) -> (Served, Arc<Fake>, Vec<String>) {
     (served, fake, pages)
 }
 
-/// The page of a test under way.
+/// Returns the page of a running test.
 fn under_way(served: &Served, fake: &Fake) -> String {
     let body = "{\"host\":\"oslo\"}";
     let headers = format!("Content-Type: application/json\r\nContent-Length: {}\r\n", body.len());
@@ -43,7 +44,7 @@ fn under_way(served: &Served, fake: &Fake) -> String {
     format!("/run/{}", run["id"].as_str().unwrap())
 }
 
-/// A page with its style sheet within it and without scripts, so that it is the same as a file.
+/// Returns a page with its style sheet inline and without scripts, so that it can be opened as a file.
 fn alone(served: &Served, path: &str) -> String {
     let page = served.get(path).body;
     let style = served.get("/style.css").body;
@@ -78,16 +79,16 @@ fn scripts_and_styles_are_those_of_the_policy() {
     let (served, fake, pages) = served(folder.path());
     let own = browser::folder();
     let url = |path: &str| format!("http://{}{path}", served.address);
-    // Its own scripts run, and wait for new tests.
+    // The page's own scripts run and wait for new tests.
     let dom = browser::visit(program, own.path(), &["--dump-dom"], &url("/"));
     assert!(
         dom.contains("role=\"status\">connecting<") || dom.contains("role=\"status\">live<"),
         "the script does not run"
     );
-    // A test under way is followed: what happens in it is on the page, and a choice of another figure too.
+    // A running test is followed: its events appear on the page, and so does the choice of another figure.
     let run = pages.iter().find(|path| path.starts_with("/run/")).unwrap();
     let dom = std::thread::scope(|scope| {
-        // The browser's own time stands still while it waits for events, so that it sees the end of the test, whenever that is.
+        // The browser's virtual time stops while it waits for events, so that it sees the end of the test, whenever that is.
         scope.spawn(|| {
             let under_way = || !fake.started.lock().unwrap().is_empty();
             jitlat_waiting::while_true("a test is under way", Duration::from_secs(3), under_way);
@@ -95,7 +96,7 @@ fn scripts_and_styles_are_those_of_the_policy() {
         });
         browser::visit(program, own.path(), &["--dump-dom", "--virtual-time-budget=30000"], &url(run))
     });
-    assert!(dom.contains("It has ended") && dom.contains(">it has ended<"), "{dom}");
+    assert!(dom.contains("Ended; the report") && dom.contains(">the test has ended<"), "{dom}");
     let test = pages.last().unwrap();
     let dom = browser::visit(program, own.path(), &["--dump-dom"], &url(test));
     assert!(

@@ -1,4 +1,5 @@
-//! Webhooks over TLS: who proves to be the one that was asked is told, and nobody else. Needs the program `openssl`, which makes certificates.
+//! Webhooks over TLS: only a server that proves its identity is notified. Needs the program `openssl`, which makes
+//! certificates.
 #![cfg(feature = "tls")]
 
 use jitlat_web::{PostError, post};
@@ -17,7 +18,7 @@ fn openssl(folder: &Path, line: &str) {
     assert!(run.status.success(), "openssl {line}: {}", String::from_utf8_lossy(&run.stderr));
 }
 
-/// A certificate authority in a folder.
+/// Creates a certificate authority in a folder.
 fn authority(folder: &Path) -> PathBuf {
     std::fs::create_dir_all(folder).unwrap();
     let name = folder.file_name().unwrap().to_string_lossy();
@@ -31,7 +32,7 @@ fn authority(folder: &Path) -> PathBuf {
     folder.join("ca.pem")
 }
 
-/// A certificate of `name` by the authority in `folder`, and its key.
+/// Creates a certificate for `name` by the authority in `folder`, and its key.
 fn certificate(folder: &Path, name: &str, expired: bool) -> [PathBuf; 2] {
     openssl(
         folder,
@@ -52,7 +53,7 @@ fn certificate(folder: &Path, name: &str, expired: bool) -> [PathBuf; 2] {
     ["server.pem", "server.key"].map(|file| folder.join(file))
 }
 
-/// What a request to a server with this certificate comes to, and what the server received.
+/// Returns the result of a request to a server with this certificate, and what the server received.
 fn posted(certificate: &[PathBuf; 2], host: &str, ca_file: Option<&Path>) -> (Result<(), PostError>, String) {
     use rustls::pki_types::pem::PemObject;
     use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -86,7 +87,7 @@ fn who_proves_to_be_the_one_that_was_asked_is_told_and_nobody_else() {
     let folder = tempfile::tempdir().unwrap();
     let own = authority(&folder.path().join("own"));
     let other = authority(&folder.path().join("other"));
-    // One that has the same name, and is another.
+    // Another authority with the same name.
     let false_one = authority(&folder.path().join("false/own"));
     let own_folder = own.parent().unwrap();
     let good = certificate(own_folder, "DNS:localhost,IP:127.0.0.1", false);
@@ -102,13 +103,9 @@ fn who_proves_to_be_the_one_that_was_asked_is_told_and_nobody_else() {
         let said = went.unwrap_err().to_string();
         assert!(said.contains(why) && got.is_empty(), "{said}, not {why}; {got}");
     };
-    refused(&good, Some(&false_one), "an authority that is not known here");
-    refused(
-        &good,
-        Some(&other),
-        "an authority that is not known here: name the authority's certificate with ca-file",
-    );
-    // This system does not know it either, if it knows any.
+    refused(&good, Some(&false_one), "an unknown authority");
+    refused(&good, Some(&other), "an unknown authority: set ca-file to the authority's certificate");
+    // This system does not trust it either, if it has any authorities.
     let (went, got) = posted_or_no_authorities(&good);
     assert!(
         matches!(went, Err(PostError::Untrusted(_) | PostError::Authorities(_))) && got.is_empty(),
@@ -118,7 +115,7 @@ fn who_proves_to_be_the_one_that_was_asked_is_told_and_nobody_else() {
     refused(&certificate(own_folder, "DNS:localhost", true), Some(&own), "has expired");
 }
 
-/// With the authorities of this system. Without any the server is not asked at all.
+/// The same with the authorities of this system. Without any, the server receives no request at all.
 fn posted_or_no_authorities(certificate: &[PathBuf; 2]) -> (Result<(), PostError>, String) {
     match post("https://127.0.0.1:9/", String::new(), None, PATIENCE) {
         Err(PostError::Authorities(why)) => (Err(PostError::Authorities(why)), String::new()),
@@ -130,7 +127,7 @@ fn posted_or_no_authorities(certificate: &[PathBuf; 2]) -> (Result<(), PostError
 fn a_file_without_certificates_and_a_server_without_tls_are_said_to_be_so() {
     let folder = tempfile::tempdir().unwrap();
     let empty = folder.path().join("ca.pem");
-    for (content, why) in [(None, "No such file"), (Some("nothing\n"), "there is no certificate in it")] {
+    for (content, why) in [(None, "No such file"), (Some("nothing\n"), "it contains no certificate")] {
         content.iter().for_each(|text| std::fs::write(&empty, text).unwrap());
         let said =
             post("https://localhost:9/", String::new(), Some(&empty), PATIENCE).unwrap_err().to_string();
@@ -145,6 +142,6 @@ fn a_file_without_certificates_and_a_server_without_tls_are_said_to_be_so() {
         stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n").unwrap();
     });
     let said = post(&address, String::new(), Some(&own), PATIENCE).unwrap_err().to_string();
-    assert!(said.contains("no TLS with it"), "{said}");
+    assert!(said.contains("the TLS handshake failed"), "{said}");
     server.join().unwrap();
 }

@@ -1,4 +1,4 @@
-//! The pages over a socket: what they say, who may read them, and what a client cannot do.
+//! The pages over a socket: their contents, who may read them, and what a client cannot do.
 
 use crate::fake;
 use crate::mesh;
@@ -16,7 +16,7 @@ fn now() -> i64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos() as i64
 }
 
-/// Two hosts for six hours until now: there all is well, back the last two tests are bad.
+/// Two hosts for the last six hours: the forward direction is good, in the other direction the last two tests are bad.
 fn two_hosts(folder: &Path) -> Archive {
     let archive = Archive::make(folder).unwrap();
     for hour in (0..6).rev() {
@@ -28,7 +28,7 @@ fn two_hosts(folder: &Path) -> Archive {
     archive
 }
 
-/// The addresses that a page leads to.
+/// Returns the addresses that a page links to.
 fn links(page: &str) -> Vec<String> {
     let after = page.split("href=\"").skip(1);
     after.map(|rest| rest.split('"').next().unwrap().replace("&amp;", "&")).collect()
@@ -45,7 +45,7 @@ fn every_page_says_which_direction_is_bad_since_when_and_every_link_leads_somewh
     let back = served.get("/path/10.0.0.2/10.0.0.1").body;
     assert!(back.contains("since 2") && back.contains("turned poor or bad"), "{back}");
     assert!(!served.get("/path/10.0.0.1/10.0.0.2").body.contains("turned poor or bad"));
-    // Every link, and those of the pages they lead to.
+    // Follow every link, and those of the pages they lead to.
     let mut known = std::collections::BTreeSet::from(["/".to_owned()]);
     let mut left: Vec<String> = known.iter().cloned().collect();
     while let Some(address) = left.pop() {
@@ -53,7 +53,7 @@ fn every_page_says_which_direction_is_bad_since_when_and_every_link_leads_somewh
         assert_eq!(answer.status, 200, "{address}");
         assert!(!answer.head.contains("text/html") || answer.body.ends_with("</html>\n"), "{address}");
         for link in links(&answer.body).into_iter().filter(|link| link.starts_with('/')) {
-            // From a part to the next there is no end.
+            // Limited, because links from a period to the next never end.
             if known.len() < 120 && known.insert(link.clone()) {
                 left.push(link);
             }
@@ -103,7 +103,7 @@ fn a_test_is_shown_with_the_report_of_its_log() {
     let id = archive.list(&jitlat_archive::Filter::default(), &[]).unwrap()[0].id.clone();
     let page = served.get(&format!("/test/{id}")).body;
     assert!(page.contains("<section class=\"first\"") && page.contains("figure-jitter"), "{page}");
-    // Nothing within it would be refused by its own policy.
+    // Nothing in the page is refused by its own policy.
     assert!(!page.contains("style=\"") && !page.contains("<style") && !page.contains("<script>"));
     for (id, status) in [("0000", 404), ("zz", 404), ("..%2f..%2fetc%2fpasswd", 404)] {
         assert_eq!(served.get(&format!("/test/{id}")).status, status, "{id}");
@@ -127,7 +127,7 @@ fn hosts_say_what_is_known_of_them_and_what_their_monitor_missed() {
     assert_eq!(list[0]["synchronised"], Value::Null, "nothing was recorded");
     assert_eq!(hosts["monitor"]["slots"][0]["lost"][0][1], 2);
     let page = served.get("/hosts").body;
-    for said in ["The monitor of rome", "9.9.9", "25.0 %", "2 too late", "unknown"] {
+    for said in ["Monitor on rome", "9.9.9", "25.0 %", "2 too late", "unknown"] {
         assert!(page.contains(said), "{said}: {page}");
     }
 }
@@ -149,7 +149,7 @@ fn two_periods_and_two_paths_are_compared_by_all_their_packets() {
             && page.contains("<th scope=\"row\">tests</th><td>4</td><td>2</td>"),
         "{page}"
     );
-    // There and back, whatever their direction is called.
+    // Forward and back, whatever their direction is called.
     let paths = served.json("/api/v1/compare?src=10.0.0.1&dst=10.0.0.2&src2=10.0.0.2&dst2=10.0.0.1");
     assert_eq!((&paths["streams"][0]["tests"], &paths["streams"][0]["tests2"]), (&6.into(), &6.into()));
     assert_eq!(archive.newest().unwrap().len(), 2);
@@ -162,7 +162,7 @@ fn alerts_that_fire_come_first() {
     let folder = tempfile::tempdir().unwrap();
     let archive = two_hosts(folder.path());
     let served = Served::start(folder.path(), |_| ());
-    assert!(served.get("/alerts").body.contains("No rule judges"));
+    assert!(served.get("/alerts").body.contains("No alert rules"));
     let fired = |name: &str, at: i64| {
         let [alert, severity, test] = [name, "warning", "voice"].map(str::to_owned);
         let [src, dst, reason] = ["rome", "<oslo>", "loss was 12 %"].map(str::to_owned);
@@ -186,11 +186,11 @@ fn alerts_that_fire_come_first() {
         alerts["alerts"].as_array().unwrap().iter().map(|a| a["alert"].as_str().unwrap()).collect();
     assert_eq!(names, ["new", "old"]);
     let page = served.get("/alerts").body;
-    assert!(page.contains("One alert fires.") && page.contains("three tests were well"), "{page}");
+    assert!(page.contains("1 alert is firing.") && page.contains("three tests were well"), "{page}");
     assert!(page.contains("&lt;oslo&gt;") && !page.contains("<oslo>"));
 }
 
-/// Whether `value` is as `schema` says, with no property that it does not name.
+/// Checks that `value` matches `schema` and has no property that it does not name.
 fn agrees(value: &Value, schema: &Value, all: &Value, at: &str) {
     if let Some(reference) = schema["$ref"].as_str() {
         return agrees(value, all.pointer(&reference[1..]).unwrap(), all, at);
@@ -295,7 +295,7 @@ fn what_is_wrong_is_said_in_a_sentence() {
         assert!(!answer.body.contains("<script>"), "{path}");
         assert!(path.starts_with("/api") || answer.body.contains("<main"), "{path}");
     }
-    // Any time may be asked for.
+    // Any time may be requested.
     for span in
         ["from=0001-01-01&to=9999-01-01", "from=1677-09-22&to=2262-04-11", "to=1980-01-01&from=1970-01-01"]
     {
@@ -378,10 +378,10 @@ fn slow_and_greedy_clients_are_ended() {
         ..WebLimits::default()
     };
     let served = Served::start(folder.path(), |s| s.limits = limits);
-    // Headers that never end, a connection that says nothing, and headers that are too long.
+    // Headers that never end, a connection that sends nothing, and headers that are too long.
     let ended = |mut stream: TcpStream| {
         let mut rest = Vec::new();
-        // An end, or a reset because not all was read.
+        // An end, or a reset because not everything was read.
         let _ = stream.read_to_end(&mut rest);
         String::from_utf8_lossy(&rest).into_owned()
     };
@@ -399,7 +399,7 @@ fn slow_and_greedy_clients_are_ended() {
     let headers: String = (0..200).map(|k| format!("X{k}: 1\r\n")).collect();
     let _ = many.write_all(format!("GET / HTTP/1.1\r\nHost: localhost\r\n{headers}\r\n").as_bytes());
     assert!(!ended(many).contains(" 200 "));
-    // All of that is over: there is room again.
+    // All of these are closed: there is room again.
     jitlat_waiting::until("room for a request", Duration::from_secs(60), || {
         let mut stream = served.connect();
         let _ = stream.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
@@ -418,7 +418,7 @@ fn a_new_test_is_told_to_those_who_wait() {
     let mut text = String::new();
     let mut bytes = [0; 4096];
     let mut added = 0;
-    // A test is added until one is told: the first may come before the server has looked for the first time.
+    // Add tests until one is announced: the first may come before the server reads the archive for the first time.
     while !text.contains("event: tests") {
         if added < 40 {
             let at = now() + added * 1_000_000_000;
@@ -434,7 +434,7 @@ fn a_new_test_is_told_to_those_who_wait() {
         }
     }
     assert!(text.contains("text/event-stream") && text.contains("\"tests\":"), "{text}");
-    // There is room for one only.
+    // Only one client may watch.
     assert_eq!(served.get("/api/v1/events").status, 503);
 }
 
@@ -466,9 +466,9 @@ fn metrics_count_what_the_archive_has_in_a_form_that_promtool_accepts() {
     promtool(&["check", "rules", rules], "");
     promtool(&["test", "rules", &rules.replace("rules.yml", "rules.test.yml")], "");
     let named = std::fs::read_to_string(rules).unwrap();
-    // What rules and dashboard name is held against the samples by the tests with a real Prometheus.
+    // The names in rules and dashboard are checked against the samples by the tests with a real Prometheus.
     assert!(named.contains("jitlat_packets_lost_total"));
-    // Native histograms for who asks for them.
+    // Native histograms on request.
     let protobuf = "Accept: application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited\r\n";
     let head = served.head_of("GET /metrics", protobuf);
     assert!(
@@ -497,7 +497,7 @@ fn metrics_that_were_counted_on_are_those_that_are_counted_anew() {
     let mut before = samples(&long);
     let check = |what: &str, before: &mut String| {
         let now = samples(&long);
-        // A page that starts now reads all there is.
+        // A server that starts now reads everything.
         let fresh = Served::start(folder.path(), |_| ());
         assert_eq!(now, samples(&fresh), "{what}");
         assert_eq!(now, samples(&long), "{what}: a look changes nothing");
@@ -509,7 +509,7 @@ fn metrics_that_were_counted_on_are_those_that_are_counted_anew() {
     check("nothing new", &mut before);
     mesh::add(&archive, ("10.0.0.1", "10.0.0.2"), now(), Went::Badly).unwrap();
     check("one more", &mut before);
-    // Late ones, of other streams, more than are kept exactly.
+    // Late tests, of other streams, more than the archive stores exactly.
     for k in 0..12 {
         mesh::add(&archive, ("10.0.0.3", "10.0.0.2"), now() - 500 * DAY + k * HOUR, Went::Well).unwrap();
         mesh::add(&archive, ("10.0.0.2", "10.0.0.1"), now() - 40 * DAY + k * HOUR, Went::Badly).unwrap();
@@ -524,7 +524,7 @@ fn metrics_that_were_counted_on_are_those_that_are_counted_anew() {
     assert_eq!(sum(&before, "jitlat_tests_total"), 12.0 + 1.0 + 24.0 + 1.0);
 }
 
-/// Prometheus' own check of `input`; skipped where it is not installed and need not be.
+/// Runs Prometheus' own check of `input`; skipped if it is not installed and not required.
 fn promtool(arguments: &[&str], input: &str) {
     use std::process::{Command, Stdio};
     let mut command = Command::new("promtool");

@@ -1,5 +1,5 @@
-//! A real Prometheus scrapes the page, as text and as protobuf: its counts are ours, its percentiles within the stated bounds of ours, and
-//! every query of the shipped rules and dashboard is about something that is there, and runs.
+//! A real Prometheus scrapes the page, as text and as protobuf: its counts equal the archive's, its percentiles are within
+//! the stated bounds, and every query of the shipped rules and dashboard names existing metrics and runs.
 
 use crate::mesh;
 use crate::mesh::{HOUR, Went};
@@ -21,7 +21,8 @@ fn now() -> i64 {
 const THERE: (&str, &str) = ("10.0.0.1", "10.0.0.2");
 const BACK: (&str, &str) = ("10.0.0.2", "10.0.0.1");
 
-/// Two hosts for six hours: there all is well, back the last two tests are bad; and a counter of slots.
+/// Two hosts for six hours: the forward direction is good, in the other direction the last two tests are bad; and a counter
+/// of slots.
 fn two_hosts(folder: &Path) -> Archive {
     let archive = Archive::make(folder).unwrap();
     for hour in (0..6).rev() {
@@ -34,7 +35,7 @@ fn two_hosts(folder: &Path) -> Archive {
     archive
 }
 
-/// A Prometheus that scrapes `target` each second, with the shipped rules.
+/// Starts a Prometheus that scrapes `target` each second, with the shipped rules.
 fn scraping(target: SocketAddr, features: &str) -> Option<Prometheus> {
     let settings = format!(
         "global: {{ scrape_interval: 1s, evaluation_interval: 1s }}\nrule_files: ['{}']\nscrape_configs:\n  - job_name: jitlat\n    \
@@ -48,7 +49,7 @@ fn examples() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/prometheus").canonicalize().unwrap()
 }
 
-/// All packets from one host to another.
+/// Returns all packets from one host to another.
 fn pool(archive: &Archive, (src, dst): (&str, &str)) -> Pool {
     let filter = jitlat_archive::Filter {
         path: Some(format!("{src}:{dst}").parse().unwrap()),
@@ -60,7 +61,7 @@ fn pool(archive: &Archive, (src, dst): (&str, &str)) -> Pool {
 const PERCENTILES: [(&str, &str); 4] =
     [("0.5", "median"), ("0.9", "p90"), ("0.99", "p99"), ("0.999", "p99.9")];
 
-/// A percentile of ours, s, of delays or of their variation.
+/// Returns the archive's percentile, s, of delays or of their variation.
 fn own(pool: &Pool, family: &str, what: &str) -> f64 {
     pool.scalar(Scalar::named(&format!("{family}-{what}")).unwrap()).unwrap() / 1e9
 }
@@ -81,7 +82,7 @@ fn native_histograms_are_scraped_with_every_count_and_percentiles_within_a_bucke
             let found = prometheus.wait(&format!("{name}{of}"));
             let histogram = &found[0]["histogram"][1];
             assert_eq!(histogram["count"], values.len().to_string(), "{histogram}");
-            // Every bucket: its ends, and how many values have theirs in it.
+            // Every bucket: its ends, and the number of values in it.
             let mut expected: BTreeMap<i64, u64> = BTreeMap::new();
             for (ns, n) in values.tiles() {
                 let k = if ns == 0 { i64::MIN } else { ((ns as f64 / 1e9).log2() * 32.0).ceil() as i64 };
@@ -105,7 +106,7 @@ fn native_histograms_are_scraped_with_every_count_and_percentiles_within_a_bucke
             for (p, what) in PERCENTILES {
                 let theirs = prometheus.value(&format!("histogram_quantile({p}, {name}{of})"));
                 let ours = own(&all, family, what);
-                // In the same bucket, or ours at most 1/1024 below it.
+                // In the same bucket, or at most 1/1024 below it.
                 let bound = 2f64.powf(1.0 / 32.0) * (1.0 + 1.0 / 1024.0);
                 assert!(theirs / ours < bound && ours / theirs < bound, "{name}{of} {p}: {theirs}, {ours}");
             }
@@ -115,7 +116,7 @@ fn native_histograms_are_scraped_with_every_count_and_percentiles_within_a_bucke
     }
     let lost = prometheus.value(&format!("jitlat_packets_lost_total{{src=\"{}\"}}", BACK.0));
     assert_eq!(lost, pool(&archive, BACK).lost as f64);
-    // What comes later is counted once.
+    // Later tests are counted once.
     mesh::add(&archive, BACK, now(), Went::Badly).unwrap();
     let query = format!("jitlat_tests_total{{src=\"{}\"}} == 7", BACK.0);
     prometheus.wait(&query);
@@ -134,7 +135,7 @@ fn classic_histograms_are_scraped_as_text() {
         for (name, family) in [("jitlat_delay_variation_seconds", "pdv"), ("jitlat_delay_seconds", "latency")]
         {
             assert_eq!(prometheus.value(&format!("{name}_count{of}")), all.unique as f64);
-            // The ends of the buckets, in ascending order.
+            // Ends of the buckets, ascending.
             let mut ends: Vec<f64> = prometheus
                 .wait(&format!("{name}_bucket{of}"))
                 .iter()
@@ -146,7 +147,7 @@ fn classic_histograms_are_scraped_as_text() {
                 let ours = own(&all, family, what);
                 let place = ends.partition_point(|end| *end < ours);
                 let low = place.checked_sub(1).map_or(0.0, |k| ends[k]);
-                // In the bucket of ours, or in the next one where ours is within 1/1024 of its end.
+                // In the expected bucket, or in the next one if the value is within 1/1024 of its end.
                 let high =
                     if ours * (1.0 + 1.0 / 1024.0) > ends[place] { ends[place + 1] } else { ends[place] };
                 assert!(
@@ -159,7 +160,7 @@ fn classic_histograms_are_scraped_as_text() {
     queries(&prometheus, &served, &archive, false);
 }
 
-/// The queries of the dashboard and of the rules.
+/// Runs the queries of the dashboard and of the rules.
 fn queries(prometheus: &Prometheus, served: &Served, archive: &Archive, native: bool) {
     let dashboard = std::fs::read_to_string(examples().join("dashboard.json")).unwrap();
     let dashboard: Value = serde_json::from_str(&dashboard).unwrap();
@@ -188,7 +189,7 @@ fn queries(prometheus: &Prometheus, served: &Served, archive: &Archive, native: 
     for (metric, label) in listed {
         assert!(known.get(metric).is_some_and(|labels| labels.contains(label)), "{metric}, {label}");
     }
-    // One more test while it watches, so that counters grow within the window.
+    // Add a test while Prometheus watches, so that counters grow within the window.
     mesh::add(archive, THERE, now(), Went::Well).unwrap();
     prometheus.wait(&format!("increase(jitlat_tests_total{{src=\"{}\"}}[5m]) > 0", THERE.0));
     let mut empty = Vec::new();
@@ -202,12 +203,12 @@ fn queries(prometheus: &Prometheus, served: &Served, archive: &Archive, native: 
             empty.push(query);
         }
     }
-    // A test has no clock, so nothing is known of it.
+    // These tests have no clock facts.
     empty.retain(|query| !query.contains("jitlat_clock_"));
     assert!(empty.is_empty(), "native: {native}: {empty:#?}");
 }
 
-/// Names of metrics with the names of their labels, as they are in the text; of histograms also as native ones.
+/// Returns the names of metrics with the names of their labels, as in the text; histograms also as native ones.
 fn known(text: &Answer) -> BTreeMap<String, BTreeSet<String>> {
     let mut known: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for line in text.body.lines() {
@@ -228,13 +229,13 @@ fn known(text: &Answer) -> BTreeMap<String, BTreeSet<String>> {
             known.entry(name.to_owned()).or_default().extend(labels.clone());
         }
     }
-    // Those of streams have the same labels, also where no test says anything of it.
+    // Metrics of streams have the same labels, even if no test has a value.
     let of_streams = known["jitlat_tests_total"].clone();
     known.values_mut().filter(|labels| labels.is_empty()).for_each(|labels| labels.clone_from(&of_streams));
     known
 }
 
-/// Checks that a query names what is there: every metric, and every label that it selects by.
+/// Checks that a query names only existing metrics, and existing labels in its selectors.
 fn named(query: &str, known: &BTreeMap<String, BTreeSet<String>>, recorded: &BTreeSet<&str>) {
     let word = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == ':';
     let mut rest = query;

@@ -1,4 +1,5 @@
-//! Tests that are started from the page: who may, what is refused, that no foreign page can, and how one is watched.
+//! Tests that are started from the page: who may, which requests are refused, that no foreign page can start one, and how
+//! one is watched.
 
 use crate::fake;
 use crate::fake::Fake;
@@ -25,7 +26,7 @@ fn local(folder: &Path, fake: &Arc<Fake>) -> Served {
     Served::start(folder, |settings| settings.runs = fake::runs(fake, Starters::Local))
 }
 
-/// What a browser has after it loaded a page with a form: its cookie and the form's secret.
+/// Returns the cookie and the form's secret, as a browser has them after it loaded a page with a form.
 fn browser(served: &Served, headers: &str) -> (String, String) {
     let page = served.ask("GET /run", headers, "");
     assert_eq!(page.status, 200, "{}", page.body);
@@ -44,7 +45,7 @@ fn post(served: &Served, path: &str, headers: &str, body: &str) -> Answer {
     served.ask(&format!("POST {path}"), &length, body)
 }
 
-/// As the browser sends the form of this server.
+/// Submits a form of this server as a browser does.
 fn submit(served: &Served, path: &str, (cookie, secret): &(String, String), fields: &str) -> Answer {
     let headers = format!(
         "Content-Type: application/x-www-form-urlencoded\r\nOrigin: http://{}\r\nSec-Fetch-Site: same-origin\r\nCookie: {cookie}\r\n",
@@ -69,33 +70,32 @@ fn a_test_is_asked_for_watched_and_found_in_the_archive() {
     assert_eq!(answer.status, 303, "{}", answer.body);
     let address = location(&answer);
     let page = served.get(&address);
-    assert!(
-        page.body.contains("It is about to start") && page.body.contains("Stop the test"),
-        "{}",
-        page.body
-    );
+    assert!(page.body.contains("About to start") && page.body.contains("Stop the test"), "{}", page.body);
     assert!(page.body.contains("<noscript><meta http-equiv=\"refresh\""));
     let mut feed = fake.last();
     feed.waits(4_000_000_000_000_000_000);
-    assert!(served.get(&address).body.contains("next gap of the timetable"));
+    assert!(served.get(&address).body.contains("next gap in the timetable"));
     fake::two_seconds(&mut feed);
     let page = served.get(&address).body;
     for said in [
-        "Packets are sent.",
+        "Sending packets.",
         "19 % of the packets",
         "to server",
         "from server",
         "100 of 500",
         "<b class=\"level\">",
-        "as it says, once a second",
+        "reported once per second",
         "Delay over time",
     ] {
         assert!(page.contains(said), "{said}: {page}");
     }
     // Each plot has its figure, without anything that the page's own policy refuses.
-    for (plot, what) in
-        [("delay", "largest"), ("distribution", "no later"), ("losses", "missing"), ("packets", "<svg")]
-    {
+    for (plot, what) in [
+        ("delay", "largest"),
+        ("distribution", "cumulative share"),
+        ("losses", "missing"),
+        ("packets", "<svg"),
+    ] {
         let page = served.get(&format!("{address}?plot={plot}")).body;
         assert!(
             page.contains(&format!("<option value=\"{plot}\" selected>")) && page.contains(what),
@@ -171,8 +171,8 @@ fn it_can_be_stopped_by_who_may_and_a_runner_that_dies_is_a_failure() {
     assert!(stop.load(std::sync::atomic::Ordering::SeqCst));
     drop(feed);
     let page = served.get(&address).body;
-    assert!(page.contains("headline bad") && page.contains("a fault of this program"), "{page}");
-    // By a program.
+    assert!(page.contains("headline bad") && page.contains("a bug in jitlat"), "{page}");
+    // Started by a program.
     let run = post(&served, "/api/v1/runs", JSON, "{\"host\":\"oslo\"}");
     let id = serde_json::from_str::<Value>(&run.body).unwrap()["id"].as_str().unwrap().to_owned();
     let feed = fake.last();
@@ -195,13 +195,13 @@ fn no_foreign_page_starts_anything() {
     let cookie = format!("Cookie: {cookie}\r\n");
     let body = format!("secret={secret}&host=oslo");
     let evil = "Origin: http://evil.example\r\n";
-    // Whatever a foreign page can have a browser send; also what old browsers do not say.
+    // Everything that a foreign page can make a browser send; also requests of old browsers, which lack some headers.
     let tries: &[(&str, String, String)] = &[
         ("/run", format!("{form}{evil}{cookie}"), body.clone()),
         ("/run", format!("{form}Origin: null\r\n{cookie}"), body.clone()),
         ("/run", format!("{form}Sec-Fetch-Site: cross-site\r\n{cookie}"), body.clone()),
         ("/run", format!("{form}Sec-Fetch-Site: same-site\r\n{own}{cookie}"), body.clone()),
-        // Without its cookie (SameSite), or its secret, or with that of another browser.
+        // Without its cookie (SameSite), without its secret, or with the secret of another browser.
         ("/run", format!("{form}{own}"), body.clone()),
         ("/run", format!("{form}{own}{cookie}"), "host=oslo".to_owned()),
         ("/run", format!("{form}{own}{cookie}"), format!("secret={other}&host=oslo")),
@@ -212,7 +212,7 @@ fn no_foreign_page_starts_anything() {
         ("/api/v1/runs", String::new(), "{\"host\":\"oslo\"}".to_owned()),
         ("/api/v1/runs", format!("{JSON}{evil}"), "{\"host\":\"oslo\"}".to_owned()),
         ("/api/v1/runs", format!("{JSON}Sec-Fetch-Site: cross-site\r\n"), "{\"host\":\"oslo\"}".to_owned()),
-        // A name that leads here.
+        // A foreign name that resolves to this host.
         ("/api/v1/runs", format!("{JSON}Host: evil.example\r\n"), "{\"host\":\"oslo\"}".to_owned()),
     ];
     for (path, headers, body) in tries {
@@ -220,7 +220,7 @@ fn no_foreign_page_starts_anything() {
         assert!([403, 415, 421].contains(&answer.status), "{path} {headers}{body}: {}", answer.status);
         assert!(fake.started.lock().unwrap().is_empty(), "{path} {headers}{body}");
     }
-    // No page elsewhere may ask whether it may send JSON, nor start anything by an image.
+    // A preflight request of a foreign page is refused, and an image cannot start anything.
     let ask = "Origin: http://evil.example\r\nAccess-Control-Request-Method: POST\r\n";
     let answer = served.ask("OPTIONS /api/v1/runs", ask, "");
     assert!(answer.status == 405 && !answer.head.contains("access-control"), "{}", answer.head);
@@ -229,7 +229,7 @@ fn no_foreign_page_starts_anything() {
         assert_eq!(served.ask(&format!("{method} /api/v1/runs"), JSON, "").status, 405, "{method}");
     }
     assert!(fake.started.lock().unwrap().is_empty());
-    // Its own page can.
+    // Its own page may start tests.
     let answer = post(&served, "/run", &format!("{form}{own}{cookie}"), &body);
     assert_eq!((answer.status, fake.started.lock().unwrap().len()), (303, 1));
 }
@@ -244,13 +244,13 @@ fn running_takes_another_token_than_reading() {
         settings.runs = fake::runs(&fake, run());
     });
     let [read, may] = ["read", "run"].map(|who| format!("Authorization: Bearer {who}-horse-battery\r\n"));
-    let wish = "{\"host\":\"oslo\"}";
-    assert_eq!(post(&served, "/api/v1/runs", JSON, wish).status, 401);
-    assert_eq!(post(&served, "/api/v1/runs", &format!("{JSON}{read}"), wish).status, 403);
+    let wanted_test = "{\"host\":\"oslo\"}";
+    assert_eq!(post(&served, "/api/v1/runs", JSON, wanted_test).status, 401);
+    assert_eq!(post(&served, "/api/v1/runs", &format!("{JSON}{read}"), wanted_test).status, 403);
     let page = served.ask("GET /run", &read, "");
-    assert!(page.body.contains("Starting one takes the token") && secret(&page).is_none(), "{}", page.body);
+    assert!(page.body.contains("Starting one needs the token") && secret(&page).is_none(), "{}", page.body);
     assert_eq!(served.ask("GET /run", &may, "").status, 200, "who may run may read");
-    // A browser shows it once, and is known by a cookie, which is good for the form and not for programs.
+    // A browser shows the token once and then has a cookie, which is valid for the form but not for programs.
     let login = |token: &str| {
         post(
             &served,
@@ -269,14 +269,17 @@ fn running_takes_another_token_than_reading() {
     assert!(secret(&served.ask("GET /run", &format!("Cookie: {reader}\r\n"), "")).is_none());
     let runner = logged_in("run-horse-battery");
     let (cookie, secret) = browser(&served, &format!("Cookie: {runner}\r\n"));
-    assert_eq!(post(&served, "/api/v1/runs", &format!("{JSON}Cookie: {runner}\r\n"), wish).status, 403);
+    assert_eq!(
+        post(&served, "/api/v1/runs", &format!("{JSON}Cookie: {runner}\r\n"), wanted_test).status,
+        403
+    );
     let with = |who: &str| (format!("{who}; {cookie}"), secret.clone());
     assert_eq!(submit(&served, "/run", &with(&reader), "host=oslo").status, 403);
     assert!(fake.started.lock().unwrap().is_empty());
     assert_eq!(submit(&served, "/run", &with(&runner), "host=oslo").status, 303);
     fake.last().ended(Err("x".to_owned()));
-    assert_eq!(post(&served, "/api/v1/runs", &format!("{JSON}{may}"), wish).status, 201);
-    // Where others can read, there has to be a token for running; behind a proxy too, which may add it.
+    assert_eq!(post(&served, "/api/v1/runs", &format!("{JSON}{may}"), wanted_test).status, 201);
+    // If others can read, a token for running is required; behind a proxy too, because the proxy may add it.
     for access in [ReadAccess::Token(Token::new("read-horse-battery")), ReadAccess::Proxy] {
         let mut settings = Settings::new(folder.path());
         settings.listen.set_port(0);
@@ -289,8 +292,8 @@ fn running_takes_another_token_than_reading() {
         settings.runs = fake::runs(&fake, run());
     });
     assert_eq!(served.ask("GET /", "Host: jitlat.example\r\n", "").status, 200);
-    assert_eq!(post(&served, "/api/v1/runs", JSON, wish).status, 403);
-    assert_eq!(post(&served, "/api/v1/runs", &format!("{JSON}{may}"), wish).status, 201);
+    assert_eq!(post(&served, "/api/v1/runs", JSON, wanted_test).status, 403);
+    assert_eq!(post(&served, "/api/v1/runs", &format!("{JSON}{may}"), wanted_test).status, 201);
 }
 
 #[test]
@@ -304,10 +307,10 @@ fn what_is_not_allowed_is_refused_with_the_reason() {
     let served = local(folder.path(), &fake);
     let own = browser(&served, "");
     for (fields, status, said) in [
-        ("host=10.9.9.9", 400, "tests are made with oslo, 192.0.2.1 only"),
+        ("host=10.9.9.9", 400, "is not an allowed host: choose one of oslo, 192.0.2.1"),
         ("", 400, "name the far host"),
         ("host=oslo&packets=%3Cx%3E", 400, "&lt;x&gt;"),
-        ("host=oslo&packets=4000", 400, "it would send for 80 s; 60 s is the longest"),
+        ("host=oslo&packets=4000", 400, "it would send for 80 s, but the limit is 60 s"),
         ("host=oslo&period=never", 409, "no gap of 12 s"),
     ] {
         let answer = submit(&served, "/run", &own, fields);
@@ -315,23 +318,23 @@ fn what_is_not_allowed_is_refused_with_the_reason() {
         assert!(answer.body.contains("role=\"alert\"") && answer.body.contains("Start the test"), "{fields}");
         assert!(fake.started.lock().unwrap().is_empty());
     }
-    // What was written stays in the form, and what is wrong is marked.
+    // The values stay in the form, and the wrong one is marked.
     let page = submit(&served, "/run", &own, "host=oslo&packets=%3Cx%3E").body;
     assert!(page.contains("value=\"&lt;x&gt;\" placeholder=\"500\" maxlength=\"32\" aria-invalid"), "{page}");
     for (body, status, said) in [
         ("{\"host\":\"oslo\",\"packets\":\"x\"}", 400, "\"field\":\"packets\""),
         ("{\"host\":\"oslo\",\"colour\":\"x\"}", 400, "colour"),
-        ("{", 400, "no wish"),
+        ("{", 400, "cannot be read"),
     ] {
         let answer = post(&served, "/api/v1/runs", JSON, body);
         assert!(answer.status == status && answer.body.contains(said), "{body}: {}", answer.body);
     }
     let long = format!("{{\"host\":\"{}\"}}", "x".repeat(5000));
     assert_eq!(post(&served, "/api/v1/runs", JSON, &long).status, 400);
-    // One at a time.
+    // One test at a time.
     assert_eq!(submit(&served, "/run", &own, "host=oslo").status, 303);
     let answer = submit(&served, "/run", &own, "host=oslo");
-    assert!(answer.status == 409 && answer.body.contains("another test is under way"), "{}", answer.body);
+    assert!(answer.status == 409 && answer.body.contains("another test is running"), "{}", answer.body);
     assert_eq!(post(&served, "/api/v1/runs", JSON, "{\"host\":\"oslo\"}").status, 409);
 }
 

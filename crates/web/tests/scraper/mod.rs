@@ -1,5 +1,5 @@
 #![allow(dead_code, reason = "each test uses a part")]
-//! A real Prometheus, and what it answers.
+//! A real Prometheus, and its answers.
 
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -9,7 +9,7 @@ use std::sync::mpsc;
 use std::time::Duration;
 use tempfile::TempDir;
 
-/// A Prometheus, until it is dropped.
+/// A Prometheus, stopped when it is dropped.
 pub struct Prometheus {
     child: Child,
     address: SocketAddr,
@@ -17,7 +17,8 @@ pub struct Prometheus {
 }
 
 impl Prometheus {
-    /// One with these settings and arguments, and its data in `data` of `folder`; `None` where it is not installed and need not be.
+    /// Starts one with these settings and arguments, and its data in `data` of `folder`; `None` if it is not installed and
+    /// not required.
     pub fn start(folder: TempDir, settings: &str, arguments: &[&str]) -> Option<Prometheus> {
         std::fs::write(folder.path().join("prometheus.yml"), settings).unwrap();
         let mut command = Command::new("prometheus");
@@ -38,7 +39,7 @@ impl Prometheus {
                 return None;
             }
         };
-        // It says which port the system chose; what it says later is read, too, so that it never waits for that.
+        // Its log states the port that the system chose. Later lines are read too, so that it never blocks on a full pipe.
         let (say, said) = mpsc::channel();
         let lines = BufReader::new(child.stderr.take().unwrap()).lines();
         std::thread::spawn(move || {
@@ -57,13 +58,13 @@ impl Prometheus {
             }
         };
         let started = Prometheus { child, address, _folder: folder };
-        // It listens before it has read its data, and answers no query until then.
+        // It listens before it has loaded its data, and answers no query until then.
         let ready = || started.ask("/-/ready").starts_with("HTTP/1.0 200");
         jitlat_waiting::until("Prometheus", Duration::from_secs(60), ready);
         Some(started)
     }
 
-    /// What it answers, with its header.
+    /// Returns an answer with its header.
     fn ask(&self, path: &str) -> String {
         let mut stream = TcpStream::connect(self.address).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
@@ -74,12 +75,12 @@ impl Prometheus {
         answer
     }
 
-    /// The JSON that it answers; `Null` if that is none.
+    /// Returns an answer as JSON; `Null` if it is not JSON.
     pub fn get(&self, path: &str) -> Value {
         serde_json::from_str(self.ask(path).split_once("\r\n\r\n").unwrap().1).unwrap_or(Value::Null)
     }
 
-    /// What a query finds now.
+    /// Returns the current result of a query.
     pub fn query(&self, query: &str) -> Vec<Value> {
         let encoded: String = query.bytes().map(|b| format!("%{b:02x}")).collect();
         let answer = self.get(&format!("/api/v1/query?query={encoded}"));
@@ -92,7 +93,7 @@ impl Prometheus {
         }
     }
 
-    /// The same once there is something.
+    /// Waits until a query has a result, and returns it.
     pub fn wait(&self, query: &str) -> Vec<Value> {
         let mut found = Vec::new();
         let any = jitlat_waiting::within(Duration::from_secs(100), || {
@@ -103,7 +104,7 @@ impl Prometheus {
         found
     }
 
-    /// The value of a query that finds one.
+    /// Returns the value of a query with one result.
     pub fn value(&self, query: &str) -> f64 {
         let found = self.wait(query);
         assert_eq!(found.len(), 1, "{query}: {found:?}");

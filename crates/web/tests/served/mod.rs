@@ -1,5 +1,5 @@
 #![allow(dead_code, reason = "each test uses a part")]
-//! A server of a page in a thread of its own, and what a client reads from it.
+//! A server of the pages in a thread of its own, and a client that reads from it.
 
 use jitlat_web::{Settings, Web};
 use serde_json::Value;
@@ -10,7 +10,7 @@ use std::path::Path;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// A server, until it is dropped.
+/// A server, stopped when it is dropped.
 pub struct Served {
     pub address: SocketAddr,
     stop: Option<UnixStream>,
@@ -35,14 +35,14 @@ impl Served {
         stream
     }
 
-    /// The headers of an answer that may be no text, in small letters.
+    /// Returns the headers, in lower case, of an answer whose body may not be text.
     pub fn head_of(&self, request: &str, headers: &str) -> String {
         let bytes = self.bytes(request, headers, "");
         let end = bytes.windows(4).position(|four| four == b"\r\n\r\n").unwrap();
         String::from_utf8(bytes[..end].to_vec()).unwrap().to_lowercase()
     }
 
-    /// Sends a request with `headers` beside its host, and reads the answer until its end.
+    /// Sends a request with `headers` in addition to its host, and reads the answer to its end.
     pub fn ask(&self, request: &str, headers: &str, body: &str) -> Answer {
         let text = String::from_utf8(self.bytes(request, headers, body)).unwrap();
         let (head, body) = text.split_once("\r\n\r\n").unwrap();
@@ -65,7 +65,7 @@ impl Served {
         self.ask(&format!("GET {path}"), "", "")
     }
 
-    /// An answer that is JSON.
+    /// Returns an answer as JSON.
     pub fn json(&self, path: &str) -> Value {
         let answer = self.get(path);
         assert_eq!(answer.status, 200, "{path}: {}", answer.body);
@@ -84,7 +84,7 @@ impl Drop for Served {
 /// An answer.
 pub struct Answer {
     pub status: u16,
-    /// In small letters.
+    /// Headers, in lower case.
     pub head: String,
     pub body: String,
 }

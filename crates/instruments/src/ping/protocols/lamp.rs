@@ -7,7 +7,7 @@ use crate::ping::protocol::{PingClient, PingProtocol, ProtocolServer, RequestSiz
 use crate::ping::test::{PingResult, PingTest};
 use jitlat_core::Transport;
 use jitlat_core::spec::MAX_PAYLOAD;
-use jitlat_core::twoway::FarReport;
+use jitlat_core::twoway::{FarReport, TwoWay};
 use jitlat_net::reflect::{LampEthernetReflector, LampFrameReflector, LampReflector, Reflector};
 use jitlat_net::stamp::StampMode;
 use jitlat_net::twoway::{self, TwoWayLink, socket::Carrier};
@@ -146,7 +146,7 @@ pub enum FollowUpKind {
 }
 
 impl FollowUpKind {
-    fn asked(self, stamps: StampMode) -> LampFollowUp {
+    fn request(self, stamps: StampMode) -> LampFollowUp {
         match self {
             FollowUpKind::Given(kind) => kind,
             FollowUpKind::Same => match stamps {
@@ -275,15 +275,13 @@ impl PingClient for LampClient {
             mode: self.mode,
             payload: test.size - HEADER_LEN,
             timeless: self.timeless,
-            follow_up: self.follow_up.map(|kind| kind.asked(test.link.stamps)),
+            follow_up: self.follow_up.map(|kind| kind.request(test.link.stamps)),
             broadcast: self.broadcast,
         };
         let (mut found, client) = test.datagrams(|_| lamp::Client::new(options))?;
         found.facts().remarks.extend(remarks(client.follow_up()).map(str::to_owned));
         if self.broadcast {
-            let what = "requests to the broadcast address of the local segment: most hosts do not answer \
-                        them, so a missing answer is not a loss";
-            found.facts().remarks.push(what.to_owned());
+            found.facts().remarks.push(TwoWay::BROADCAST_REMARK.to_owned());
         }
         match client.report() {
             Some(report) => {

@@ -224,8 +224,8 @@ fn a_forged_test_is_refused_and_costs_nobody_else_anything() {
     refused(15, hash, length, &packed, &[("server", "oslo")], "madrid pushes a test of oslo");
     refused(11, hash, u64::MAX, &packed, &[], "longer than 1 GiB");
     refused(2, hash ^ 9, length, &packed, &[], "another checksum");
-    refused(3, hash, length - 1, &packed, &[], "longer than was said");
-    refused(4, hash, length + 1, &packed, &[], "shorter than was said");
+    refused(3, hash, length - 1, &packed, &[], "longer than announced");
+    refused(4, hash, length + 1, &packed, &[], "shorter than announced");
     refused(5, hash, length, &packed[9..], &[], "cannot be unpacked");
     refused(6, hash, 2 << 30, &packed, &[], "longer than 1 GiB");
     // A gibibyte of one byte in 32 kB: a frame of blocks that repeat it.
@@ -235,7 +235,7 @@ fn a_forged_test_is_refused_and_costs_nobody_else_anything() {
         bomb.extend_from_slice(&block.to_le_bytes()[..3]);
         bomb.push(b'#');
     }
-    refused(7, hash, length, &bomb, &[], "longer than was said");
+    refused(7, hash, length, &bomb, &[], "longer than announced");
     // What is no log: the checksum is right, and nothing can be read.
     let nonsense = vec![b'x'; 1000];
     let block: u32 = 1 | 1 << 1 | 1000 << 3;

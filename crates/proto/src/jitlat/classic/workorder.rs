@@ -12,9 +12,9 @@ pub(crate) const SINGLETON_LEN: usize = 24;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u32)]
 pub enum WorkorderCommand {
-    /// Client: send me a stream.
+    /// Client: requests a stream to itself.
     SendMe = 1,
-    /// Client: I am going to send you a stream; server: I am going to send you the stream you asked for.
+    /// Client: announces a stream that it will send. Server: announces the requested stream.
     Sending = 2,
     /// Unused.
     Sent = 3,

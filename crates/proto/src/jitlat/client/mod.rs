@@ -100,8 +100,8 @@ pub enum ClientInput<'a> {
     Host(HostFacts),
     /// The user wants to end the test. Packets received so far are still collected.
     Interrupt,
-    /// The streams have run for as long as they may: ends the test like [`Interrupt`](Self::Interrupt), for
-    /// this reason. Without effect once everything has been sent.
+    /// The time limit of the streams has passed. Ends the test like [`Interrupt`](Self::Interrupt), with this
+    /// reason. No effect once all packets have been sent.
     Expire,
     /// Answer to [`ClientEvent::Reconnect`]: there is a new control connection. Contains fresh random bytes.
     Reconnected([u8; 32]),

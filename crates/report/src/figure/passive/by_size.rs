@@ -1,4 +1,4 @@
-//! Round trips against packet size, with the means and what a link takes for each size.
+//! Round trips by packet size, with the means and the time that a link takes for each size.
 
 use super::parts::{blank, least, margins, n, quantile};
 use super::run::PassiveRun;
@@ -7,17 +7,17 @@ use crate::figure::parts::{Figure, Mark, MarkSeries, Tone};
 use crate::figure::series::{drawn, extent};
 use jitlat_passive::SizeFigures;
 
-/// Sizes whose means are joined by a line.
+/// Maximum number of sizes whose means are joined by a line.
 const MAX_JOINED_SIZES: usize = 64;
 
-/// The round trips against packet size; None where all packets are of one size.
+/// Draws round trips by packet size; `None` if all packets have one size.
 pub(super) fn by_size(run: &PassiveRun<'_>) -> Option<Figure> {
     let trace = run.trace;
-    // A sweep has the same size both ways; other traffic has data one way and little back.
+    // A sweep has the same size in both directions; other traffic has data in one direction and little in the other.
     let equal = trace.equal_sizes.grid.n() * 2 > trace.pairs.n();
     let (cloud, quantity) = match equal {
-        true => (&trace.equal_sizes, "IP packet (bytes), the same both ways"),
-        false => (&trace.both_sizes, "both IP packets of a pair together (bytes)"),
+        true => (&trace.equal_sizes, "IP packet (bytes), equal in both directions"),
+        false => (&trace.both_sizes, "sum of both IP packets of a pair (bytes)"),
     };
     let (shortest, longest) = extent(cloud)?;
     if longest - shortest < 1.0 {
@@ -48,15 +48,16 @@ pub(super) fn by_size(run: &PassiveRun<'_>) -> Option<Figure> {
     let (lo, hi) = margins(low, high);
     let mut f = blank(
         "rtt-by-size",
-        "Round trip against packet size",
+        "Round trip by packet size",
         Axis::linear(quantity, AxisUnit::Plain, from, to),
         Axis::linear("round-trip time", AxisUnit::Time, lo, hi),
     );
     f.subtitle =
         format!("n = {} pairs{}, {} sizes", n(cloud.grid.n()), how.replace("packets", "pairs"), means.len());
-    f.about = "What a byte costs is the slope; steps of 48 bytes are ATM cells. Where the round trips stand above the \
-               model by the same at every size, the link explains all that depends on size."
-        .into();
+    f.about =
+        "The slope is the cost per byte; steps of 48 bytes are ATM cells. If the distance between round \
+               trips and model is the same at every size, the link explains all dependence on size."
+            .into();
     f.notes.extend(trace.left_out_note());
     f.series.push(MarkSeries::new("pairs", Tone::Data, mark));
     if !model.is_empty() {

@@ -6,7 +6,7 @@ use crate::figure::axis::{Axis, AxisUnit};
 use crate::figure::parts::{Figure, Mark, MarkSeries, Tone};
 use jitlat_passive::pipeline::LengthCounts;
 
-/// The shares of packets that are no longer, at each point; None where all are of one size.
+/// Draws the cumulative share of packets by length at each point; `None` if all have one size.
 pub(super) fn captured_sizes(run: &PassiveRun<'_>) -> Option<Figure> {
     let points = run.captured?;
     let curves = points.map(LengthCounts::cumulative);
@@ -25,10 +25,11 @@ pub(super) fn captured_sizes(run: &PassiveRun<'_>) -> Option<Figure> {
         Axis::linear("no longer", AxisUnit::Share, 0.0, 1.0),
     );
     let [reference, monitor] = points.map(|lengths| n(lengths.total()));
-    f.subtitle = format!("{reference} packets at the reference, {monitor} at the monitor, both ways");
-    f.about = "Bulk data has two sizes: full packets one way, acknowledgements the other. Where the two points differ, \
-               packets of that size were lost, or merged by offloading at one of them."
-        .into();
+    f.subtitle = format!("{reference} packets at the reference, {monitor} at the monitor, both directions");
+    f.about =
+        "Bulk data has two sizes: full packets in one direction, acknowledgements in the other. If the two \
+               points differ, packets of that size were lost, or merged by offloading at one of them."
+            .into();
     let names = ["at the reference", "at the monitor"];
     for ((curve, name), k) in curves.into_iter().zip(names).zip(0u8..) {
         let foot = (from, 0.0);

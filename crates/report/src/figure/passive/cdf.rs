@@ -6,7 +6,7 @@ use crate::figure::axis::{Axis, AxisUnit};
 use crate::figure::grid::PointGrid;
 use crate::figure::parts::{Figure, Mark, MarkSeries, Tone};
 
-/// The shares of round trips that are no slower: per pair, per unit of time, and of ping.
+/// Draws the cumulative share of round trips: per pair, per unit of time, and of ping.
 pub(super) fn cdf(run: &PassiveRun<'_>) -> Option<Figure> {
     let trace = run.trace;
     if trace.pairs.n() == 0 {
@@ -25,7 +25,7 @@ pub(super) fn cdf(run: &PassiveRun<'_>) -> Option<Figure> {
     let p99 = |g: &PointGrid| quantile(g, 0.99);
     let high = shown.iter().map(|((_, g), _)| p99(g)).fold(f64::NEG_INFINITY, f64::max);
     let nearest = shown.iter().map(|((_, g), _)| p99(g)).fold(f64::INFINITY, f64::min);
-    // Ping in another class of service may take a hundred times as long.
+    // Ping in another traffic class may take a hundred times as long.
     let ratio = low > 0.0 && high / nearest > 25.0;
     let x = match ratio {
         true => Axis::log("round-trip time, log scale", AxisUnit::Time, low * 0.9, high * 1.1),
@@ -42,9 +42,10 @@ pub(super) fn cdf(run: &PassiveRun<'_>) -> Option<Figure> {
         .map(|((name, g), _)| format!("{name}: n = {}", n(g.n())))
         .collect::<Vec<_>>()
         .join(" · ");
-    f.about = "Per pair is what the application's packets had, so busy times count more; per unit of time is what a \
-               regular probe would have met, and the one to compare with ping."
-        .into();
+    f.about =
+        "Per pair: round trips that the application's packets had, so busy times count more. Per unit of \
+               time: round trips that a regular probe would measure, to be compared with ping."
+            .into();
     f.notes.push("The axis ends at the largest 99th percentile.".into());
     f.notes.extend(trace.left_out_note());
     f.series = shown

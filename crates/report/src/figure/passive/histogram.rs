@@ -7,10 +7,10 @@ use crate::figure::axis::{Axis, AxisUnit};
 use crate::figure::histogram::rebinned;
 use crate::figure::parts::{Figure, Mark, MarkSeries, Tone};
 
-/// Bars of the histogram: narrow, so that bands are visible.
+/// Number of bars: narrow ones, so that bands are visible.
 const BARS: usize = 240;
 
-/// How many pairs had which round trip.
+/// Draws the number of pairs by round trip.
 pub(super) fn histogram(run: &PassiveRun<'_>) -> Option<Figure> {
     let (trace, levels) = (run.trace, run.levels);
     if trace.pairs.n() == 0 {
@@ -29,8 +29,8 @@ pub(super) fn histogram(run: &PassiveRun<'_>) -> Option<Figure> {
     let beyond = trace.pairs.n().saturating_sub(inside as u64);
     f.subtitle = format!("n = {} pairs · {} per bar", n(trace.pairs.n()), time(bars.width));
     f.about =
-        "Peaks at equal distances are whole packets, or ATM cells, waited for; one peak is a path that \
-               queues nothing."
+        "Peaks at equal distances are waits for whole packets or ATM cells; a single peak is a path without \
+         queueing."
             .into();
     if beyond > 0 {
         let most = time(quantile(&trace.pairs, 1.0));

@@ -1,4 +1,4 @@
-//! Passive round trips: a file a figure, and a line in [`of_passive`].
+//! Figures of passive round trips: one file per figure, and a line in [`of_passive`].
 
 mod by_size;
 mod captured_sizes;
@@ -23,7 +23,7 @@ pub use trace::PassiveTrace;
 use super::measured::label_measured;
 use super::parts::Figure;
 
-/// All figures of a passive measurement.
+/// Returns all figures of a passive measurement.
 pub fn of_passive(run: &PassiveRun<'_>) -> Vec<Figure> {
     let mut figures: Vec<Figure> = [
         round_trips::round_trips(run),
@@ -52,7 +52,7 @@ mod tests {
     use jitlat_core::time::{Span, WallTime};
     use jitlat_passive::{BandSpacing, PingSource, Record, SyntheticPair};
 
-    /// A pair in the middle of which it is `at`, of two packets of so many bytes.
+    /// Creates a pair with its middle at `at`, of two packets with this length.
     fn pair(at: i64, rtt: i64, length: u32) -> SyntheticPair {
         let record =
             |direction, reference| Record { direction, reference, monitor: WallTime(at), length, flow: 0 };

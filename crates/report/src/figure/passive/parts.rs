@@ -1,4 +1,4 @@
-//! What the figures of captures have in common.
+//! Parts shared by the figures of captures.
 
 use crate::figure::axis::{Axis, AxisUnit, group_thousands, value_label};
 use crate::figure::grid::PointGrid;
@@ -12,7 +12,7 @@ pub(super) fn time(ns: f64) -> String {
     value_label(AxisUnit::Time, ns)
 }
 
-/// A quantile of a distribution in cells, interpolated between their lower edges.
+/// Returns a quantile of a distribution in cells, interpolated between their lower edges.
 pub(super) fn quantile(grid: &PointGrid, share: f64) -> f64 {
     let (start, width, counts) = grid.marginal();
     let rank = share * grid.n() as f64;

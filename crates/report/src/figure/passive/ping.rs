@@ -1,4 +1,4 @@
-//! Round trips against time, beside ping.
+//! Round trips over time, compared with ping.
 
 use super::parts::{blank, least, margins, n, quantile};
 use super::run::PassiveRun;
@@ -6,7 +6,7 @@ use crate::figure::axis::{Axis, AxisUnit};
 use crate::figure::parts::{Figure, MarkSeries, Tone};
 use crate::figure::series::drawn;
 
-/// The round trips against time, beside what ping measured; None without ping.
+/// Draws round trips over time with those of ping; `None` without ping.
 pub(super) fn compared_with_ping(run: &PassiveRun<'_>) -> Option<Figure> {
     let trace = run.trace;
     let (spp, how) = drawn(&trace.rtt, 0.0)?;
@@ -18,16 +18,17 @@ pub(super) fn compared_with_ping(run: &PassiveRun<'_>) -> Option<Figure> {
     let (lo, hi) = margins(low, high);
     let mut f = blank(
         "rtt-ping",
-        "Round trip against time, beside ping",
+        "Round trip over time, with ping",
         Axis::linear("time since the first packet", AxisUnit::Elapsed, from, to),
         Axis::linear("round-trip time", AxisUnit::Time, lo, hi),
     );
     let counts: String =
         trace.pings().map(|(source, _, tally)| format!(", {}: {}", source.label(), n(tally.n()))).collect();
     f.subtitle = format!("{} pairs{}{counts}", n(trace.pairs.n()), how.replace("packets", "pairs"));
-    f.about = "What the application had and what ping would have said of it. They part where the network treats the two \
-               differently, or where ping's own packets meet another queue."
-        .into();
+    f.about =
+        "Round trips of the application and of ping. They differ if the network treats the two differently, \
+               or if ping's packets wait in another queue."
+            .into();
     f.series.push(MarkSeries::new("pairs", Tone::Data, spp));
     for (source, cloud, _) in trace.pings() {
         let (mark, _) = drawn(cloud, 0.0)?;

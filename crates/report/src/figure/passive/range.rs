@@ -1,4 +1,4 @@
-//! [`FigureRange`]: the times and round trips that figures show. [`MarkedPeriod`]: a time that they mark.
+//! [`FigureRange`]: the times and round trips that figures show. [`MarkedPeriod`]: a period that they mark.
 
 use crate::figure::axis::{Axis, AxisUnit, value_label};
 use crate::figure::parts::{Figure, Mark, MarkSeries, Tone};
@@ -7,28 +7,28 @@ use jitlat_core::time::Span;
 use std::fmt;
 use std::str::FromStr;
 
-/// Which pairs figures show. The default is all of them.
+/// Range of pairs that figures show. The default is all of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FigureRange {
-    /// Not before this time, from the first packet or pair.
+    /// Earliest time, from the first packet or pair.
     pub from: Option<Span>,
-    /// Not after this time.
+    /// Latest time, from the first packet or pair.
     pub to: Option<Span>,
-    /// No shorter round trips.
+    /// Smallest round trip.
     pub rtt_min: Option<Span>,
-    /// No longer round trips.
+    /// Largest round trip.
     pub rtt_max: Option<Span>,
 }
 
 impl FigureRange {
-    /// Whether it has a pair `x` ns after the first, with this round trip in ns.
+    /// True if it contains a pair `x` ns after the first, with this round trip in ns.
     pub(super) fn has(&self, x: i64, rtt: i64) -> bool {
         self.has_time(x)
             && self.rtt_min.is_none_or(|least| rtt >= least.0)
             && self.rtt_max.is_none_or(|most| rtt <= most.0)
     }
 
-    /// Whether it has this time, in ns from the first pair.
+    /// True if it contains this time, in ns from the first pair.
     pub(super) fn has_time(&self, x: i64) -> bool {
         self.from.is_none_or(|from| x >= from.0) && self.to.is_none_or(|to| x <= to.0)
     }
@@ -52,18 +52,18 @@ impl fmt::Display for FigureRange {
     }
 }
 
-/// A period that figures against time mark: `80s-120s=idle`.
+/// A period that figures over time mark: `80s-120s=idle`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MarkedPeriod {
-    /// Its beginning, from the first pair.
+    /// Start, from the first pair.
     pub from: Span,
-    /// Its end.
+    /// End, from the first pair.
     pub to: Span,
-    /// What legends call it.
+    /// Name in legends.
     pub name: String,
 }
 
-/// Why a text is no period.
+/// Error for a text that is not a period.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("give two times, the earlier first, and a name: 80s-120s=idle")]
 pub struct PeriodError;
@@ -86,7 +86,7 @@ impl FromStr for MarkedPeriod {
     }
 }
 
-/// Marks the periods along the upper edge of a figure against time; other figures stay as they are.
+/// Marks the periods along the upper edge of a figure over time; other figures are not changed.
 pub(super) fn mark(figure: &mut Figure, periods: &[MarkedPeriod]) {
     if figure.x.unit != AxisUnit::Elapsed || figure.x.hi <= figure.x.lo {
         return;

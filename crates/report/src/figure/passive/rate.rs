@@ -1,4 +1,4 @@
-//! How often pairs are made.
+//! Rate at which pairs are made.
 
 use super::parts::{blank, time};
 use super::run::PassiveRun;
@@ -6,10 +6,10 @@ use super::trace::PassiveTrace;
 use crate::figure::axis::{Axis, AxisUnit};
 use crate::figure::parts::{Figure, Mark, MarkSeries, Tone};
 
-/// Stretches in the moving average of the pair rate.
+/// Number of bins in the moving average of the pair rate.
 const AVERAGED_BINS: usize = 10;
 
-/// Pairs a second.
+/// Draws the number of pairs per second.
 pub(super) fn rate(run: &PassiveRun<'_>) -> Option<Figure> {
     let trace = run.trace;
     let width = trace.rate.width() as f64;
@@ -18,7 +18,7 @@ pub(super) fn rate(run: &PassiveRun<'_>) -> Option<Figure> {
     if points.len() < 3 {
         return None;
     }
-    // The last stretch is incomplete, and would look like a drop.
+    // The last bin is incomplete, and would look like a drop.
     points.pop();
     let end = points.last()?.0 + width;
     let mut sum = 0.0;
@@ -39,19 +39,20 @@ pub(super) fn rate(run: &PassiveRun<'_>) -> Option<Figure> {
         "pair-rate",
         "Pair rate",
         Axis::linear("time since the first pair", AxisUnit::Elapsed, 0.0, end),
-        Axis::linear("pairs a second", AxisUnit::Plain, 0.0, (most * 1.06).max(1.0)),
+        Axis::linear("pairs per second", AxisUnit::Plain, 0.0, (most * 1.06).max(1.0)),
     );
     f.subtitle =
         format!("counted every {}; moving average of {}", time(width), time(width * AVERAGED_BINS as f64));
-    f.about = "How often the two ways alternate: a proxy for the rate of the application's packets. High round trips at a \
-               high rate are the application's own queue; at a low rate, that of other traffic. Where pair rate over packet rate is \
-               steady (one half if the ways alternate strictly), the one stands for the other."
+    f.about = "Rate at which the two directions alternate, which follows the rate of the application's packets. \
+               Long round trips at a high rate are caused by the application's own queue; at a low rate, by other \
+               traffic. If the ratio of pair rate to packet rate is steady (one half if directions alternate \
+               strictly), the pair rate represents the packet rate."
         .into();
-    f.series.push(MarkSeries::new("pairs a second", Tone::Data, Mark::Step { points }));
+    f.series.push(MarkSeries::new("pairs per second", Tone::Data, Mark::Step { points }));
     let ratios = ratios(trace);
     if !ratios.is_empty() {
         let most = ratios.iter().map(|p| p.1).fold(0.5, f64::max);
-        f.right = Some(Axis::linear("pairs a packet", AxisUnit::Plain, 0.0, most * 1.06));
+        f.right = Some(Axis::linear("pairs per packet", AxisUnit::Plain, 0.0, most * 1.06));
         let name = "pair rate over packet rate (right)";
         f.series.push(
             MarkSeries::new(name, Tone::Bound, Mark::Line { points: ratios, dashed: false }).on_right(),
@@ -61,14 +62,14 @@ pub(super) fn rate(run: &PassiveRun<'_>) -> Option<Figure> {
     Some(f)
 }
 
-/// Pairs by matched packets of both ways, in the middle of every stretch that has packets; none where the two are counted
-/// in stretches of different length.
+/// Returns pairs per matched packet of both directions, in the middle of every bin that has packets; empty if the two are
+/// counted in bins of different length.
 fn ratios(trace: &PassiveTrace) -> Vec<(f64, f64)> {
     if trace.rate.width() != trace.packets.width() {
         return Vec::new();
     }
     let middle = trace.rate.width() as f64 / 2.0;
-    // The last stretch is incomplete.
+    // The last bin is incomplete.
     let whole = trace.rate.all().count().saturating_sub(1);
     let both = trace.packets.all().take(whole).zip(trace.rate.all().map(|(_, pairs)| pairs));
     both.filter_map(|((x, packets), pairs)| {

@@ -1,4 +1,4 @@
-//! Round trips against time, with the bands found in them.
+//! Round trips over time, with the bands found in them.
 
 use super::parts::{blank, least, margins, n, quantile, time};
 use super::run::PassiveRun;
@@ -8,10 +8,10 @@ use crate::figure::parts::{Figure, Mark, MarkSeries, Tone};
 use crate::figure::series::drawn;
 use jitlat_passive::BandSpacing;
 
-/// Bands drawn as lines.
+/// Maximum number of bands drawn as lines.
 const MAX_BAND_LINES: usize = 40;
 
-/// The round trips against time, with their bands.
+/// Draws round trips over time, with their bands.
 pub(super) fn round_trips(run: &PassiveRun<'_>) -> Option<Figure> {
     let (trace, levels) = (run.trace, run.levels);
     let (mark, how) = drawn(&trace.rtt, 0.0)?;
@@ -20,16 +20,17 @@ pub(super) fn round_trips(run: &PassiveRun<'_>) -> Option<Figure> {
     let (lo, hi) = margins(low, high);
     let mut f = blank(
         "rtt",
-        "Round trip against time",
+        "Round trip over time",
         Axis::linear("time since the first pair", AxisUnit::Elapsed, from, to),
         Axis::linear("round-trip time", AxisUnit::Time, lo, hi),
     );
     f.subtitle = format!("n = {} synthetic pairs{}", n(trace.pairs.n()), how.replace("packets", "pairs"));
-    f.about = "The round trip the application's own packets had. Horizontal bands are packets queued before a slow \
-               link, one packet apart; a sawtooth is TCP filling that queue; gaps are times when the application was \
-               silent."
-        .into();
-    // Bands that the link explains are surer than others.
+    f.about =
+        "Round trips of the application's own packets. Horizontal bands, one packet apart, are packets \
+               queued before a slow link; a sawtooth is TCP filling that queue; gaps are times when the \
+               application sent nothing."
+            .into();
+    // Bands that the link explains are more certain than others.
     let bands = || levels.iter().filter(|l| !l.of_differences);
     if let Some(level) = bands().find(|l| !l.explained.is_empty()).or_else(|| bands().next()) {
         let q = level.spacing_ns;
@@ -56,13 +57,12 @@ pub(super) fn round_trips(run: &PassiveRun<'_>) -> Option<Figure> {
 pub(super) fn band_note(l: &BandSpacing) -> String {
     let what =
         if l.of_differences { "Neighbouring round trips mostly differ by" } else { "The bands are apart by" };
-    let fine =
-        l.steps_per_coarser.map_or(String::new(), |k| format!(", {k} of which make one of the coarser"));
+    let fine = l.steps_per_coarser.map_or(String::new(), |k| format!(", {k} of which make one coarser step"));
     let why = if l.explained.is_empty() { String::new() } else { format!(": {}", l.explained.join("; ")) };
     format!("{what} {}{fine}{why}.", time(l.spacing_ns))
 }
 
-/// The lowest band at or above `low`: the phase that most values have.
+/// Returns the lowest band at or above `low`: the phase that most values have.
 fn band_phase(trace: &PassiveTrace, q: f64, low: f64) -> f64 {
     let (start, width, counts) = trace.pairs.marginal();
     let (mut c, mut s) = (0.0, 0.0);

@@ -1,4 +1,4 @@
-//! [`PassiveRun`]: one passive measurement, as the builders need it.
+//! [`PassiveRun`]: one passive measurement, as input for figures.
 
 use super::range::MarkedPeriod;
 use super::trace::PassiveTrace;
@@ -8,32 +8,32 @@ use jitlat_passive::pipeline::LengthCounts;
 use jitlat_passive::verdict::list_prefixes;
 use jitlat_passive::{BandSpacing, LinkQuestion, PassiveResult, SizeFigures};
 
-/// One passive measurement, as the builders need it.
+/// One passive measurement, as input for figures.
 #[derive(Clone, Copy, Debug)]
 pub struct PassiveRun<'a> {
     /// Its pairs and packets.
     pub trace: &'a PassiveTrace,
-    /// The bands found in its round trips.
+    /// Bands found in its round trips.
     pub levels: &'a [BandSpacing],
     /// Its round trips by packet size.
     pub sizes: &'a [SizeFigures],
-    /// The link that its round trips are compared with.
+    /// Link that its round trips are compared with.
     pub link: Option<&'a AccessLink>,
     /// Packets by length at the reference and at the monitor point.
     pub captured: Option<[&'a LengthCounts; 2]>,
-    /// Periods that are marked.
+    /// Periods to be marked.
     pub periods: &'a [MarkedPeriod],
-    /// What was found; `None`: nothing is known of where and when it was measured.
+    /// Result of the analysis; `None` if place and time of the measurement are unknown.
     pub result: Option<&'a PassiveResult>,
 }
 
 impl<'a> PassiveRun<'a> {
-    /// Nothing beside the trace.
+    /// Creates a run of the trace alone.
     pub fn new(trace: &'a PassiveTrace) -> PassiveRun<'a> {
         PassiveRun { trace, levels: &[], sizes: &[], link: None, captured: None, periods: &[], result: None }
     }
 
-    /// With what was found.
+    /// Creates a run with the result of the analysis.
     pub fn of(
         trace: &'a PassiveTrace,
         r: &'a PassiveResult,
@@ -50,7 +50,7 @@ impl<'a> PassiveRun<'a> {
         }
     }
 
-    /// Between which points it was captured, and when; `None` if that is unknown.
+    /// Points and time of the capture; `None` if unknown.
     pub(super) fn measured(&self) -> Option<String> {
         let result = self.result?;
         let ends = [&result.plan.sides[0].reference, &result.plan.sides[1].monitor].map(|e| list_prefixes(e));

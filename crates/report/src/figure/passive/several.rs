@@ -1,4 +1,4 @@
-//! Several captures of a path in common figures: a curve each.
+//! Several captures of a path in common figures, one curve per capture.
 
 use super::parts::{blank, least, margins, n, quantile, steps};
 use super::range;
@@ -9,7 +9,7 @@ use crate::figure::parts::{Figure, Mark, MarkSeries, Tone};
 use crate::figure::series::drawn;
 use jitlat_passive::SizeFigures;
 
-/// The figures that show `runs`, by name, as several curves; none of fewer than two with pairs.
+/// Returns the figures that show `runs`, by name, as several curves; empty if fewer than two have pairs.
 pub fn of_captures(runs: &[(&str, PassiveRun<'_>)]) -> Vec<Figure> {
     let runs: Vec<_> = runs.iter().filter(|(_, run)| run.trace.pairs.n() > 0).copied().collect();
     if runs.len() < 2 {
@@ -26,7 +26,7 @@ pub fn of_captures(runs: &[(&str, PassiveRun<'_>)]) -> Vec<Figure> {
 
 type NamedRun<'a> = (&'a str, PassiveRun<'a>);
 
-/// The greatest and the least of what `f` says of each run.
+/// Returns the range that covers `f` of all runs.
 fn span(runs: &[NamedRun<'_>], f: impl Fn(&PassiveRun<'_>) -> (f64, f64)) -> (f64, f64) {
     let all = runs.iter().map(|(_, run)| f(run));
     all.fold((f64::INFINITY, f64::NEG_INFINITY), |(a, b), (c, d)| (a.min(c), b.max(d)))
@@ -37,14 +37,14 @@ fn counts(runs: &[NamedRun<'_>]) -> String {
     runs.iter().map(one).collect::<Vec<_>>().join(" · ")
 }
 
-/// Round trips against time, each from its own first pair.
+/// Draws round trips over time, each from its own first pair.
 fn courses(runs: &[NamedRun<'_>]) -> Option<Figure> {
     let (from, to) = span(runs, |run| run.trace.times().unwrap_or((f64::INFINITY, f64::NEG_INFINITY)));
     let (low, high) = span(runs, |run| (least(&run.trace.pairs), quantile(&run.trace.pairs, 1.0)));
     let (lo, hi) = margins(low, high);
     let mut f = blank(
         "captures-rtt",
-        "Round trips against time, side by side",
+        "Round trips over time, side by side",
         Axis::linear("time since the first pair of each", AxisUnit::Elapsed, from, to),
         Axis::linear("round-trip time", AxisUnit::Time, lo, hi),
     );
@@ -58,7 +58,7 @@ fn courses(runs: &[NamedRun<'_>]) -> Option<Figure> {
     Some(f)
 }
 
-/// Cumulative distributions of the round trips.
+/// Draws cumulative distributions of the round trips.
 fn cdfs(runs: &[NamedRun<'_>]) -> Option<Figure> {
     let (low, high) = span(runs, |run| (least(&run.trace.pairs), quantile(&run.trace.pairs, 0.99)));
     let mut f = blank(
@@ -68,7 +68,7 @@ fn cdfs(runs: &[NamedRun<'_>]) -> Option<Figure> {
         Axis::linear("no slower", AxisUnit::Share, 0.0, 1.0),
     );
     f.subtitle = counts(runs);
-    f.about = "The curve further left is the faster; the steeper one has less jitter.".into();
+    f.about = "Curves further left are faster; steeper curves have less jitter.".into();
     f.notes.push("The axis ends at the largest 99th percentile.".into());
     for ((name, run), k) in runs.iter().zip(0u8..) {
         let mut points = vec![(least(&run.trace.pairs), 0.0)];
@@ -78,7 +78,7 @@ fn cdfs(runs: &[NamedRun<'_>]) -> Option<Figure> {
     Some(f)
 }
 
-/// The least round trip against packet size; None unless a run has several sizes.
+/// Draws the smallest round trip by packet size; `None` unless a run has several sizes.
 fn sizes(runs: &[NamedRun<'_>]) -> Option<Figure> {
     let equal = |run: &PassiveRun<'_>| -> Vec<(f64, f64)> {
         let same = |s: &&SizeFigures| s.out_length == s.in_length;
@@ -97,14 +97,15 @@ fn sizes(runs: &[NamedRun<'_>]) -> Option<Figure> {
     let ((from, to), (lo, hi)) = (margins(from, to), margins(low, high));
     let mut f = blank(
         "captures-rtt-by-size",
-        "Least round trip against packet size, side by side",
-        Axis::linear("IP packet (bytes), the same both ways", AxisUnit::Plain, from, to),
+        "Smallest round trip by packet size, side by side",
+        Axis::linear("IP packet (bytes), equal in both directions", AxisUnit::Plain, from, to),
         Axis::linear("round-trip time", AxisUnit::Time, lo, hi),
     );
     f.subtitle = counts(runs);
-    f.about = "Steps of 48 bytes are ATM cells. The size at which a step begins tells the bytes that are put around a \
-               packet: encapsulations differ by where their steps are."
-        .into();
+    f.about =
+        "Steps of 48 bytes are ATM cells. The size at which a step begins shows the number of bytes that \
+               are added to a packet, which differs between encapsulations."
+            .into();
     for ((name, points), k) in curves.into_iter().zip(0u8..) {
         f.series.push(MarkSeries::new(
             name,

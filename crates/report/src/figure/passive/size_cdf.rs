@@ -1,4 +1,4 @@
-//! Cumulative distributions of the round trips, one for each packet size.
+//! Cumulative distributions of round trips, one per packet size.
 
 use super::parts::{blank, n};
 use super::run::PassiveRun;
@@ -6,12 +6,12 @@ use crate::figure::axis::{Axis, AxisUnit};
 use crate::figure::parts::{Figure, Mark, MarkSeries, Tone};
 use jitlat_passive::SizeFigures;
 
-/// Curves at most: those of the sizes with most pairs.
+/// Maximum number of curves: those of the sizes with most pairs.
 const MAX_CURVES: usize = 8;
-/// Pairs of a size before it has a curve.
+/// Minimum number of pairs for a curve.
 const MIN_PAIRS_PER_SIZE: u64 = 10;
 
-/// The shares of round trips that are no slower, by packet size; None where all packets are of one size.
+/// Draws the cumulative share of round trips by packet size; `None` if all packets have one size.
 pub(super) fn size_cdf(run: &PassiveRun<'_>) -> Option<Figure> {
     let mut sizes: Vec<&SizeFigures> = run.sizes.iter().filter(|s| s.pairs >= MIN_PAIRS_PER_SIZE).collect();
     sizes.sort_by_key(|s| std::cmp::Reverse(s.pairs));
@@ -31,12 +31,13 @@ pub(super) fn size_cdf(run: &PassiveRun<'_>) -> Option<Figure> {
     );
     let pairs: u64 = sizes.iter().map(|s| s.pairs).sum();
     f.subtitle = format!("n = {} pairs of {} sizes", n(pairs), sizes.len());
-    f.about = "Each size of packet has its own serialisation delay: the curves stand apart by it, and have the same shape \
-               where nothing else depends on size."
-        .into();
+    f.about =
+        "Each packet size has its own serialisation delay, which shifts its curve; curves have the same \
+               shape if nothing else depends on size."
+            .into();
     f.notes.push("The axis ends at the largest 99th percentile.".into());
     if run.trace.left_out > 0 {
-        f.notes.push("All pairs, also those outside what other figures show.".into());
+        f.notes.push("All pairs, including those outside the range of other figures.".into());
     }
     if others > 0 {
         f.notes.push(format!("{others} further sizes, of fewer pairs, are not drawn."));

@@ -1,4 +1,4 @@
-//! [`PassiveTrace`]: what the figures need of the pairs, of ping and of single packets, in constant size.
+//! [`PassiveTrace`]: data of pairs, ping and single packets for figures, in constant size.
 
 use super::parts::n;
 use super::range::FigureRange;
@@ -11,14 +11,14 @@ use jitlat_core::time::Span;
 use jitlat_passive::{BandSpacing, PingSource, Resampler, SyntheticPair, ThinnedTimes};
 use jitlat_passive::{CaptureEvent, CaptureObserver};
 
-/// Cells of a distribution.
+/// Maximum number of cells of a distribution.
 const MAX_CELLS: usize = 1 << 16;
 /// Expected length of the capture, in ns.
 const EXPECTED_CAPTURE_NS: i64 = 600_000_000_000;
 /// Expected packet sizes, in bytes.
 const EXPECTED_SIZE_BYTES: i64 = 2048;
 
-/// What the figures need of the pairs, of ping and of single packets, in constant size.
+/// Data of pairs, ping and single packets for figures, in constant size.
 #[derive(Clone, Debug)]
 pub struct PassiveTrace {
     range: FigureRange,
@@ -27,24 +27,24 @@ pub struct PassiveTrace {
     pub(super) pairs: PointGrid,
     pub(super) resampler: Resampler,
     pub(super) instants: PointGrid,
-    /// Round trips of pairs of two packets of one IP length, against that length in bytes.
+    /// Round trips of pairs of two packets with the same IP length, over that length in bytes.
     pub(super) equal_sizes: Cloud,
-    /// Round trips of all pairs against the two IP lengths together.
+    /// Round trips of all pairs, over the sum of the two IP lengths in bytes.
     pub(super) both_sizes: Cloud,
-    /// Pairs outside the range.
+    /// Number of pairs outside the range.
     pub(super) left_out: u64,
     levels: ThinnedTimes,
-    /// By [`PingSource`].
+    /// Round trips of ping, by [`PingSource`].
     pings: [(Cloud, PointGrid); 2],
     pub(super) rate: TimeBins<SumJoin>,
-    /// Matched packets of both ways.
+    /// Matched packets of both directions.
     pub(super) packets: TimeBins<SumJoin>,
     pub(super) variation: [TimeBins<MaxJoin>; 2],
     pub(super) least: [Option<i64>; 2],
 }
 
 impl PassiveTrace {
-    /// A trace of the pairs within `range` that also samples round trips every `every`.
+    /// Creates a trace of the pairs within `range` that also samples round trips every `every`.
     pub fn new(every: Span, range: FigureRange) -> PassiveTrace {
         let tally = || PointGrid::new(2, MAX_CELLS, 1);
         let width = every.0.max(1_000_000);
@@ -104,7 +104,7 @@ impl PassiveTrace {
         tally.add(0, rtt);
     }
 
-    /// The round trips of ping over time, and its distribution by source.
+    /// Returns the round trips of ping over time, and their distribution, by source.
     pub(super) fn pings(&self) -> impl Iterator<Item = (PingSource, &Cloud, &PointGrid)> {
         PingSource::BOTH
             .into_iter()
@@ -125,17 +125,17 @@ impl PassiveTrace {
         self.variation[direction as usize].add(x, delay);
     }
 
-    /// The bands in what is shown, where that is not everything: a closer look may show finer ones. None where it is.
+    /// Returns the bands within the range shown: a smaller range may show finer bands. `None` if the range is everything.
     pub fn levels_of_range(&self) -> Option<Vec<BandSpacing>> {
         (self.left_out > 0).then(|| self.levels.find())
     }
 
-    /// Says which pairs are not shown; None where all are.
+    /// Returns a note about pairs that are not shown; `None` if all are.
     pub(super) fn left_out_note(&self) -> Option<String> {
         (self.left_out > 0).then(|| format!("Only {}; {} pairs are outside.", self.range, n(self.left_out)))
     }
 
-    /// The range of times of all clouds; None without pairs.
+    /// Range of times of all clouds; `None` without pairs.
     pub(super) fn times(&self) -> Option<(f64, f64)> {
         let all = self.pings().filter_map(|(_, cloud, _)| extent(cloud));
         Some(all.fold(extent(&self.rtt)?, |(a, b), (c, d)| (a.min(c), b.max(d))))

@@ -1,4 +1,4 @@
-//! Delay variation of both ways.
+//! Delay variation of both directions.
 
 use super::parts::{blank, time};
 use super::run::PassiveRun;
@@ -7,7 +7,7 @@ use crate::figure::parts::{Figure, Mark, MarkSeries, Tone};
 use crate::figure::stretches::TimeBins;
 use jitlat_core::spec::Direction;
 
-/// What each way adds to its least delay.
+/// Draws the delay of each direction above its smallest delay.
 pub(super) fn variation(run: &PassiveRun<'_>) -> Option<Figure> {
     let trace = run.trace;
     let mut series = Vec::new();
@@ -31,13 +31,13 @@ pub(super) fn variation(run: &PassiveRun<'_>) -> Option<Figure> {
     let width = trace.variation.iter().map(TimeBins::width).max().unwrap_or(1) as f64;
     let mut f = blank(
         "variation",
-        "One-way delay variation, both ways",
+        "One-way delay variation, both directions",
         Axis::linear("time since the first packet", AxisUnit::Elapsed, 0.0, end),
-        Axis::linear("delay above the least", AxisUnit::Time, 0.0, (most * 1.06).max(1000.0)),
+        Axis::linear("delay above the smallest", AxisUnit::Time, 0.0, (most * 1.06).max(1000.0)),
     );
     f.subtitle = format!("all matched packets, not only pairs; the largest of every {}", time(width));
-    f.about = "Which way the delay comes from: the way whose line rises is the one with the queue. Free of the offset \
-               between the clocks; a steady slope both ways, up in one and down in the other, is their skew."
+    f.about = "Direction that causes the delay: its line rises if its queue fills. Independent of the clock \
+               offset; a steady slope in both directions, up in one and down in the other, is clock skew."
         .into();
     f.series = series;
     Some(f)

@@ -1,4 +1,4 @@
-//! The content for saved tests side by side.
+//! Screen report of a comparison of saved tests.
 
 use super::rows::{ScreenTable, StyledCells, percent};
 use super::{Screen, content};
@@ -13,17 +13,17 @@ use jitlat_verdict::compare::{
 };
 use jitlat_verdict::comparison::{SideChange, level, new_causes};
 
-/// Most columns of the name of a test.
+/// Maximum width of the name of a test.
 const MAX_NAME_COLUMNS: usize = 20;
-/// Most lines of the table.
+/// Maximum number of lines of the table.
 const MAX_LINES: usize = 9;
 
 impl Screen {
-    /// The content for the tests of `grid`.
+    /// Creates the screen report of the tests of `grid`.
     pub fn of_comparison(grid: &ComparisonGrid) -> Screen {
         let cells = || grid.rows.iter().flat_map(|row| row.cells.iter().flatten());
         let answers: Vec<_> = match &grid.rows[..] {
-            // In several rows, or of many columns, uses are too many.
+            // Several rows or many columns have too many profiles to show.
             [row] if row.cells.len() <= 3 => row.cells.iter().flatten().collect(),
             _ => Vec::new(),
         };
@@ -50,7 +50,7 @@ impl Screen {
     }
 }
 
-/// What `grid` is of.
+/// Returns the title of `grid`.
 fn title(grid: &ComparisonGrid) -> String {
     let runs: usize =
         grid.rows.iter().flat_map(|row| row.cells.iter().flatten()).map(|c| c.sources.len()).sum();
@@ -59,12 +59,12 @@ fn title(grid: &ComparisonGrid) -> String {
     format!("{}{rows}: {}{against}", count(runs as u64, "test"), grid.basis.noun())
 }
 
-/// The name of a cell: its row and its column.
+/// Returns the name of a cell: its row and its column.
 fn name(row: &ComparisonRow, column: &str) -> String {
     if row.name.is_empty() { column.to_owned() } else { format!("{}, {column}", row.name) }
 }
 
-/// A line for each test; the first of a row is what the others are compared with.
+/// Creates a table with one line per test; the others are compared with the first of a row.
 fn table(grid: &ComparisonGrid) -> ScreenTable {
     let statistic = grid.comparisons().next().map_or(Statistic::Median, |(_, c)| c.statistic);
     let of = match grid.basis {
@@ -106,7 +106,7 @@ fn table(grid: &ComparisonGrid) -> ScreenTable {
     ScreenTable { heads: heads.to_vec(), lines: lines.collect(), name: MAX_NAME_COLUMNS, most: MAX_LINES }
 }
 
-/// The difference that decides.
+/// Returns the difference that decides.
 fn chosen(c: &Comparison) -> Option<Difference> {
     c.chosen().filter(|_| c.outcome != ComparisonOutcome::Refused)
 }
@@ -115,7 +115,7 @@ fn signed(ns: f64) -> String {
     format!("{}{}", if ns > 0.0 { "+" } else { "" }, eng3(ns))
 }
 
-/// `p50 +97.0 ms (+95.1 ms to +98.8 ms), `.
+/// Formats the change: `p50 +97.0 ms (+95.1 ms to +98.8 ms), `.
 fn change_of(c: &Comparison) -> Option<String> {
     let d = chosen(c)?;
     let at = match c.statistic {
@@ -126,7 +126,7 @@ fn change_of(c: &Comparison) -> Option<String> {
     Some(format!("{at} {}{ci}, ", signed(d.change)))
 }
 
-/// What is wrong where it is worse, and why each comparison was decided as it was.
+/// Returns the causes of tests that are worse, and the reason for the outcome of each comparison.
 fn why(grid: &ComparisonGrid) -> Vec<(WordStyle, String, String)> {
     let mut causes: Vec<_> = grid
         .rows
@@ -143,7 +143,7 @@ fn why(grid: &ComparisonGrid) -> Vec<(WordStyle, String, String)> {
     });
     let decided = grid.rows.iter().flat_map(|row| row.comparisons.iter().map(move |c| (row, c)));
     let mut decided: Vec<_> = decided.map(|(row, c)| (SideChange::of(c), row, c)).collect();
-    // Stable: what is worse comes first.
+    // Stable sort: worse outcomes come first.
     decided.sort_by_key(|(change, ..)| *change);
     let decided = decided.into_iter().map(|(change, row, c)| {
         let by = change_of(c).unwrap_or_default();
@@ -160,10 +160,9 @@ fn trust(grid: &ComparisonGrid) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for (row, c) in grid.rows.iter().flat_map(|row| row.comparisons.iter().map(move |c| (row, c))) {
         let unlike = c.unlike.iter().filter(|u| !u.what.is_vital());
-        lines
-            .extend(unlike.map(|u| {
-                format!("{}: {}; the difference may have its cause there", name(row, &c.b), u.text)
-            }));
+        lines.extend(
+            unlike.map(|u| format!("{}: {}; the difference may be caused by that", name(row, &c.b), u.text)),
+        );
     }
     lines.extend(grid.comparisons().filter_map(|(_, c)| floor(c)));
     let packets: Vec<u64> =
@@ -174,8 +173,7 @@ fn trust(grid: &ComparisonGrid) -> Vec<String> {
         } else {
             format!("{least} to {most} packets")
         };
-        lines
-            .push(format!("{each}; intervals allow for packets that depend on each other (block bootstrap)"));
+        lines.push(format!("{each}; intervals account for dependent packets (block bootstrap)"));
     }
     lines.extend(notes_on(grid).into_iter().map(str::to_owned));
     let mut said: Vec<String> = Vec::new();

@@ -1,4 +1,4 @@
-//! The content for captured TCP connections.
+//! Screen report of captured TCP connections.
 
 use super::rows::{ScreenTable, StyledCells, percent};
 use super::{Screen, content};
@@ -7,13 +7,13 @@ use crate::text::page::mark;
 use jitlat_core::units::{duration, eng3};
 use jitlat_passive::tcp::{TcpDirection, TcpResult, answer, directions};
 
-/// Most columns of the name of a way: two addresses and ports.
+/// Maximum width of the name of a direction: two addresses and ports.
 const MAX_NAME_COLUMNS: usize = 35;
-/// Most lines of the table.
+/// Maximum number of lines of the table.
 const MAX_LINES: usize = 8;
 
 impl Screen {
-    /// The content for the connections of `r`, those worth looking at first.
+    /// Creates the screen report of the connections of `r`, the most relevant first.
     pub fn of_connections(r: &TcpResult) -> Screen {
         let answer = answer(r);
         Screen {
@@ -36,7 +36,7 @@ fn title(r: &TcpResult) -> String {
     format!("{}, {connections}{span}{points}", count(r.first.segments, "TCP segment"))
 }
 
-/// A line for each way with data.
+/// Creates a table with one line for each direction with data.
 fn table(r: &TcpResult) -> ScreenTable {
     let heads = ["", "data", "again", "RTT min", "p50", "order", "closed"].map(str::to_owned);
     let line = |way: &TcpDirection<'_>| {
@@ -64,7 +64,7 @@ fn table(r: &TcpResult) -> ScreenTable {
     }
 }
 
-/// `712 B`, `8.1 kB`, `1.2 GB`.
+/// Formats a size: `712 B`, `8.1 kB`, `1.2 GB`.
 fn bytes(n: u64) -> String {
     let n = n as f64;
     let (unit, name) = match n {
@@ -81,13 +81,13 @@ fn trust(r: &TcpResult) -> Vec<String> {
     let mut lines = Vec::new();
     if r.first.drops > 0 {
         lines.push(format!(
-            "the capture missed {} itself: not lost on the path",
+            "the capture itself missed {}: they are not lost on the path",
             count(r.first.drops, "packet")
         ));
     }
     if r.first.not_followed > 0 {
         lines.push(format!(
-            "{} of connections beyond the limit are left out",
+            "{} of connections beyond the limit left out",
             count(r.first.not_followed, "segment")
         ));
     }
@@ -95,7 +95,7 @@ fn trust(r: &TcpResult) -> Vec<String> {
     lines.push(
         "RTT: from the capture point to the receiver and back, with its delayed acknowledgements".to_owned(),
     );
-    lines.push("again: sent again; order: overtaken before this point; closed: windows closed".to_owned());
+    lines.push("again: retransmitted; order: reordered before this point; closed: windows closed".to_owned());
     lines
 }
 

@@ -1,4 +1,4 @@
-//! What is said of streams: the answers, the causes, the uses.
+//! Verdicts, causes and profiles of streams on the screen report.
 
 use super::ScreenStream;
 use super::rows::percent;
@@ -14,10 +14,10 @@ use jitlat_verdict::PROFILES;
 /// A mean opinion score at which most users are satisfied (ITU-T G.107 Annex B).
 const SATISFYING_MOS: f64 = 4.03;
 
-/// How streams belong together.
+/// Relation between the streams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Relation {
-    /// The two directions of one test: a use needs both.
+    /// The two directions of one test: a profile needs both.
     Directions,
     /// One test, idle and under load.
     Load,
@@ -25,7 +25,7 @@ pub enum Relation {
     Separate,
 }
 
-/// The quality for a use.
+/// Verdict for a profile.
 #[derive(Clone, Debug)]
 pub(super) struct ProfileLine {
     pub name: String,
@@ -33,7 +33,7 @@ pub(super) struct ProfileLine {
     pub because: String,
 }
 
-/// The names of the rows of `streams`.
+/// Returns the names of the rows of `streams`.
 pub(super) fn labels(streams: &[ScreenStream<'_>]) -> Vec<String> {
     let short = |stream: &ScreenStream<'_>| match stream.label {
         "Client to server" => "to server".to_owned(),
@@ -48,7 +48,7 @@ pub(super) fn labels(streams: &[ScreenStream<'_>]) -> Vec<String> {
     }
 }
 
-/// Whether only the far host's report of a test of one way is known.
+/// True if only the far host's report of a one-way test is known.
 pub(super) fn is_reported(s: &Summary) -> bool {
     s.two_way.as_ref().is_some_and(|t| t.far_report.is_some())
 }
@@ -60,7 +60,7 @@ fn in_short(direction: Direction) -> &'static str {
     }
 }
 
-/// The answers, with labels if there are several.
+/// Returns the verdicts, with labels if there are several.
 pub(super) fn lead(streams: &[ScreenStream<'_>], labels: &[String]) -> Vec<(Level, String)> {
     let of = |(stream, label): (&ScreenStream<'_>, &String)| match &stream.summary.answer {
         Some(answer) => {
@@ -83,7 +83,7 @@ fn capital(label: &str) -> String {
     }
 }
 
-/// `1000 UDP packets of 80 bytes every 20.0 ms, 192.0.2.1 to 192.0.2.2`.
+/// Returns the title: `1000 UDP packets of 80 bytes every 20.0 ms, 192.0.2.1 to 192.0.2.2`.
 pub(super) fn title(streams: &[ScreenStream<'_>], relation: Relation) -> String {
     let Some(first) = streams.first() else { return String::new() };
     if relation == Relation::Separate && streams.len() > 1 {
@@ -114,7 +114,7 @@ pub(super) fn title(streams: &[ScreenStream<'_>], relation: Relation) -> String 
     format!("{times}{}{size}{often}, {from} {between} {to}", count(number, &what))
 }
 
-/// The causes, the most severe first. Without causes, what was found that users notice.
+/// Returns the causes, most severe first. Without causes, findings that users notice.
 pub(super) fn why(streams: &[ScreenStream<'_>], labels: &[String]) -> Vec<(WordStyle, String, String)> {
     let mut all: Vec<(Severity, String)> = Vec::new();
     for (stream, label) in streams.iter().zip(labels) {
@@ -122,23 +122,23 @@ pub(super) fn why(streams: &[ScreenStream<'_>], labels: &[String]) -> Vec<(WordS
         let Some(answer) = &stream.summary.answer else { continue };
         all.extend(answer.causes.iter().map(|cause| (cause.severity, format!("{label}{}", evidence(cause)))));
         if answer.causes.is_empty() && answer.severity > Severity::Good {
-            // Of nothing that arrived the headline says all.
+            // If nothing arrived, the headline is sufficient.
             let arrived = stream.summary.counts.unique_valid > 0;
             let noticed = stream.summary.verdicts.iter().filter(|v| arrived && v.level >= Level::Poor);
             all.extend(noticed.map(|v| (answer.severity, format!("{label}{}", v.text))));
         }
     }
-    // Stable: the causes of a stream keep their order.
+    // Stable sort: the causes of a stream keep their order.
     all.sort_by_key(|(severity, _)| std::cmp::Reverse(*severity));
     all.into_iter().map(|(s, text)| (mark(s.into()).1, format!("{}:", s.name()), text)).collect()
 }
 
-/// A cause with its evidence, after its severity.
+/// Returns a cause with its evidence, after its severity.
 pub(super) fn cause_of(cause: &Cause) -> (WordStyle, String, String) {
     (mark(cause.severity.into()).1, format!("{}:", cause.severity.name()), evidence(cause))
 }
 
-/// The uses: of both directions the worse, under load what is left, of several tests each.
+/// Returns the profiles: for both directions the worse one, under load the loaded one, for several tests each.
 pub(super) fn uses(streams: &[ScreenStream<'_>], labels: &[String], relation: Relation) -> Vec<ProfileLine> {
     let answers: Vec<(&str, &Answer)> = streams
         .iter()
@@ -152,10 +152,10 @@ pub(super) fn uses(streams: &[ScreenStream<'_>], labels: &[String], relation: Re
     uses_of(&answers, relation)
 }
 
-/// The uses of `answers`, each with its name.
+/// Returns the profiles of `answers`, each with its name.
 pub(super) fn uses_of(answers: &[(&str, &Answer)], relation: Relation) -> Vec<ProfileLine> {
     let mut names: Vec<&String> = answers.iter().flat_map(|(_, a)| a.profiles.keys()).collect();
-    // In the order of the list; those of the user after them.
+    // In the order of the list; the user's own profiles after them.
     names.sort_by_key(|name| {
         (PROFILES.iter().position(|p| p.name == name.as_str()).unwrap_or(usize::MAX), *name)
     });
@@ -163,18 +163,19 @@ pub(super) fn uses_of(answers: &[(&str, &Answer)], relation: Relation) -> Vec<Pr
     let one = |name: &String| {
         let of = answers.iter().filter_map(|(label, a)| Some((*label, a.profiles.get(name)?)));
         let each: Vec<_> = of.collect();
-        let (label, worst) = each.iter().max_by_key(|(_, suits)| suits.severity)?;
+        let (label, worst) = each.iter().max_by_key(|(_, suits)| suits.severity.doubt())?;
         let mut because = worst.because.clone();
         if worst.severity == Severity::Good {
-            // How large its buffer is does not matter: the recommended one is in the table.
+            // The size of its buffer does not matter: the recommended one is in the table.
             because = format!("{} % missing", percent(worst.missing));
             if let Some(delay) = worst.delay_ns {
                 because += &format!(", {} end to end", eng3(delay as f64));
             }
         }
-        // What is said between interruptions may sound well; that is not the verdict.
+        // Speech may sound good between interruptions; that does not determine the verdict.
         if let Some(mos) = worst.mos.filter(|mos| *mos < SATISFYING_MOS || worst.severity <= Severity::Fair) {
-            because = format!("MOS {mos:.2}, {because}");
+            let most = if worst.delay_ns.is_none() { " at most" } else { "" };
+            because = format!("MOS {mos:.2}{most}, {because}");
         }
         if relation == Relation::Load {
             because += ", under load";
@@ -193,7 +194,7 @@ pub(super) fn uses_of(answers: &[(&str, &Answer)], relation: Relation) -> Vec<Pr
     names.into_iter().filter_map(one).collect()
 }
 
-/// The host that sent a stream of one direction.
+/// Host that sent a one-way stream.
 pub(super) fn sender(s: &Summary) -> Option<&'static str> {
     s.direction().map(|direction| match direction {
         Direction::Up => "client",

@@ -4,9 +4,9 @@ use crate::text::plots::PlotCanvas;
 use jitlat_core::analysis::Samples;
 use jitlat_passive::{CaptureEvent, CaptureObserver};
 
-/// Most slots.
+/// Maximum number of slots.
 const MAX_SLOTS: usize = 1024;
-/// Parts into which a run of losses is divided, to be spread over the time it took.
+/// Number of parts into which a loss burst is divided, to be spread over its duration.
 const PARTS_PER_RUN: u64 = 2048;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -15,21 +15,21 @@ struct TimelineSlot {
     lost: u64,
 }
 
-/// The largest delay, and the number of lost packets, in each of at most 1024 equally long parts of a test.
+/// Largest delay and number of lost packets in each of at most 1024 equally long slots of a test.
 #[derive(Clone, Debug)]
 pub struct Timeline {
-    /// The start of the first slot.
+    /// Start of the first slot.
     origin: Option<i64>,
-    /// The length of a slot, in ns.
+    /// Length of a slot, in ns.
     width: i128,
     slots: Vec<TimelineSlot>,
-    /// Packets counted.
+    /// Number of packets.
     packets: u64,
     /// Smallest and largest delay.
     range: Option<[i64; 2]>,
-    /// What is subtracted from delays when they are printed.
+    /// Value subtracted from delays when they are printed.
     shift: i64,
-    /// Whether only the distance from the smallest delay is known.
+    /// True if only the difference from the smallest delay is known.
     relative: bool,
 }
 
@@ -47,7 +47,7 @@ impl Default for Timeline {
     }
 }
 
-/// The course of the round trips of captured pairs.
+/// Builds the timeline of the round trips of captured pairs.
 impl CaptureObserver for Timeline {
     fn capture_event(&mut self, event: &CaptureEvent<'_>) {
         if let CaptureEvent::Pairs(pairs) = event {
@@ -56,18 +56,18 @@ impl CaptureObserver for Timeline {
     }
 }
 
-/// A course as characters.
+/// A timeline as characters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Drawn {
-    /// The largest delay of each column; a space where nothing arrived.
+    /// Largest delay of each column; a space if nothing arrived.
     pub delay: String,
-    /// Marks below columns with losses: `.` one, `x` several, `X` ten or more. Empty without any.
+    /// Marks below columns with losses: `.` one, `x` several, `X` ten or more. Empty without losses.
     pub lost: String,
 }
 
 impl Timeline {
-    /// The course of `samples`, of `sent` packets one every `period` ns where the samples do not show it. Lost packets
-    /// are placed between those that arrived.
+    /// Creates the timeline of `samples`, for `sent` packets sent every `period` ns; the period is used where samples are
+    /// missing. Lost packets are placed between those that arrived.
     pub fn of(samples: &Samples, sent: u64, period: i64) -> Timeline {
         let mut course = Timeline::default();
         let mut order: Vec<u32> = (0..samples.len() as u32).collect();
@@ -114,7 +114,7 @@ impl Timeline {
 
     fn slot(&mut self, at: i128) -> &mut TimelineSlot {
         let origin = i128::from(*self.origin.get_or_insert(clamp(at)));
-        // What was sent before the first is counted with it.
+        // Packets sent before the first one are counted with it.
         let since = (at - origin).max(0);
         let mut k = divided(since, self.width);
         while k >= MAX_SLOTS as i128 {
@@ -140,19 +140,19 @@ impl Timeline {
         self
     }
 
-    /// Prints only how far delays are above the smallest, because the clocks are unknown.
+    /// Prints delays above the smallest only, because the clocks are unknown.
     #[must_use]
     pub(super) fn relative(mut self) -> Timeline {
         self.relative = true;
         self
     }
 
-    /// Whether a packet was lost.
+    /// True if a packet was lost.
     pub(super) fn has_losses(&self) -> bool {
         self.slots.iter().any(|slot| slot.lost > 0)
     }
 
-    /// Whether nothing arrived.
+    /// True if nothing arrived.
     pub fn is_empty(&self) -> bool {
         self.range.is_none()
     }
@@ -169,7 +169,7 @@ impl Timeline {
     }
 
     pub(super) fn draw(&self, canvas: PlotCanvas) -> Drawn {
-        // A column for a packet at least: those between packets would look like gaps.
+        // At least one packet per column: columns between packets would look like gaps.
         let columns = canvas.width.min(usize::try_from(self.packets).unwrap_or(usize::MAX)).max(1);
         let [low, high] = self.range.unwrap_or_default().map(i128::from);
         let levels = canvas.levels();
@@ -181,7 +181,7 @@ impl Timeline {
             let slots = self.slots.get(from..to).unwrap_or_default();
             let missing = slots.iter().map(|s| s.lost).fold(0, u64::saturating_add);
             let largest = slots.iter().filter_map(|s| s.largest).max();
-            // Where nothing was sent, the delay is as it was.
+            // Where nothing was sent, repeat the previous delay.
             let shown = match largest {
                 Some(largest) => level(largest),
                 None if missing == 0 => before,
@@ -200,7 +200,7 @@ impl Timeline {
     }
 }
 
-/// `a / b` of what is not negative: in 64 bits where both fit, which is several times faster.
+/// Divides non-negative numbers, in 64 bits if both fit, which is several times faster.
 fn divided(a: i128, b: i128) -> i128 {
     match (u64::try_from(a), u64::try_from(b)) {
         (Ok(a), Ok(b)) => (a / b).into(),

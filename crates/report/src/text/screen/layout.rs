@@ -1,4 +1,4 @@
-//! The content on one screen: what is most important is cut last.
+//! Layout of the screen report: the most important content is cut last.
 
 use super::Screen;
 use super::content::ProfileLine;
@@ -9,16 +9,16 @@ use crate::text::{TextOptions, printable};
 use jitlat_core::answer::Severity;
 use jitlat_core::units::eng3;
 
-/// Most rows: those of the smallest usual terminal, less one for the prompt.
+/// Maximum number of rows: those of the smallest common terminal, minus one for the prompt.
 pub const MAX_ROWS: usize = 23;
-/// Fewest columns that are laid out for.
+/// Minimum width of the layout.
 const MIN_COLUMNS: usize = 60;
-/// Columns before the text of a section.
+/// Number of columns before the text of a section.
 const MARGIN: usize = 7;
-/// Most answers, and most rows of the table.
+/// Maximum number of verdicts, and of rows of the table.
 pub(super) const MAX_STREAMS: usize = 6;
 
-/// What the marks of lost packets mean.
+/// Meaning of the marks of lost packets.
 const LEGEND: &str = ". 1, x 2+, X 10+";
 
 /// A row: pieces of text, some with a style.
@@ -34,7 +34,7 @@ impl TextRow {
         self.0.push((text.to_owned(), look));
     }
 
-    /// Cut to `width` columns, and written with the styles if there is colour.
+    /// Formats the row, cut to `width` columns, with styles if colours are enabled.
     fn write(&self, options: &TextOptions, width: usize) -> String {
         let mut room = width;
         let mut line = String::new();
@@ -53,7 +53,7 @@ impl TextRow {
     }
 }
 
-/// The columns of a character, never too few: what is neither ASCII nor part of a plot may be wide.
+/// Width of a character in columns, never underestimated: characters that are neither ASCII nor part of a plot may be wide.
 fn columns_of(c: char) -> usize {
     if c.is_ascii() || c == NO_BREAK_SPACE || ('▁'..='█').contains(&c) { 1 } else { 2 }
 }
@@ -62,7 +62,7 @@ fn columns(text: &str) -> usize {
     text.chars().map(columns_of).sum()
 }
 
-/// The beginning of `text` that has at most `width` columns; dots at its end if that is not all of it.
+/// Returns the beginning of `text` that fits `width` columns, with dots at its end if it is cut.
 fn cut(text: &str, width: usize) -> String {
     if columns(text) <= width {
         return text.to_owned();
@@ -77,7 +77,7 @@ fn cut(text: &str, width: usize) -> String {
     kept.collect::<String>() + dots
 }
 
-/// The end of `text` that has at most `width` columns: of paths it tells more than the beginning.
+/// Returns the end of `text` that fits `width` columns: the end of a path is more informative than its beginning.
 fn cut_before(text: &str, width: usize) -> String {
     if columns(text) <= width {
         return text.to_owned();
@@ -95,7 +95,7 @@ fn cut_before(text: &str, width: usize) -> String {
 /// A space at which a line is not split.
 const NO_BREAK_SPACE: char = '\u{a0}';
 
-/// `text` with its numbers joined to their units.
+/// Joins numbers with their units, so that lines do not break between them.
 fn joined(text: &str) -> String {
     let mut joined = String::new();
     for word in text.split_ascii_whitespace() {
@@ -111,7 +111,7 @@ fn joined(text: &str) -> String {
     joined
 }
 
-/// `text` in lines of at most `width` columns, split between words where that is possible.
+/// Wraps `text` to lines of at most `width` columns, between words if possible.
 fn wrapped(text: &str, width: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
     let text = joined(text);
@@ -155,10 +155,10 @@ fn wrapped(text: &str, width: usize) -> Vec<String> {
     lines.iter().map(|line| line.replace(NO_BREAK_SPACE, " ")).collect()
 }
 
-/// A statement: its rows.
+/// Rows of a statement.
 type Statement = Vec<TextRow>;
 
-/// The statement of `text` after `mark`, in rows after the margin.
+/// Returns the statement of `text` after `mark`, in rows after the margin.
 fn statement(mark: Option<(&str, WordStyle)>, text: &str, width: usize) -> Statement {
     let full = mark.map_or(text.to_owned(), |(mark, _)| format!("{mark} {text}"));
     let lines = wrapped(&full, width - MARGIN);
@@ -171,12 +171,12 @@ fn statement(mark: Option<(&str, WordStyle)>, text: &str, width: usize) -> State
     lines.iter().enumerate().map(row).collect()
 }
 
-/// How many more there are, and which option shows them.
+/// Returns the number of statements left out, and the option that shows them.
 fn more(n: usize, full: &str) -> String {
     format!("and {n} more: {full}")
 }
 
-/// The statements in at most `rows` rows, with the number of those left out.
+/// Returns the statements in at most `rows` rows, with the number of those left out.
 fn fitted(statements: &[Statement], rows: usize, full: &str) -> Vec<TextRow> {
     let all: usize = statements.iter().map(Vec::len).sum();
     if all <= rows {
@@ -185,12 +185,12 @@ fn fitted(statements: &[Statement], rows: usize, full: &str) -> Vec<TextRow> {
     let mut shown = Vec::new();
     for (k, statement) in statements.iter().enumerate() {
         let left = statements.len() - k;
-        // The row that says how many more there are.
+        // One row for the number of those left out.
         let spare = usize::from(left > 1);
         if shown.len() + statement.len() + spare > rows {
             let room = rows.saturating_sub(shown.len());
             if k == 0 && room > spare {
-                // The most important one is begun, at least.
+                // Show at least the beginning of the most important one.
                 let mut begun: Vec<TextRow> = statement.iter().take(room - spare).cloned().collect();
                 if let Some((text, _)) = begun.last_mut().and_then(|row| row.0.last_mut()) {
                     text.push_str(" ...");
@@ -209,7 +209,7 @@ fn fitted(statements: &[Statement], rows: usize, full: &str) -> Vec<TextRow> {
     shown
 }
 
-/// `rows` after the name of their section.
+/// Returns `rows` after the name of their section.
 fn section(name: &str, rows: Vec<TextRow>) -> Vec<TextRow> {
     let margin = |(k, mut row): (usize, TextRow)| {
         let name = if k == 0 { name } else { "" };
@@ -219,7 +219,7 @@ fn section(name: &str, rows: Vec<TextRow>) -> Vec<TextRow> {
     rows.into_iter().enumerate().map(margin).collect()
 }
 
-/// `screen` as text.
+/// Formats `screen`.
 pub(super) fn show(screen: &Screen, options: &TextOptions) -> String {
     let width = options.width.clamp(MIN_COLUMNS, 80.max(MIN_COLUMNS));
     let lead = leads(screen, width);
@@ -249,7 +249,7 @@ pub(super) fn show(screen: &Screen, options: &TextOptions) -> String {
     blocks.extend(body);
     blocks.retain(|block| !block.is_empty());
     let rows: usize = blocks.iter().map(Vec::len).sum();
-    // Blank rows between the answer, the table and the rest if there is room for both.
+    // Add blank rows between the verdict, the table and the rest if there is room for both.
     let mut blanks = if MAX_ROWS.saturating_sub(rows) >= 2 { 2 } else { 0 };
     let mut text = String::new();
     let mut written = 0;
@@ -268,7 +268,7 @@ pub(super) fn show(screen: &Screen, options: &TextOptions) -> String {
     text
 }
 
-/// The answers: two rows each of one or two, one of more.
+/// Returns the verdicts: two rows each for up to two verdicts, one row each for more.
 fn leads(screen: &Screen, width: usize) -> Vec<TextRow> {
     let most = if screen.lead.len() <= 2 { 2 } else { 1 };
     let mut rows = Vec::new();
@@ -281,7 +281,7 @@ fn leads(screen: &Screen, width: usize) -> Vec<TextRow> {
     rows
 }
 
-/// `text` from the first column on, in at most `most` rows.
+/// Returns `text` from the first column on, in at most `most` rows.
 fn leading(text: &str, look: Option<WordStyle>, most: usize, width: usize) -> Vec<TextRow> {
     let mut lines = wrapped(&printable(text), width);
     if lines.len() > most {
@@ -295,12 +295,12 @@ fn figures(screen: &Screen, width: usize) -> Vec<TextRow> {
     let mut table = screen.table.clone();
     let all = table.lines.len();
     table.lines.truncate(table.most);
-    // Long names are cut rather than figures left out.
+    // Cut long names rather than leave out figures.
     for (name, _) in &mut table.lines {
         let shown = cut_before(&printable(name), table.name);
         *name = shown.chars().map(|c| if c.is_ascii() { c } else { '?' }).collect();
     }
-    // A table with a column for each may hold fewer of them.
+    // A table with one column per stream may hold fewer of them.
     let fits = (1..=table.lines.len()).rev().find_map(|n| Some((n, table.laid_out(n, width)?)));
     let Some((shown, lines)) = fits else { return Vec::new() };
     let mut rows: Vec<TextRow> = lines.into_iter().map(|cells: StyledCells| TextRow(cells)).collect();
@@ -310,7 +310,7 @@ fn figures(screen: &Screen, width: usize) -> Vec<TextRow> {
     rows
 }
 
-/// Delay over time of one or two streams, with a row for losses if there are any.
+/// Returns delay over time of one or two streams, with a row for losses if there are any.
 fn courses(screen: &Screen, options: &TextOptions, width: usize) -> Vec<TextRow> {
     let shown = if screen.courses.len() > 2 { &[] } else { &screen.courses[..] };
     let name = |name: &str| match shown.len() {
@@ -348,7 +348,7 @@ fn courses(screen: &Screen, options: &TextOptions, width: usize) -> Vec<TextRow>
     rows
 }
 
-/// The uses, one a row; if all suffer from the same, that is said once.
+/// Returns the profiles, one per row; a common reason is shown once.
 fn uses(screen: &Screen, width: usize) -> Vec<Statement> {
     let shown = &screen.uses;
     if let [first, others @ ..] = &shown[..]
@@ -365,7 +365,7 @@ fn uses(screen: &Screen, width: usize) -> Vec<Statement> {
     let one = |(k, of): (usize, &ProfileLine)| {
         let mut row = TextRow::of(&format!("{:<name$}  ", cut(&printable(&of.name), name)), None);
         row.push(&format!("{:<7}", of.severity.name()), Some(mark(of.severity.into()).1));
-        // A reason without a figure is said once.
+        // A reason without a figure is shown once.
         let said = shown[..k].iter().any(|before| before.because == of.because);
         let because = match said && !of.because.contains(|c: char| c.is_ascii_digit()) {
             true => "likewise",
@@ -377,7 +377,7 @@ fn uses(screen: &Screen, width: usize) -> Vec<Statement> {
     shown.iter().enumerate().map(one).collect()
 }
 
-/// The uses in few rows: the names of those that are equally good, the worst first.
+/// Returns the profiles in few rows: the names with the same verdict together, worst first.
 fn grouped(screen: &Screen, width: usize) -> Vec<Statement> {
     let mut severities: Vec<Severity> = screen.uses.iter().map(|u| u.severity).collect();
     severities.sort_unstable_by(|a, b| b.cmp(a));
@@ -391,7 +391,7 @@ fn grouped(screen: &Screen, width: usize) -> Vec<Statement> {
     severities.iter().map(one).collect()
 }
 
-/// What each of causes, uses and trust gets of `room` rows.
+/// Divides `room` rows between causes, profiles and trust.
 fn shared(
     [why, uses, trust]: [&Vec<Statement>; 3],
     room: usize,
@@ -400,7 +400,7 @@ fn shared(
 ) -> [Vec<TextRow>; 3] {
     let rows = |of: &[Statement]| of.iter().map(Vec::len).sum::<usize>();
     let few = |of: &[Statement], most: usize| rows(of).min(most);
-    // The first causes and the first reason to believe come first, then every use, then the rest.
+    // Priorities: the first causes and the first note on reliability, then every profile, then the rest.
     let mut left = room.saturating_sub(few(trust, 2));
     let mut causes = few(why, 4).min(left.saturating_sub(usize::from(!uses.is_empty())));
     left -= causes;
@@ -416,7 +416,7 @@ fn shared(
     [fit(why, causes), fit(uses, shown), fit(trust, trusted)]
 }
 
-/// Where the packets are, and what to do next. A command that is longer than a row goes on after a backslash.
+/// Returns the log and the next command. A command longer than a row continues after a backslash.
 fn foot(screen: &Screen, width: usize) -> Vec<TextRow> {
     let log: Vec<TextRow> = match screen.log.is_empty() {
         true => Vec::new(),
@@ -434,7 +434,7 @@ fn foot(screen: &Screen, width: usize) -> Vec<TextRow> {
             next.push(TextRow::of(&if k < last { format!("{line} \\") } else { line.clone() }, None));
         }
     }
-    // A log far away may have a long name: what does not fit is in the log of the shell.
+    // A log may have a long path: cut it, because the shell's history has the rest.
     let rows = |rows: Vec<TextRow>, most: usize| if rows.len() > most { rows[..most].to_vec() } else { rows };
     [section("Log", rows(log, 2)), section("Next", rows(next, 2))].concat()
 }

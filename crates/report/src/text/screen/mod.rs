@@ -1,11 +1,10 @@
-//! The result of a test on one screen: what is wrong and since when, how much, for which uses the path is good, and how
-//! far to believe it.
+//! The screen report: verdict and causes, figures, profiles, and the reliability of the figures, on one screen.
 //!
 //! * [`Screen`] – the content, made from summaries or captures
 //! * [`Timeline`] – delay and loss over time, in constant memory
-//! * `rows` – the table; `content` – causes and uses; `trust` – clocks, senders, sample; `passive` – captures;
-//!   `comparison`, `connections`, `sweep` – what `compare`, `tcp` and `sweep` show
-//! * `shared` – the content as pages read it
+//! * `rows` – the table; `content` – causes and profiles; `trust` – clocks, senders, sample; `passive` – captures;
+//!   `comparison`, `connections`, `sweep` – the screens of `compare`, `tcp` and `sweep`
+//! * `shared` – access to the content for pages
 //! * `layout` – the content on at most [`MAX_ROWS`] rows
 
 mod comparison;
@@ -31,41 +30,41 @@ use jitlat_core::analysis::Samples;
 use jitlat_core::summary::{Level, Summary};
 use rows::{FigureRow, ScreenTable};
 
-/// Most logs that are named.
+/// Maximum number of logs that are named.
 const MAX_NAMED_LOGS: usize = 4;
 
 /// A stream to be shown.
 #[derive(Clone, Copy, Debug)]
 pub struct ScreenStream<'a> {
-    /// Its name, if several are shown.
+    /// Name, if several are shown.
     pub label: &'a str,
     /// Its figures.
     pub summary: &'a Summary,
-    /// Its packets; empty if they were not kept: then delay over time is not shown.
+    /// Packets; empty if they were not retained, and delay over time is then not shown.
     pub samples: &'a Samples,
 }
 
-/// What is shown. Text may come from logs and peers: control characters are not printed.
+/// Content of a screen report. Text may come from logs and peers: control characters are not printed.
 #[derive(Clone, Debug)]
 pub struct Screen {
-    /// The answers, each with its colour.
+    /// Verdicts, each with its colour.
     lead: Vec<(Level, String)>,
-    /// What was measured.
+    /// Description of the measurement.
     title: String,
     table: ScreenTable,
     /// Delay over time, with the name of its row.
     courses: Vec<(String, Timeline)>,
-    /// The causes, each after its severity.
+    /// Causes, each after its severity.
     why: Vec<(WordStyle, String, String)>,
-    /// The quality for each use: its name, its severity, and the deciding figure.
+    /// Verdict for each profile: its name, its severity, and the deciding figure.
     uses: Vec<content::ProfileLine>,
-    /// Clocks, sender, sample, and reasons to doubt a figure.
+    /// Reliability: clocks, sender, sample, and reasons to doubt a figure.
     trust: Vec<String>,
-    /// The file that holds the packets; empty if they are not kept.
+    /// File with the packets; empty if they are not stored.
     log: String,
-    /// The next command worth running, and its purpose; empty if there is none.
+    /// Suggested next command, and its purpose; empty if there is none.
     next: [String; 2],
-    /// The option for the full report.
+    /// Option for the full report.
     full: &'static str,
 }
 
@@ -87,7 +86,7 @@ impl Default for Screen {
 }
 
 impl Screen {
-    /// The content for `streams`.
+    /// Creates the screen report of `streams`.
     pub fn new(streams: &[ScreenStream<'_>], relation: Relation) -> Screen {
         let labels = content::labels(streams);
         let rows: Vec<FigureRow> = streams
@@ -111,14 +110,14 @@ impl Screen {
         }
     }
 
-    /// Puts `text` before the answers: what a comparison of the streams says.
+    /// Adds `text` before the verdicts: the result of a comparison of the streams.
     #[must_use]
     pub fn led_by(mut self, level: Level, text: &str) -> Screen {
         self.lead.insert(0, (level, text.to_owned()));
         self
     }
 
-    /// Puts `text` before the other reasons to believe the figures or not.
+    /// Adds `text` before the other notes on reliability.
     #[must_use]
     pub fn noting(mut self, text: &str) -> Screen {
         self.trust.insert(0, text.to_owned());
@@ -128,7 +127,7 @@ impl Screen {
     /// Names the files with the packets.
     #[must_use]
     pub fn logged_to(mut self, logs: &[String]) -> Screen {
-        // The names of many are in the command line that was typed.
+        // The names of many logs are in the command line that was typed.
         let shown = if logs.len() > MAX_NAMED_LOGS { MAX_NAMED_LOGS - 1 } else { logs.len() };
         self.log = logs[..shown].join(", ");
         if shown < logs.len() {
@@ -137,14 +136,14 @@ impl Screen {
         self
     }
 
-    /// Names the next command worth running, and what it is good for.
+    /// Sets the suggested next command, and its purpose.
     #[must_use]
     pub fn followed_by(mut self, next: &str, purpose: &str) -> Screen {
         self.next = [next.to_owned(), purpose.to_owned()];
         self
     }
 
-    /// The screen: at most [`MAX_ROWS`] rows of at most [`TextOptions::width`] columns, 60 at least.
+    /// Formats the screen: at most [`MAX_ROWS`] rows of at most [`TextOptions::width`] columns, but at least 60 columns.
     pub fn show(&self, options: &TextOptions) -> String {
         layout::show(self, options)
     }

@@ -1,4 +1,4 @@
-//! The content for captured traffic.
+//! Screen report of captured traffic.
 
 use super::rows::{ScreenTable, describe_buffer, describe_loss, row_of};
 use super::{Screen, Timeline, content, trust};
@@ -10,8 +10,8 @@ use jitlat_passive::verdict::list_prefixes;
 use jitlat_passive::{MatchedFigures, PassiveResult};
 
 impl Screen {
-    /// The content for two captures: `ways` are the judged figures of OUT and IN if the packets were kept, `round_trips`
-    /// the course of the pairs, `notes` what is to be added to those of the result.
+    /// Creates the screen report of two captures: `ways` are the judged figures of OUT and IN if the packets were retained,
+    /// `round_trips` is the timeline of the pairs, `notes` are added to those of the result.
     pub fn of_captures(
         r: &PassiveResult,
         ways: Option<[&Summary; 2]>,
@@ -54,7 +54,7 @@ impl Screen {
         said.extend(notes.iter().cloned());
         if r.is_measured() {
             let clocks =
-                "a round trip is the delay of a packet out and of the next one in: the clocks cancel";
+                "a round trip adds the delays of a packet out and the next one in, so clock offsets cancel";
             said.push(clocks.to_owned());
             said.extend(trust::warnings(&streams, &labels));
         }
@@ -80,14 +80,14 @@ impl Screen {
     }
 }
 
-/// What was found, in one sentence.
+/// Returns the finding in one sentence.
 fn found(r: &PassiveResult) -> (Level, String) {
     let s = &r.summary;
     if !r.is_measured() {
         return (Level::Bad, "Nothing measured: no packet was recognised at both points.".to_owned());
     }
     let Some(rtt) = s.rtt_ns else {
-        return (Level::Note, "No round trips: that takes packets both ways.".to_owned());
+        return (Level::Note, "No round trips: packets in both directions are needed.".to_owned());
     };
     let lost = [(&s.out, "out"), (&s.back, "in")].map(|(w, way)| match w.counts.lost {
         0 => format!("none {way}"),

@@ -1,4 +1,4 @@
-//! The table: a row for each stream, or, where that is too wide, a column.
+//! Table of the screen report: one row per stream or, if that is too wide, one column per stream.
 
 use super::layout::MAX_STREAMS;
 use super::{ScreenStream, Timeline};
@@ -12,26 +12,26 @@ use jitlat_core::units::eng3;
 use jitlat_verdict as verdict;
 
 const P99: Percent = Percent(99_000);
-/// Fewer packets have no 99th percentile.
+/// Minimum number of packets for a 99th percentile.
 pub(super) const MIN_PACKETS_FOR_P99: u64 = 100;
 
-/// How a delay is known.
+/// Basis of a delay.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum DelayKnowledge {
-    /// One clock has read both times.
+    /// Both times are of one clock.
     One,
-    /// Two clocks: what was subtracted, and the largest remaining error, in ns.
+    /// Two clocks: the correction subtracted, and the maximum remaining error, in ns.
     Bounded(i64, f64),
-    /// Two clocks: what was subtracted, with an unknown remaining error.
+    /// Two clocks: the correction subtracted, with an unknown remaining error.
     Unbounded(i64),
-    /// Two clocks of which nothing is known.
+    /// Two clocks whose difference is unknown.
     Unknown,
     /// Two clocks whose estimate contradicts the delays.
     Contradicted,
 }
 
 impl DelayKnowledge {
-    /// For the delays of a test.
+    /// Returns the basis of a test's delays.
     pub(super) fn of(s: &Summary) -> DelayKnowledge {
         if s.is_round_trip() || is_one_host(s) {
             return DelayKnowledge::One;
@@ -56,7 +56,7 @@ impl DelayKnowledge {
         }
     }
 
-    /// No packet arrives before it was sent.
+    /// Checks an estimate: no packet arrives before it was sent.
     fn checked(shift: i64, error: f64, least: Option<i64>) -> DelayKnowledge {
         match least {
             Some(least) if (least.saturating_sub(shift) as f64) < -error => DelayKnowledge::Contradicted,
@@ -64,7 +64,7 @@ impl DelayKnowledge {
         }
     }
 
-    /// What is subtracted from raw delays; `None` if they mean nothing.
+    /// Correction subtracted from raw delays; `None` if absolute delays are meaningless.
     fn shift(self) -> Option<i64> {
         match self {
             DelayKnowledge::One => Some(0),
@@ -84,21 +84,21 @@ impl DelayKnowledge {
     }
 }
 
-/// The figures of a stream as text; `-` where there is none.
+/// Figures of a stream as text; `-` if undefined.
 #[derive(Clone, Debug)]
 pub(super) struct FigureRow {
     pub label: String,
-    /// The verdict; `None` if the stream is not judged by itself.
+    /// Verdict; `None` if the stream is not judged on its own.
     pub severity: Option<Severity>,
-    /// In the order of [`HEADS`], without the verdict.
+    /// Figures in the order of [`HEADS`], without the verdict.
     pub figures: [String; 6],
 }
 
-/// The heads of the columns, without the first.
+/// Headings of the columns, without the first.
 const HEADS: [&str; 7] = ["verdict", "delay p50", "p99", "+/-", "jitter p99", "lost (95 %)", "buffer"];
 
 impl FigureRow {
-    /// The row of a stream; if it is `alone`, also those of the two ways of its round trips, as far as they are known.
+    /// Returns the row of a stream; if it is `alone`, also those of the two directions of its round trips, if known.
     pub(super) fn of_stream(label: &str, s: &Summary, alone: bool) -> Vec<FigureRow> {
         if let Some(report) = s.two_way.as_ref().and_then(|t| t.far_report) {
             return vec![FigureRow::of_far_report(label, s, &report)];
@@ -114,11 +114,8 @@ impl FigureRow {
                 buffer: s.answer.as_ref().and_then(|a| a.buffer_ns),
             }),
         };
-        let ways = s
-            .two_way
-            .as_ref()
-            .filter(|_| alone)
-            .map(|t| [("there", t.up.as_ref()), ("back", t.down.as_ref())]);
+        let ways =
+            s.two_way.as_ref().filter(|_| alone).map(|t| [("up", t.up.as_ref()), ("down", t.down.as_ref())]);
         let ways = ways.into_iter().flatten().filter_map(|(label, way)| {
             let way = way?;
             Some(FigureRow {
@@ -143,13 +140,13 @@ impl FigureRow {
     }
 }
 
-/// The time in the sending host's own queue, where that matters.
+/// Returns the time in the sending host's own queue, if it matters.
 pub(super) fn shown_queue(s: &Summary) -> Option<&LocalQueue> {
     s.local_queue.as_ref().filter(|_| s.answer.as_ref().is_some_and(|a| a.names(CauseId::LocalQueue)))
 }
 
 impl FigureRow {
-    /// The row of a test of one way of which the far host reports counts, and the extremes of the delays.
+    /// Returns the row of a one-way test for which the far host reports counts and the extremes of the delays.
     fn of_far_report(label: &str, s: &Summary, report: &FarReport) -> FigureRow {
         let (sent, lost) = (s.counts.sent, s.counts.sent.saturating_sub(report.received));
         let loss = (sent > 0).then(|| describe_loss(lost, sent, wilson95(lost, sent)));
@@ -170,13 +167,14 @@ fn figures(of: RowFigures<'_>) -> [String; 6] {
     let time = |ns: Option<f64>| ns.map_or_else(|| "-".to_owned(), eng3);
     let p99 = |d: &Distribution| d.percentile(P99).filter(|_| d.n >= MIN_PACKETS_FOR_P99).map(|ns| ns as f64);
     let shift = of.clocks.shift();
-    let delay = |raw: Option<f64>| {
-        let corrected = raw.zip(shift).map(|(ns, shift)| ns - shift as f64);
-        match (corrected, of.clocks) {
-            // Nothing arrives before it was sent: what is known is the upper end.
-            (Some(ns), DelayKnowledge::Bounded(_, error)) if ns <= 0.0 => format!("<{}", eng3(ns + error)),
-            _ => time(corrected),
+    let corrected = |raw: Option<f64>| raw.zip(shift).map(|(ns, shift)| ns - shift as f64);
+    // No packet arrives before it was sent: if only the upper bound of the median is known, the row shows upper bounds.
+    let is_bound = corrected(of.delay.median).is_some_and(|ns| ns <= 0.0);
+    let delay = |raw: Option<f64>| match (corrected(raw), of.clocks) {
+        (Some(ns), DelayKnowledge::Bounded(_, error)) if is_bound || ns <= 0.0 => {
+            format!("<{}", eng3(ns + error))
         }
+        (corrected, _) => time(corrected),
     };
     let error = if of.delay.n == 0 { "-".to_owned() } else { of.clocks.error() };
     [
@@ -189,8 +187,8 @@ fn figures(of: RowFigures<'_>) -> [String; 6] {
     ]
 }
 
-/// A row of median and 99th percentile of the delay and the 99th percentile of its variation, in ns, with what is known
-/// of the clocks.
+/// Returns a row of median and 99th percentile of the delay and the 99th percentile of its variation, in ns, with the basis
+/// of the delay.
 pub(super) fn row_of(
     label: &str,
     ns: Option<[f64; 3]>,
@@ -203,7 +201,7 @@ pub(super) fn row_of(
     FigureRow { label: label.to_owned(), severity: None, figures }
 }
 
-/// The loss of a stream, if it is observable.
+/// Describes the loss of a stream, if it is observable.
 fn lost(s: &Summary) -> Option<String> {
     if !s.loss_observable() || s.counts.sent == 0 {
         return None;
@@ -219,30 +217,34 @@ fn lost_on(way: &DirectionResult) -> Option<String> {
     Some(describe_loss(lost, sent, interval))
 }
 
-/// `0.40 % (0.11-1.40)`, `none (<0.75 %)`, `all (>99 %)`.
+/// Formats a loss: `0.40 % (0.11-1.40)`, `none (<0.75 %)`, `all (>99 %)`.
 pub(super) fn describe_loss(lost: u64, sent: u64, interval: Option<[f64; 2]>) -> String {
     if lost == 0 {
         return format!("none (<{} %)", percent(3.0 / sent as f64));
     }
     if lost >= sent {
-        // Rounded down: it is a lower bound.
+        // Rounded down, because it is a lower bound.
         let least = (1000.0 * (1.0 - 3.0 / sent as f64)).floor().max(0.0) / 10.0;
         return format!("all (>{least} %)");
     }
     let share = lost as f64 / sent as f64;
-    // All with as many digits as the share has.
+    // All numbers with as many digits as the share.
     let digits = percent(share).split_once('.').map_or(0, |(_, digits)| digits.len());
     let end = |share: f64| format!("{:.digits$}", (100.0 * share).clamp(0.0, 100.0));
     let range = interval.map_or(String::new(), |[low, high]| format!(" ({}-{})", end(low), end(high)));
     format!("{} %{range}", percent(share))
 }
 
-/// The recommended buffer, as in the answer.
+/// Formats the recommended buffer, as in the verdict.
 pub(super) fn describe_buffer(ns: Option<i64>) -> String {
-    ns.map_or_else(|| "-".to_owned(), |ns| verdict::time(ns as f64))
+    match ns {
+        None => "-".to_owned(),
+        Some(ns) if ns <= verdict::severity::MIN_BUFFER_NS => "<1 ms".to_owned(),
+        Some(ns) => verdict::time(ns as f64),
+    }
 }
 
-/// A share in percent with two digits: `0.014`, `0.40`, `3.2`, `31`.
+/// Formats a share in percent with two digits: `0.014`, `0.40`, `3.2`, `31`.
 pub(super) fn percent(share: f64) -> String {
     let value = (100.0 * share).clamp(0.0, 100.0);
     match value {
@@ -254,7 +256,7 @@ pub(super) fn percent(share: f64) -> String {
     }
 }
 
-/// The course of a stream's delay, and whether only the distance from its minimum is known. `None` without packets.
+/// Returns the timeline of a stream's delay; true if only the difference from its minimum is known. `None` without packets.
 pub(super) fn course(stream: &ScreenStream<'_>) -> Option<(Timeline, bool)> {
     let s = stream.summary;
     let course = Timeline::of(stream.samples, s.counts.sent, s.header.period);
@@ -262,9 +264,9 @@ pub(super) fn course(stream: &ScreenStream<'_>) -> Option<(Timeline, bool)> {
     (!course.is_empty()).then(|| (course.shifted(shift.unwrap_or(0)), shift.is_none()))
 }
 
-/// What is subtracted from raw delays where they are drawn, in ns; `None` if only their differences mean something.
+/// Value subtracted from raw delays in drawings, in ns; `None` if only differences of delays are meaningful.
 pub fn shown_shift(s: &Summary) -> Option<i64> {
-    // Clocks that make delays negative are not known.
+    // An estimate that makes delays negative is wrong.
     DelayKnowledge::of(s).shift().filter(|shift| s.latency.min.is_some_and(|min| min >= *shift))
 }
 
@@ -274,24 +276,24 @@ pub(super) type StyledCells = Vec<(String, Option<WordStyle>)>;
 /// The table of a screen.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ScreenTable {
-    /// The heads of the columns, without that of the names.
+    /// Headings of the columns, without that of the names.
     pub heads: Vec<String>,
-    /// A name and the cells of its line.
+    /// Name and cells of each line.
     pub lines: Vec<(String, StyledCells)>,
-    /// Most columns of a name.
+    /// Maximum width of a name.
     pub name: usize,
-    /// Most lines that are shown.
+    /// Maximum number of lines shown.
     pub most: usize,
 }
 
-/// Most columns of the name of a stream.
+/// Maximum width of the name of a stream.
 const MAX_NAME_COLUMNS: usize = 12;
 
 impl ScreenTable {
-    /// Of streams or ways, one a line.
+    /// Creates a table of streams or directions, one per line.
     pub(super) fn of_rows(rows: &[FigureRow]) -> ScreenTable {
         let judged = rows.iter().any(|row| row.severity.is_some());
-        // No verdict, no buffer.
+        // Without a verdict there is no recommended buffer.
         let heads = if judged { &HEADS[..] } else { &HEADS[1..HEADS.len() - 1] };
         let line = |row: &FigureRow| {
             let verdict = row.severity.map_or((String::new(), None), |severity| {
@@ -310,8 +312,7 @@ impl ScreenTable {
         }
     }
 
-    /// Its first `n` lines below the heads, if that is not wider than `width`: with a row for each of them, or with a
-    /// column.
+    /// Returns its first `n` lines below the headings, if they fit `width`: as rows, or as columns.
     pub(super) fn laid_out(&self, n: usize, width: usize) -> Option<Vec<StyledCells>> {
         let heads = self.heads.iter().map(|head| (head.clone(), Some(WordStyle::Heading)));
         let head = std::iter::once((String::new(), None)).chain(heads).collect();
@@ -329,7 +330,7 @@ fn turned(lines: &[StyledCells]) -> Vec<StyledCells> {
     (0..columns).map(|k| lines.iter().filter_map(|line| line.get(k).cloned()).collect()).collect()
 }
 
-/// The cells padded to the width of their column: the first to the left, the others to the right.
+/// Pads the cells to the width of their column: the first column left-aligned, the others right-aligned.
 fn aligned(lines: &[StyledCells], width: usize) -> Option<Vec<StyledCells>> {
     let columns = lines.first().map_or(0, Vec::len);
     let widest = |k: usize| lines.iter().filter_map(|l| l.get(k)).map(|c| c.0.chars().count()).max();

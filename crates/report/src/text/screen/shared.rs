@@ -1,22 +1,22 @@
-//! The content as other forms than text read it: the page shows what the console shows.
+//! Access to the content for forms other than text: pages show the same as the console.
 
 use super::Screen;
 use crate::text::page::WordStyle;
 use jitlat_core::summary::Level;
 
-/// The quality for a use: its name, its quality in a word, how that is coloured, and the deciding figure.
+/// Verdict for a profile: its name, severity as a word, colour, and the deciding figure.
 pub(crate) type UseParts<'a> = (&'a str, &'static str, Level, &'a str);
 
-/// A line of the table: its cells, the first its name, each with its colour.
+/// A line of the table: its cells, the first of which is the name, each with its colour.
 pub(crate) type TableLine = Vec<(String, Option<Level>)>;
 
 impl Screen {
-    /// The answers.
+    /// Returns the verdicts.
     pub(crate) fn leads(&self) -> &[(Level, String)] {
         &self.lead
     }
 
-    /// The heads of the table, with that of the names, and its lines; no lines, no table.
+    /// Returns the headings of the table, with that of the names, and its lines; without lines there is no table.
     pub(crate) fn lines(&self) -> (Vec<String>, Vec<TableLine>) {
         let heads = std::iter::once(String::new()).chain(self.table.heads.iter().cloned());
         let lines = self.table.lines.iter().map(|(name, cells)| {
@@ -26,17 +26,17 @@ impl Screen {
         (heads.collect(), lines.collect())
     }
 
-    /// The causes: how each is coloured, its severity in a word, and what it is.
+    /// Returns the causes: colour, severity as a word, and text.
     pub(crate) fn causes(&self) -> impl Iterator<Item = (Level, &str, &str)> {
         self.why.iter().map(|(look, word, text)| (level(*look), word.trim_end_matches(':'), text.as_str()))
     }
 
-    /// The quality for each use.
+    /// Returns the verdict for each profile.
     pub(crate) fn suitability(&self) -> impl Iterator<Item = UseParts<'_>> {
         self.uses.iter().map(|u| (u.name.as_str(), u.severity.name(), u.severity.into(), u.because.as_str()))
     }
 
-    /// Clocks, sender, sample, and reasons to doubt a figure.
+    /// Returns the notes on reliability: clocks, sender, sample, and reasons to doubt a figure.
     pub(crate) fn trust(&self) -> &[String] {
         &self.trust
     }

@@ -1,4 +1,4 @@
-//! The content for a sweep.
+//! Screen report of a sweep.
 
 use super::Screen;
 use super::rows::{ScreenTable, StyledCells, percent};
@@ -8,30 +8,30 @@ use jitlat_core::sweep::{ConfidenceLevel, Estimate, SweepGrid, SweepPoint};
 use jitlat_core::units::eng3;
 use jitlat_verdict::sweep::{changes, severity};
 
-/// Most columns of the name of a combination.
+/// Maximum width of the name of a combination.
 const MAX_NAME_COLUMNS: usize = 26;
-/// Most lines of the table.
+/// Maximum number of lines of the table.
 const MAX_LINES: usize = 9;
 
 /// A sweep to be shown.
 #[derive(Clone, Copy, Debug)]
 pub struct Swept<'a> {
-    /// What was measured, where to.
+    /// Description and destination of the measurement.
     pub title: &'a str,
     /// Its combinations.
     pub grid: &'a SweepGrid,
-    /// What was found under each.
+    /// Result of each combination.
     pub points: &'a [SweepPoint],
-    /// Of the intervals.
+    /// Confidence level of the intervals.
     pub confidence: ConfidenceLevel,
-    /// What is wrong where.
+    /// Verdict of the sweep.
     pub answer: &'a Answer,
-    /// What follows of the whole, as the delay by size.
+    /// Notes on the whole sweep, such as the delay by size.
     pub notes: &'a [String],
 }
 
 impl Screen {
-    /// The content for a sweep.
+    /// Creates the screen report of a sweep.
     pub fn of_sweep(sweep: Swept<'_>) -> Screen {
         let Swept { title, grid, points, answer, notes, .. } = sweep;
         let why = changes(grid, points).into_iter().map(|c| {
@@ -54,7 +54,7 @@ impl Screen {
     }
 }
 
-/// A line for each combination; of many some that are evenly apart, the first and the last among them.
+/// Creates a table with one line per combination; of many, an evenly spaced selection with the first and the last.
 fn table(sweep: Swept<'_>) -> ScreenTable {
     let between = format!("{} % between", sweep.confidence);
     let heads = ["", "mean", &between, "p99", "jitter p99", "lost"].map(str::to_owned);
@@ -84,7 +84,7 @@ fn table(sweep: Swept<'_>) -> ScreenTable {
     };
     let mut lines: Vec<(String, StyledCells)> =
         shown.iter().filter_map(|k| sweep.points.get(*k)).map(line).collect();
-    // Those between them are counted.
+    // Empty lines stand for those left out, so that they are counted.
     lines.extend(std::iter::repeat_n(Default::default(), n.saturating_sub(lines.len())));
     ScreenTable { heads: heads.to_vec(), lines, name: MAX_NAME_COLUMNS, most: MAX_LINES }
 }
@@ -97,9 +97,9 @@ fn trust(sweep: Swept<'_>) -> Vec<String> {
         lines.push("the sweep is not complete".to_owned());
     }
     lines.push(match runs {
-        ..=1 => "one run each: nothing is known of how the figures repeat; give --repetitions".to_owned(),
+        ..=1 => "one run each: the repeatability is unknown; use --repetitions".to_owned(),
         n => format!(
-            "means of {n} runs in random order, with Student's interval; {packets} packets each at least"
+            "means of {n} runs in random order, with Student's t interval; at least {packets} packets each"
         ),
     });
     lines

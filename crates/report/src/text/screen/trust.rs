@@ -1,4 +1,4 @@
-//! How far to believe the figures: the clocks, the sender, the sample; and other reasons to doubt a figure.
+//! Reliability of the figures: the clocks, the sender, the sample, and other reasons to doubt a figure.
 
 use super::ScreenStream;
 use super::content::{is_reported, sender};
@@ -9,7 +9,7 @@ use jitlat_core::answer::CauseId;
 use jitlat_core::summary::{Coverage, Summary, Warning};
 use jitlat_core::units::eng3;
 
-/// Warnings that the other lines or the answer contain.
+/// Warnings that the other lines or the verdict contain.
 const SAID: [&str; 9] = [
     "few_packets",
     "clocks_unknown",
@@ -22,10 +22,10 @@ const SAID: [&str; 9] = [
     "tcp",
 ];
 
-/// Said before everything else: the figures are not of the whole test.
+/// Warnings that come first, because the figures do not cover the whole test.
 const FIRST: [&str; 4] = ["incomplete", "schedule_stretched", "receiver_drops", "wait_refused"];
 
-/// The statements about `streams`, the most important first.
+/// Returns the notes about `streams`, the most important first.
 pub(super) fn of(streams: &[ScreenStream<'_>], labels: &[String]) -> Vec<String> {
     let warnings = sorted(streams, labels);
     let (later, first): (Vec<_>, Vec<_>) = warnings.into_iter().partition(|(later, _)| *later);
@@ -48,11 +48,14 @@ pub(super) fn of(streams: &[ScreenStream<'_>], labels: &[String]) -> Vec<String>
     lines.extend(senders(&from));
     lines.extend(lost_stamps(&from));
     lines.extend(sample(&received));
+    lines.extend(other_traffic(&received));
+    let answers = received.iter().filter_map(|s| s.answer.as_ref());
+    lines.extend(answers.filter_map(jitlat_verdict::grade_note).next().map(str::to_owned));
     lines.extend(later.into_iter().map(|(_, text)| text));
     lines
 }
 
-/// What the far host reports of a test of one way.
+/// Describes the far host's report of a one-way test.
 fn reported(s: &Summary) -> Vec<String> {
     let Some(report) = s.two_way.as_ref().and_then(|t| t.far_report) else { return Vec::new() };
     let mut said = describe_far_report(&report);
@@ -63,19 +66,19 @@ fn reported(s: &Summary) -> Vec<String> {
     said
 }
 
-/// Whether the other lines or the answer contain `warning`.
+/// True if the other lines or the verdict contain `warning`.
 fn is_said(warning: &Warning, s: &Summary) -> bool {
     let incomplete = s.answer.as_ref().is_some_and(|a| a.names(CauseId::IncompleteLog));
     let without_reason = warning.code == "incomplete" && s.session.reason.is_none();
     SAID.contains(&&*warning.code) || incomplete && without_reason
 }
 
-/// The warnings about `streams`.
+/// Returns the warnings about `streams`.
 pub(super) fn warnings(streams: &[ScreenStream<'_>], labels: &[String]) -> Vec<String> {
     sorted(streams, labels).into_iter().map(|(_, text)| text).collect()
 }
 
-/// The warnings, each once, and whether they come after the rest.
+/// Returns each warning once; true for those that come after the rest.
 fn sorted(streams: &[ScreenStream<'_>], labels: &[String]) -> Vec<(bool, String)> {
     let mut warnings: Vec<(bool, String)> = Vec::new();
     for (stream, label) in streams.iter().zip(labels) {
@@ -95,7 +98,7 @@ fn sorted(streams: &[ScreenStream<'_>], labels: &[String]) -> Vec<(bool, String)
     warnings
 }
 
-/// What the line about clocks depends on.
+/// Key that determines the line about clocks.
 fn kind(s: &Summary) -> (std::mem::Discriminant<DelayKnowledge>, Option<i64>) {
     (std::mem::discriminant(&DelayKnowledge::of(s)), s.clock.offset_ns)
 }
@@ -106,67 +109,77 @@ fn clocks(s: &Summary) -> Option<String> {
         return Some(format!("delay: round trip {far} the far host's time, one clock, {}", stamps(s)));
     }
     Some(match DelayKnowledge::of(s) {
-        DelayKnowledge::One => format!("delay: the path's, one clock, {}", stamps(s)),
+        DelayKnowledge::One => format!("delay: path only, one clock, {}", stamps(s)),
         DelayKnowledge::Bounded(_, error) if s.clock.offset_ns.is_some() => format!(
-            "delay: the path's, {}; clocks to +/- {} ({})",
+            "delay: path only, {}; clock error +/- {} ({})",
             stamps(s),
             eng3(error),
             count(s.clock.probes as u64, "probe")
         ),
         DelayKnowledge::Bounded(_, error) => format!(
-            "delay: the path's, {}; clocks to +/- {} by the hosts' own account",
+            "delay: path only, {}; clock error +/- {} as reported by the hosts",
             stamps(s),
             eng3(error)
         ),
         DelayKnowledge::Unbounded(_) => {
-            "delay: corrected by a clock offset of unknown error; jitter and loss stand".to_owned()
+            "delay: corrected by a clock offset of unknown error; jitter and loss are not affected".to_owned()
         }
         DelayKnowledge::Unknown => {
-            "clocks unknown, so delay is unknown; jitter, loss and buffer stand".to_owned()
+            "clock offset unknown: no absolute delay; jitter, loss and buffer are not affected".to_owned()
         }
         DelayKnowledge::Contradicted => {
-            "clock probes and delays contradict each other: delay is unknown; jitter and loss stand"
+            "clock probes and delays contradict each other: no absolute delay; jitter and loss are not affected"
                 .to_owned()
         }
     })
 }
 
-/// Where the times were read.
+/// Describes where the times were stamped.
 fn stamps(s: &Summary) -> &'static str {
     let (sent, arrived) = (&s.stamps.sent, &s.stamps.arrived);
     let all = |c: &Coverage| c.user + c.kernel + c.hardware + c.wire;
     match (sent, arrived) {
         _ if all(sent) + all(arrived) == 0 => "unknown stamps",
-        _ if sent.user + arrived.user > 0 => "program stamps (hosts' time in them)",
+        _ if sent.user + arrived.user > 0 => "program stamps (host delays included)",
         _ if sent.hardware > 0 && arrived.hardware > 0 => "adapter stamps",
         _ if sent.wire > 0 && arrived.wire > 0 => "capture stamps",
         _ => "kernel stamps",
     }
 }
 
-/// What the row of a local queue says, and that the path's delay does not include it.
+/// Explains the row of a local queue, which the path's delay does not include.
 fn local_queue(received: &[&Summary]) -> Option<&'static str> {
     let queue = received.iter().find_map(|s| shown_queue(s))?;
     Some(match queue.bounded {
-        0 => "local queue: in the sending host, before the path's delay; an application has both",
-        _ => "local queue: in the sending host, at most; before the path's delay: an application has both",
+        0 => "local queue: delay in the sending host, in addition to the path's delay",
+        _ => "local queue: upper bound of the delay in the sending host, in addition to the path's delay",
     })
 }
 
-/// The sender: its host if both directions are shown, the stream otherwise.
+/// Name of the sender: its host if both directions are shown, otherwise the stream.
 fn named<'a>(label: &'a str, s: &Summary) -> &'a str {
     if label.starts_with("to ") { sender(s).unwrap_or(label) } else { label }
 }
 
-/// Of how many packets the kernel's stamp of leaving was asked for and did not come.
+/// Describes the number of packets whose kernel stamp of departure was requested but is missing.
 fn lost_stamps(received: &[(&str, &Summary)]) -> Option<String> {
     let lost: u64 = received.iter().filter_map(|(_, s)| s.stamps.sent_lost).sum();
     (lost > 0).then(|| {
-        format!("stamps of leaving lost: {}, whose send times are the program's own", count(lost, "packet"))
+        format!(
+            "departure stamps missing: {}, which have the program's send times instead",
+            count(lost, "packet")
+        )
     })
 }
 
-/// How punctual the senders of `received` were, each with its name.
+/// Names the profiles that send other traffic than the test did.
+fn other_traffic(received: &[&Summary]) -> Option<String> {
+    let profiles = received.iter().find_map(|s| s.answer.as_ref())?.profiles.iter();
+    let limits = profiles.filter_map(|(name, suits)| Some((name.as_str(), suits.limits.as_deref()?)));
+    jitlat_verdict::other_traffic(limits)
+}
+
+/// Describes the punctuality of the senders of `received`, each with its name.
 fn senders(received: &[(&str, &Summary)]) -> Option<String> {
     let errors: Vec<_> = received
         .iter()
@@ -180,9 +193,9 @@ fn senders(received: &[(&str, &Summary)]) -> Option<String> {
     });
     let late = match late {
         0 => String::new(),
-        n => format!("; {n} over half a period late, at most {}", eng3(most as f64)),
+        n => format!("; {n} more than half a period late, at most {}", eng3(most as f64)),
     };
-    Some(format!("99 % were sent within {} of their time{late}", each.collect::<Vec<_>>().join(", ")))
+    Some(format!("99 % sent within {} of schedule{late}", each.collect::<Vec<_>>().join(", ")))
 }
 
 fn sample(received: &[&Summary]) -> Option<String> {
@@ -193,10 +206,10 @@ fn sample(received: &[&Summary]) -> Option<String> {
     };
     let resolved = match n {
         ..MIN_PACKETS_FOR_P99 => format!("{packets}: too few for a 99th percentile"),
-        MIN_PACKETS_FOR_P99..1000 => format!("{packets} resolve the 99th percentile, not the 99.9th"),
-        _ => format!("{packets} resolve the 99.9th percentile"),
+        MIN_PACKETS_FOR_P99..1000 => format!("{packets}: enough for the 99th percentile, not for the 99.9th"),
+        _ => format!("{packets}: enough for the 99.9th percentile"),
     };
     let skewed = received.iter().any(|s| s.pdv_deskewed.is_some());
-    let skewed = if skewed { "; jitter is without the clocks' drift" } else { "" };
+    let skewed = if skewed { "; jitter excludes the clocks' drift" } else { "" };
     Some(format!("{resolved}{skewed}"))
 }

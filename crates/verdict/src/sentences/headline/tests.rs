@@ -16,18 +16,18 @@ fn a_headline_names_the_first_cause_that_hurts() {
     let felt = headline(&answer(Severity::Poor, vec![]), WHOLE, [1000, 0], Some("the delay varies"));
     assert_eq!(felt, "Poor: the delay varies.");
     let harmless = || Cause { severity: Severity::Good, ..cause(CauseId::Duplication) };
-    // What nobody notices is not what is wrong with a path that is not good.
+    // A cause that nobody notices does not explain a path that is not good.
     assert_eq!(of(Severity::Fair, vec![harmless()]), "Fair: no single cause explains it.");
     assert_eq!(of(Severity::Good, vec![harmless()]), "Good: 5.0 % of packets arrive twice.");
     let skipped = of(Severity::Bad, vec![cause(CauseId::IncompleteLog), cause(CauseId::RandomLoss)]);
-    assert_eq!(skipped, "Bad: 5.0 % of packets lost, in isolated losses.");
+    assert_eq!(skipped, "Bad: 5.0 % of packets lost, in isolated losses, from 1.0 s to 2.0 s.");
 }
 
 #[test]
 fn further_causes_are_counted() {
     let loss = || cause(CauseId::RandomLoss);
     let more = |others: Vec<Cause>| of(Severity::Fair, [vec![loss()], others].concat());
-    let text = "Fair: 5.0 % of packets lost, in isolated losses";
+    let text = "Fair: 5.0 % of packets lost, in isolated losses, from 1.0 s to 2.0 s";
     assert_eq!(more(vec![]), format!("{text}."));
     assert_eq!(more(vec![loss()]), format!("{text} (1 more)."));
     assert_eq!(more(vec![loss(), loss()]), format!("{text} (2 more)."));
@@ -41,6 +41,11 @@ fn a_buffer_is_said_where_it_helps() {
         headline(&Answer { buffer_ns: Some(20 * MS), ..answer(severity, vec![]) }, WHOLE, [1000, 0], None)
     };
     assert_eq!(of(Severity::Good), "Good: nothing is wrong; set a buffer of 20 ms.");
+    let least = Answer { buffer_ns: Some(MS), ..answer(Severity::Good, vec![]) };
+    assert_eq!(
+        headline(&least, WHOLE, [1000, 0], None),
+        "Good: nothing is wrong; set a buffer of under 1 ms."
+    );
     assert_eq!(of(Severity::Fair), "Fair: no single cause explains it; set a buffer of 20 ms.");
     assert_eq!(of(Severity::Poor), "Poor: no single cause explains it.");
 }
@@ -99,6 +104,7 @@ fn each_kind_of_cause_has_its_sentence() {
         (CauseId::RandomLoss, "5.0 % of packets lost in the up direction, in isolated losses"),
         (CauseId::BurstyLoss, "5.0 % of packets lost in the up direction, in bursts"),
         (CauseId::Policing, "5.0 % of packets lost in the up direction, dropped by a rate limit"),
+        (CauseId::PeriodicLoss, "5.0 % of packets lost in the up direction at regular times, every 0 ns"),
         (CauseId::Reordering, "5.0 % of packets reordered in the up direction"),
         (CauseId::RouteChange, "a route change at 1.0 s made the path in the up direction 30 ms longer"),
         (CauseId::ClockStep, "nothing is wrong with the path; a clock was set by 30 ms at 1.0 s"),
@@ -118,14 +124,14 @@ fn each_kind_of_cause_has_its_sentence() {
         (CauseId::IncompleteLog, "a part of the test is unknown"),
     ];
     for (id, text) in table {
-        assert_eq!(sentence(&Cause { direction: Some(Direction::Up), ..cause(id) }), text);
+        assert_eq!(sentence(&Cause { direction: Some(Direction::Up), ..cause(id) }, 0), text);
     }
     let largest = Some(LargestEvent { from_s: 1.5, to_s: 2.0, magnitude_ns: 30 * MS });
-    let twice = |id| sentence(&Cause { count: 2, largest, ..cause(id) });
+    let twice = |id| sentence(&Cause { count: 2, largest, ..cause(id) }, 0);
     assert_eq!(twice(CauseId::Outage), "2 outages, the longest 30 ms, from 1.0 s to 2.0 s");
     assert_eq!(twice(CauseId::SenderStall), "the sender stalled 2 times, the longest for 30 ms at 1.5 s");
-    let down = sentence(&Cause { direction: Some(Direction::Down), ..cause(CauseId::RandomLoss) });
+    let down = sentence(&Cause { direction: Some(Direction::Down), ..cause(CauseId::RandomLoss) }, 0);
     assert_eq!(down, "5.0 % of packets lost in the down direction, in isolated losses");
     let no_size = Cause { because: "no size".into(), ..cause(CauseId::SizeDependent) };
-    assert_eq!(sentence(&no_size), "5.0 % of packets lost, all of more than a certain size");
+    assert_eq!(sentence(&no_size, 0), "5.0 % of packets lost, all of more than a certain size");
 }

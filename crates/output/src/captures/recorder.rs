@@ -1,4 +1,4 @@
-//! [`DirectionRecorder`]: writes the records of both ways to logs and analyses them, in bounded memory.
+//! [`DirectionRecorder`]: writes the records of both directions to logs and analyses them, in bounded memory.
 
 use super::analysis::DirectionAnalysis;
 use crate::error::{Context, Error, Result};
@@ -11,43 +11,43 @@ use jitlat_store::log::{LogFile, LogVersion, Naming};
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
-/// Names of the ways, OUT first.
+/// Names of the directions, OUT first.
 const LABELS: [&str; 2] = ["OUT", "IN"];
 
-/// Records both ways.
+/// Records both directions.
 pub struct DirectionRecorder {
     options: Options,
     ways: [DirectionRun; 2],
-    /// The file that needs every packet at the end; `None`: there is none.
+    /// Output that needs every packet at the end; `None` if there is none.
     rows: Option<PathBuf>,
     failures: Vec<Error>,
-    /// Folders of temporary logs, removed with it.
+    /// Folders with temporary logs, removed when this is dropped.
     scratch: Vec<TempDir>,
 }
 
 #[derive(Default)]
 struct DirectionRun {
     session: Option<Session>,
-    /// None before the measurement has begun.
+    /// Analysis; `None` before the measurement has begun.
     analysis: Option<DirectionAnalysis>,
     log: Option<LogFile>,
-    /// Records for the file that needs every packet, if there is no log.
+    /// Records for the output that needs every packet, if there is no log.
     records: Vec<PacketRecord>,
 }
 
-/// The analysis of both ways, OUT first, with errors.
+/// Analyses of both directions, OUT first, with errors.
 #[derive(Default)]
 pub struct PointAnalyses {
     /// OUT and IN; empty if the measurement never began.
     pub runs: Vec<AnalysedStream>,
-    /// What could not be analysed or written.
+    /// Errors of the analysis and of writing.
     pub failures: Vec<Error>,
-    /// Folders of temporary logs, removed with it.
+    /// Folders with temporary logs, removed when this is dropped.
     pub scratch: Vec<TempDir>,
 }
 
 impl DirectionRecorder {
-    /// Without records. With `log`, the logs are `log.up` (OUT) and `log.down` (IN). `rows` is a file that needs every
+    /// Creates a recorder. With `log`, the logs are `log.up` (OUT) and `log.down` (IN). `rows` is an output that needs every
     /// packet at the end.
     ///
     /// # Errors
@@ -95,10 +95,10 @@ impl DirectionRecorder {
         }
     }
 
-    /// The analysis of both ways; empty if the measurement never began.
+    /// Returns the analyses of both directions; empty if the measurement never began.
     pub fn finish(self) -> PointAnalyses {
         let DirectionRecorder { ways, mut failures, scratch, .. } = self;
-        // Both ways are concluded side by side.
+        // Both directions are concluded in parallel.
         let concluding = ways.map(|mut way| {
             let (session, analysis) = way.session.take().zip(way.analysis.take())?;
             let concluding = analysis.end(&session);
@@ -147,15 +147,15 @@ impl Observer for DirectionRecorder {
     }
 }
 
-/// A temporary log, in the folder of `path` or, if that is not a file, in the folder for temporary files.
+/// Creates a temporary log, in the folder of `path` or, if that is not a file, in the folder for temporary files.
 fn scratch_log(path: &Path) -> Result<(TempDir, LogFile)> {
-    let beside = path.parent().filter(|p| !p.as_os_str().is_empty() && path.as_os_str() != "-");
+    let parent = path.parent().filter(|p| !p.as_os_str().is_empty() && path.as_os_str() != "-");
     let mut builder = tempfile::Builder::new();
-    let dir = match beside {
+    let dir = match parent {
         Some(dir) if !path.exists() || path.is_file() => builder.prefix(".jitlat-").tempdir_in(dir),
         _ => builder.prefix(".jitlat-").tempdir(),
     };
-    let dir = dir.with_context(|| format!("keeping packets for {}", path.display()))?;
+    let dir = dir.with_context(|| format!("storing packets for {}", path.display()))?;
     let log = LogFile::create(&Naming::Given(dir.path().join("packets")), LogVersion::V3)?;
     Ok((dir, log))
 }
