@@ -21,7 +21,7 @@ impl CatalogueWatch {
     pub fn watch(root: &Path) -> Result<CatalogueWatch, ArchiveError> {
         let watch = || {
             let inotify = Inotify::init(InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK)?;
-            // The folder, because SQLite makes the write-ahead log anew now and then.
+            // The folder, because SQLite sometimes creates the write-ahead log again.
             inotify.add_watch(root, AddWatchFlags::IN_MODIFY | AddWatchFlags::IN_ONLYDIR)?;
             Ok::<_, std::io::Error>(inotify)
         };

@@ -68,7 +68,7 @@ where
     let (next, all) = (AtomicUsize::new(0), Mutex::new(AnalysedGroups { groups: BTreeMap::new(), failed }));
     let work = || -> Result<(), ArchiveError> {
         let archive = Archive::open(root)?;
-        // Each thread pools its own groups, so that no thread waits for another: a pool takes some hundred kilobytes.
+        // Each thread pools its own groups, so that no thread waits for another: a pool takes several hundred kilobytes.
         let mut mine = AnalysedGroups { groups: BTreeMap::new(), failed: Vec::new() };
         while let Some(unit) = units.get(next.fetch_add(1, Ordering::Relaxed)) {
             archive.analyse_unit(unit, options, &mut mine);

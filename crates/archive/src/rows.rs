@@ -41,7 +41,7 @@ pub struct StoredPackets {
 }
 
 impl StoredPackets {
-    /// Returns the next rows of the log, some thousand at a time; empty after the last.
+    /// Returns the next rows of the log, several thousand at a time; empty after the last.
     ///
     /// # Errors
     /// [`ArchiveError::Damaged`].
@@ -49,7 +49,7 @@ impl StoredPackets {
         self.rows.next_batch()
     }
 
-    /// Passes the next packets, some thousand of them, to `push` in parts; returns `false` after the last.
+    /// Passes the next packets, several thousand of them, to `push` in parts; returns `false` after the last.
     ///
     /// # Errors
     /// [`ArchiveError::Damaged`].

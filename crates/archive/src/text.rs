@@ -10,7 +10,7 @@ use std::fs::File;
 use std::io::{self, Cursor, Read, Seek, SeekFrom};
 use std::path::Path;
 
-/// Maximum total size of the lines that are not rows. It keeps logs with millions of damaged rows out of the archive.
+/// Maximum total size of the lines that are not rows. It excludes logs with millions of damaged rows.
 pub(crate) const MAX_TEXT_BYTES: usize = 1 << 26;
 /// Size of the end of a log that is examined before its rows, as in [`LogReader::open`].
 pub(crate) const TAIL_BYTES: usize = 64 * 1024;

@@ -118,6 +118,13 @@ pub enum Schedule {
     },
 }
 
+impl Schedule {
+    /// Number of packets that are due together.
+    pub fn burst(self) -> u32 {
+        if let Schedule::Burst { size } = self { size.max(1) } else { 1 }
+    }
+}
+
 /// A differentiated-services code point, 0…63.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]

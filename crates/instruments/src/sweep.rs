@@ -83,7 +83,7 @@ impl CellTest {
         let at = clock::wall();
         let measure = || self.instrument.analyse(&jitlat_verdict::options(), stop, &mut Unobserved);
         let analysed = match &self.load {
-            Some(load) => load.beside(self.instrument.duration()?, stop, measure)?.0,
+            Some(load) => load.run_during(self.instrument.duration()?, stop, measure)?.0,
             None => measure()?,
         };
         let analysed = analysed.into_iter().next();

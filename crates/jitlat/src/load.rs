@@ -46,7 +46,7 @@ fn run(
 ) -> Result<ExitStatus> {
     let others: Vec<&Path> = log.output.iter().map(PathBuf::as_path).collect();
     args.check(2, &others)?;
-    archive::check(log.archive.as_deref(), args.beside_log)?;
+    archive::check(log.archive.as_deref(), args.log_on_stdout)?;
     let TestLogs { files, scratch } = TestLogs::phases(log, rows)?;
     let mut logs = files.into_iter().map(|file| Journals::new([file]));
     let (mut idle, mut loaded) = (logs.next(), logs.next());

@@ -113,7 +113,7 @@ pub fn check(args: &OneWayArgs, streams: usize) -> Result<()> {
     let others: Vec<&Path> = args.log.output.iter().map(PathBuf::as_path).collect();
     args.report.outputs.check_one_way(args.protocol.name())?;
     args.report.check(streams, &others)?;
-    archive::check(args.log.archive.as_deref(), args.report.beside_log)
+    archive::check(args.log.archive.as_deref(), args.report.log_on_stdout)
 }
 
 /// The observers of a test.
@@ -133,7 +133,7 @@ impl TestObservers {
     pub fn new(test: &OneWay, args: &OneWayArgs) -> Result<TestObservers> {
         let silent = args.report.is_silent();
         let TestLogs { files, scratch } = TestLogs::one_way(&args.log, test.settings.terms.specs.len())?;
-        let unreadable = args.log.no_log || args.report.beside_log;
+        let unreadable = args.log.no_log || args.report.log_on_stdout;
         let collects = unreadable && args.report.outputs.needing(ReportParts::ROWS).is_some();
         Ok(TestObservers {
             logs: Journals::new(files),

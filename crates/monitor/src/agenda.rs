@@ -54,7 +54,7 @@ pub enum SlotFailure {
     /// The far host answered and refused: a key, a rule, a limit.
     Refused,
     /// The test was measured, but its result could not be stored.
-    NotKept,
+    NotStored,
     /// For captures: no packets passed that could be measured.
     Nothing,
     /// Any other reason.

@@ -247,7 +247,7 @@ pub fn failure(failure: SlotFailure) -> &'static str {
     match failure {
         SlotFailure::Unreachable => "unreachable",
         SlotFailure::Refused => "refused",
-        SlotFailure::NotKept => "not kept",
+        SlotFailure::NotStored => "not kept",
         SlotFailure::Nothing => "no traffic",
         SlotFailure::Other => "failed",
     }

@@ -28,7 +28,7 @@ pub struct CurveReport {
     confidence: ConfidenceLevel,
     answer: Answer,
     title: String,
-    /// Where and when the runs were measured.
+    /// Hosts and times of the runs.
     measured: String,
 }
 
@@ -137,8 +137,7 @@ impl CurveReport {
         let mut page = table(&self.grid, self.confidence, &self.points, &options);
         if self.points.iter().any(|p| p.runs == 1) {
             page.item(
-                "The interval of a single run is over its packets, as if they were independent: it is too short. Repeat \
-                 the test.",
+                "The interval of a single run assumes independent packets, so it is too short. Repeat the test.",
             );
         }
         page.finish()

@@ -15,7 +15,7 @@ pub enum Error {
     Unfit(String),
     /// This build lacks the feature that the request needs.
     #[error(
-        "{what} is not in this build, which leaves out the feature '{feature}': take a released package, or build with \
+        "{what} is not in this build, which lacks the feature '{feature}': use a released package, or build with \
          `cargo build --release --features {feature}`"
     )]
     NotInBuild {

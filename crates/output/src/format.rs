@@ -164,8 +164,8 @@ pub fn write_each<'a>(
 /// Warns that a file of packets is not written because no packets are known.
 pub fn not_written(path: &Path) {
     warn!(
-        "{} is not written: no single packet is known here (of a one-way LaMP test the server has them: jitlat serve \
-         --late-packets DIR)",
+        "{} is not written: no single packets are known here (for a one-way LaMP test the server has them: jitlat \
+         serve --late-packets DIR)",
         path.display()
     );
 }

@@ -14,7 +14,7 @@ use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
 use tracing::warn;
 
-/// Maximum size of a JSON file: a summary has some hundred kilobytes, many runs with intervals some megabytes.
+/// Maximum size of a JSON file: a summary has several hundred kilobytes, many runs with intervals several megabytes.
 const MAX_JSON_BYTES: u64 = 1 << 30;
 
 /// Reads the runs in `files`, each with a unique label.
@@ -122,7 +122,7 @@ fn from_json(input: impl Read, name: &str) -> Result<Vec<LabelledRun>> {
         SummaryReadError::Empty => Error::Unfit(format!("{name} contains no summaries")),
         SummaryReadError::Json(e) => Error::During { doing: format!("reading {name} as JSON"), source: e.into() },
         SummaryReadError::Summary(e) => Error::Unfit(format!(
-            "{name} is not a summary as --json writes it ({e}): give a log, or the JSON of `jitlat HOST`, `ping` or \
+            "{name} is not a summary written by --json ({e}): give a log, or the JSON of `jitlat HOST`, `ping` or \
              `analyze`"
         )),
     })?;

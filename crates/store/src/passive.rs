@@ -105,7 +105,7 @@ pub struct CaptureCounts {
     pub ip_packets: u64,
     /// Packets between the two sides.
     pub between_the_sides: u64,
-    /// Those of which too little was captured to identify them.
+    /// Packets of which too little was captured to identify them.
     pub too_short: u64,
     /// Frames cut before the end of their headers.
     pub truncated: u64,

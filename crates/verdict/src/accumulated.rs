@@ -2,7 +2,8 @@
 
 use super::case::{Begin, Case, is_one_host, smallest_one_way};
 use super::causes::queue::of_queue;
-use super::causes::{FoundCause, RULES, merge_if_many};
+use super::causes::{FoundCause, RULES, merge_of_kind};
+use super::causes::{receiver_stall, sender_stall};
 use super::judge::{CaseFindings, conclude};
 use super::profiles::Profile;
 use super::sentences::causes::{outage, queue};
@@ -120,7 +121,7 @@ fn take(so_far: &mut StretchFindings, new: FoundCause, seam: Option<&StretchSeam
 fn put_together(so_far: &mut StretchFindings, id: CauseId) {
     let (same, others) = std::mem::take(&mut so_far.found).into_iter().partition(|f| f.cause.id == id);
     so_far.found = others;
-    so_far.found.extend(merge_if_many(same));
+    so_far.found.extend(merge_of_kind(id, same));
 }
 
 /// Returns the verdict on the `whole` stream; `None` if something is known about the stream that its stretches could
@@ -174,11 +175,18 @@ pub fn judgement(
         }),
     };
     let found = so_far.found;
-    Some(conclude(
-        CaseFindings { found, lived, known, received, duration, gaps: Severity::Good },
-        session,
-        profiles,
-    ))
+    let touched = (found.iter().map(touched_share).sum::<f64>() * known.sent as f64) as u64;
+    let findings = CaseFindings { found, lived, known, received, duration, touched, gaps: Severity::Good };
+    Some(conclude(findings, session, profiles))
+}
+
+/// Share of the packets that a stall touched. A kernel that stamped arrivals measured the path during a stall of the receiver.
+fn touched_share(found: &FoundCause) -> f64 {
+    match found.cause.id {
+        CauseId::SenderStall => found.harm / sender_stall::HARM_PER_SHARE,
+        CauseId::ReceiverStall if found.cause.confidence < receiver_stall::PROVEN => found.harm,
+        _ => 0.0,
+    }
 }
 
 /// Retains one law of loss if stretches followed different ones: the one that lost most packets.

@@ -1,12 +1,13 @@
 //! [`Case`]: everything the rules look at, worked out once from the records of one way of one test.
 
-use super::delays::{DelayNoise, Delays};
-use super::episodes::{Episode, Episodes, Hold};
+use super::delays::{Blocks, DelayNoise, Delays};
+use super::episodes::{Episode, Episodes, Hold, least_hold};
 use super::law::{LossLaw, lets_even_rate_through};
 use super::levels::{self, LevelStep};
 use super::losses::{LossTimes, PathLosses, Scattered};
 use super::schedule::{self, SenderDelays};
 use super::severity::{Experience, Waits, of_outage};
+use super::slots;
 use super::steps::{self, StepReason};
 use jitlat_core::answer::Severity;
 use jitlat_core::distribution::sample::Sample;
@@ -31,6 +32,8 @@ pub struct Case<'a> {
     pub steps: Vec<(LevelStep, StepReason)>,
     /// Rate of the receiving clock relative to the sending one, less 1, if it is not explained by a queue.
     pub skew: Option<f64>,
+    /// Half of the 95 % interval of that.
+    pub skew_error: f64,
     /// Queues and holds.
     pub episodes: Episodes,
     /// The sender's own delays.
@@ -84,17 +87,35 @@ impl<'a> Case<'a> {
         for step in &set {
             delays.set_shift(step.place, step.change, step.change.saturating_neg());
         }
-        let mut skew = None;
+        let late = SenderDelays::new(&delays, material);
+        delays.set_aside(late.stalls.iter().map(|stall| stall.from..stall.to).collect());
+        let (mut skew, mut skew_error) = (None, 0.0);
         let mut blocks = delays.blocks();
+        let mut slot = None;
         if series.len() >= MIN_PACKETS {
-            skew =
-                levels::drift(&delays, &blocks, noise).filter(|s| steps::may_be_skew(*s, &delays, material));
+            let drift = levels::drift(&delays, &blocks, noise)
+                .filter(|drift| steps::may_be_skew(drift.rate, &delays, material));
+            skew = drift.map(|drift| drift.rate);
+            skew_error = drift.map_or(0.0, |drift| drift.error);
+            if let Some(rate) = skew {
+                slot = find_slot(&delays, &blocks, material);
+                // Slots whose clock is not the sender's drift in the same way, until the next one is nearer.
+                let drift = (rate * delays.time(series.len() - 1) as f64) as i64;
+                skew = skew.filter(|_| slot.is_none_or(|slot| drift.abs() > slot + slot / 4));
+            }
             if let Some(skew) = skew {
                 delays.set_skew(skew);
                 noise = delays.noise();
                 blocks = delays.blocks();
             }
-            let found = levels::steps(&delays, &blocks, noise);
+            let mut found = levels::steps(&delays, &blocks, noise);
+            if found.iter().any(|step| step.change.saturating_abs() <= slots::MAX_SLOT_NS) {
+                slot = slot.or_else(|| find_slot(&delays, &blocks, material));
+            }
+            found.retain(|step| {
+                slot.is_none_or(|slot| step.change.saturating_abs() > slot + slot / 4)
+                    && !is_of_a_stall(step, &late, &delays)
+            });
             steps.extend(steps::explain(&delays, &found, material, noise));
             for (step, reason) in &steps {
                 if *reason == StepReason::ReceiverClock {
@@ -113,7 +134,22 @@ impl<'a> Case<'a> {
             set_levels(&mut delays, &steps);
             episodes = Episodes::new(&delays, &delays.blocks(), noise);
         }
-        let late = SenderDelays::new(&delays, material);
+        if !episodes.queues.is_empty() {
+            slot = slot.or_else(|| find_slot(&delays, &blocks, material));
+            if let Some(slot) = slot {
+                // Packets that miss their slot wait for no other packet.
+                episodes.queues.retain(|queue| queue.height > slot + slot / 4 + 2 * noise.median);
+            }
+        }
+        let handed_over: Vec<_> =
+            episodes.queues.iter().filter_map(|q| level_after(&delays, q, noise)).collect();
+        if !handed_over.is_empty() {
+            steps.extend(handed_over.into_iter().map(|step| (step, StepReason::HandOver)));
+            steps.sort_by_key(|(step, _)| step.place);
+            set_levels(&mut delays, &steps);
+            episodes = Episodes::new(&delays, &delays.blocks(), noise);
+        }
+        handed_over_to(&mut steps, &episodes);
         let departures = LossTimes::new(&delays, session);
         let lost = without(absent(came.runs(), known.end), session.unrecorded_in(0, known.end));
         let mut runs: Vec<SeqRun> = lost.collect();
@@ -134,6 +170,7 @@ impl<'a> Case<'a> {
             noise,
             steps,
             skew,
+            skew_error,
             episodes,
             late,
             scattered: Scattered::default(),
@@ -223,16 +260,26 @@ impl<'a> Case<'a> {
         self.episodes.holds.iter().filter(is_long).copied().collect()
     }
 
-    /// What a hold must reach to be worth a word, in ns: 60 ms, and three packets' worth of the schedule.
+    /// What a hold must reach to be worth a word, in ns: 60 ms, 40 where there are several or the program's own reading of
+    /// the clock proves them, and three packets' worth of the schedule.
     pub fn longest_usual_hold(&self) -> i64 {
-        MIN_HOLD_NS.max(3 * self.material.period().unwrap_or(0))
+        let read_late = self.material.notes.read_late.iter().filter(|(_, lag)| *lag >= MIN_HOLD_NS).count();
+        let least = if read_late > 0 { MIN_HOLD_NS } else { least_hold(&self.episodes.holds) };
+        least.max(3 * self.material.period().unwrap_or(0))
     }
 
-    /// How long packets waited: beyond the smallest delay of their route, with what their own host added; or beyond any
-    /// origin.
+    /// Packets that a host sent late, read late without a kernel's stamp, or refused.
+    pub fn touched(&self) -> u64 {
+        let held: usize = self.receiver_holds().iter().map(|hold| hold.to - hold.from).sum();
+        let late: usize = self.late.stalls.iter().map(|stall| stall.to - stall.from).sum();
+        (held + late) as u64 + self.material.session.unsent
+    }
+
+    /// How long packets waited on the path: beyond the smallest delay of their route, or beyond any origin. Packets that a
+    /// host sent or read late are left out.
     pub fn waits(&self) -> Waits {
         let held = self.receiver_holds();
-        if !self.delays.is_adjusted() && self.late.queued.is_empty() && held.is_empty() {
+        if !self.delays.is_adjusted() && self.late.stalls.is_empty() && held.is_empty() {
             let sorted = || Sample::new(self.material.series.arrivals().map(|p| p.delay));
             return match self.material.sample {
                 Some(sample) => Waits::exact(sample),
@@ -252,7 +299,7 @@ impl<'a> Case<'a> {
     /// What the receiving program added by standing still is not the path's: `held`.
     fn each_wait_but(&self, held: &[Hold], mut each: impl FnMut(usize, i64)) {
         let all = 0..self.delays.len();
-        if held.is_empty() && self.late.queued.is_empty() {
+        if held.is_empty() && self.late.stalls.is_empty() {
             return self.delays.each_excess(all, each);
         }
         let of_path = |k: usize| {
@@ -260,8 +307,8 @@ impl<'a> Case<'a> {
             after.checked_sub(1).is_none_or(|i| held[i].to <= k)
         };
         self.delays.each_excess(all, |k, excess| {
-            if of_path(k) {
-                each(k, excess.saturating_add(self.late.of(k)));
+            if of_path(k) && !self.delays.is_aside(k) {
+                each(k, excess);
             }
         });
     }
@@ -340,8 +387,8 @@ fn is_bounded(clock: &ClockEstimate) -> bool {
 /// So many outages may be what a rate limit drops.
 const MIN_POLICED_OUTAGES: usize = 9;
 
-/// Shorter holds are what radio links and schedulers do all day, in ns.
-const MIN_HOLD_NS: i64 = 60_000_000;
+/// Shorter holds of a program are not worth a word, in ns.
+const MIN_HOLD_NS: i64 = 40_000_000;
 
 /// Clocks that may be off by more, in ns, by what their kernels say, give no one-way delay.
 const MAX_CLOCK_ERROR_NS: i64 = 50_000_000;
@@ -355,10 +402,84 @@ const MAX_PROBE_SCATTER: f64 = 0.5;
 /// conversation bears.
 pub const MIN_PACKETS: usize = 100;
 
+/// The slots in which the link of a test forwards packets.
+fn find_slot(delays: &Delays<'_>, blocks: &Blocks, material: &Evidence<'_>) -> Option<i64> {
+    slots::slot(delays, material.period()?).or_else(|| levels::slipped_slot(delays, blocks))
+}
+
+/// True if `step` is at the edge of a stall and the smallest delay is the same on both sides of that.
+fn is_of_a_stall(step: &LevelStep, late: &SenderDelays, delays: &Delays<'_>) -> bool {
+    late.stalls.iter().any(|stall| {
+        let is_near = (stall.from.saturating_sub(2)..=stall.to + 2).contains(&step.place);
+        let about = 4 * MIN_STALL_NEIGHBOURS;
+        let before = delays.quantile(stall.from.saturating_sub(about), stall.from, 0.25);
+        let after = delays.quantile(stall.to, stall.to + about, 0.25);
+        let differ = before.zip(after).map(|(before, after)| after.saturating_sub(before));
+        // Too few packets before it show no level that a path could have left.
+        is_near
+            && (stall.from < MIN_STALL_NEIGHBOURS
+                || differ.is_none_or(|by| by.saturating_abs() < step.change.saturating_abs() / 2))
+    })
+}
+
+/// Fewest packets beside a stall that show the smallest delay there.
+const MIN_STALL_NEIGHBOURS: usize = 8;
+
+/// Takes for a hand-over a step at which the path delivers what it stored.
+fn handed_over_to(steps: &mut [(LevelStep, StepReason)], episodes: &Episodes) {
+    for (step, reason) in steps.iter_mut().filter(|(_, reason)| *reason == StepReason::Route) {
+        let meets = |from: usize, to: usize, size: i64| {
+            let near = |place: usize| step.place.abs_diff(place) <= MAX_STEP_DISTANCE;
+            size >= 3 * step.change.saturating_abs()
+                && (near(from) || near(to) || (from..to).contains(&step.place))
+        };
+        let hold = episodes.holds.iter().any(|h| h.length >= MIN_HOLD_NS && meets(h.from, h.to, h.length));
+        if hold || episodes.queues.iter().any(|q| meets(q.from, q.to, q.height)) {
+            *reason = StepReason::HandOver;
+        }
+    }
+}
+
+/// Most packets between a step and what the path stored, for one event.
+const MAX_STEP_DISTANCE: usize = 3;
+
+/// True if another smallest delay begins with a step.
+fn is_level(reason: StepReason) -> bool {
+    matches!(reason, StepReason::Route | StepReason::HandOver)
+}
+
+/// The new smallest delay after the peak of `queue`, if it stays to the end of the test and is far below the peak: the path
+/// stored packets while it changed.
+fn level_after(delays: &Delays<'_>, queue: &Episode, noise: DelayNoise) -> Option<LevelStep> {
+    let n = delays.len();
+    if queue.to < n {
+        return None;
+    }
+    let mut peak = (queue.from, 0);
+    delays.each_excess(queue.from..n, |k, excess| {
+        if excess > peak.1 {
+            peak = (k, excess);
+        }
+    });
+    let last = n - (n - peak.0) / 4;
+    let level = delays.quantile(last, n, 0.5)?;
+    let near = level.saturating_add(level / 4).saturating_add(noise.p90);
+    let place = peak.0 + (peak.0..n).take_while(|k| delays.excess(*k) > near).count();
+    let spread = delays.quantile(place, n, 0.9)?.saturating_sub(delays.quantile(place, n, 0.1)?);
+    let is_flat = spread <= (4 * noise.p90).max(level / 4) && n - place >= MIN_LEVEL_PACKETS;
+    let is_brief = delays.time(place).saturating_sub(delays.time(queue.from)) < MAX_HAND_OVER_NS;
+    let found = is_flat && is_brief && level < peak.1 / 3;
+    found.then_some(LevelStep { place, change: level, ramp: 0, spread: [0, spread] })
+}
+
+/// Fewest packets that show a new smallest delay.
+const MIN_LEVEL_PACKETS: usize = 50;
+/// A path stores packets for a shorter time while it changes, in ns.
+const MAX_HAND_OVER_NS: i64 = 5_000_000_000;
+
 /// The smallest delay of each route.
 fn set_levels(delays: &mut Delays<'_>, steps: &[(LevelStep, StepReason)]) {
-    let mut places: Vec<usize> =
-        steps.iter().filter(|(_, r)| *r == StepReason::Route).map(|(s, _)| s.place).collect();
+    let mut places: Vec<usize> = steps.iter().filter(|(_, r)| is_level(*r)).map(|(s, _)| s.place).collect();
     places.push(0);
     places.sort_unstable();
     delays.set_levels(&places);

@@ -9,6 +9,8 @@ use std::ops::Range;
 const MAX_BLOCKS: usize = 1 << 15;
 /// Fewest packets per block.
 const MIN_BLOCK_PACKETS: usize = 4;
+/// Times by which a gap between two packets exceeds nearly all others before it is no longer counted in full.
+const MAX_GAP_FACTOR: i64 = 20;
 /// Pairs of neighbours looked at for the noise.
 const MAX_PAIRS: usize = 4096;
 /// Delays in send order. Nothing is copied: what is taken off is worked out packet by packet.
@@ -23,6 +25,9 @@ pub struct Delays<'a> {
     skew: f64,
     /// Where the smallest delay changes for good, ascending by place: the level from there on.
     levels: Vec<(usize, i64)>,
+    /// Packets that a host sent or read late, by their positions: ascending, apart from each other. They say nothing about
+    /// the path.
+    aside: Vec<Range<usize>>,
     pace: SendPattern,
 }
 
@@ -76,6 +81,7 @@ impl<'a> Delays<'a> {
             shifts: Vec::new(),
             skew: 0.0,
             levels: Vec::new(),
+            aside: Vec::new(),
             pace: SendPattern::Even,
         };
         delays.pace = delays.find_pace();
@@ -99,11 +105,28 @@ impl<'a> Delays<'a> {
         if gaps.len() < 20 {
             return SendPattern::Even;
         }
-        let mean = gaps.iter().map(|g| *g as f64).sum::<f64>() / gaps.len() as f64;
-        let together = gaps.iter().filter(|g| (**g as f64) < 0.05 * mean).count() as f64 / gaps.len() as f64;
-        if together > 0.35 {
-            return SendPattern::Bursts((1.0 / (1.0 - together).max(1e-3)).round() as usize);
+        let count = gaps.len() as f64;
+        let is_close = |gap: i64, mean: f64| (gap as f64) < 0.05 * mean;
+        // A clock that was set, or a long stall, is one enormous gap.
+        let [most] = at_shares(&mut gaps, [98]);
+        let longest = most.saturating_abs().saturating_mul(MAX_GAP_FACTOR).max(1);
+        let usual = |gap: i64| if most == 0 { gap } else { gap.clamp(-longest, longest) };
+        let mean = gaps.iter().map(|gap| usual(*gap) as f64).sum::<f64>() / count;
+        let together = gaps.iter().filter(|gap| is_close(**gap, mean)).count() as f64 / count;
+        if together > 0.1 {
+            let size = 1.0 / (1.0 - together).max(1e-3);
+            // A program that catches up with a stall sends many at once, and one by one otherwise.
+            let close = |k: usize| k < n && gap(k).is_some_and(|gap| is_close(gap, mean));
+            let begins = (1..n).step_by(step).filter(|k| close(*k) && (*k == 1 || !close(k - 1)));
+            let runs = begins.count().max(1) as f64;
+            let run = together * count / runs;
+            if run > 4.0 * size + 10.0 {
+                gaps.retain(|gap| !is_close(*gap, mean));
+            } else if together > 0.35 {
+                return SendPattern::Bursts(size.round() as usize);
+            }
         }
+        let mean = gaps.iter().map(|gap| usual(*gap) as f64).sum::<f64>() / gaps.len().max(1) as f64;
         let [low, high] = at_shares(&mut gaps, [20, 80]);
         if high as f64 - low as f64 > 0.5 * mean { SendPattern::Varied } else { SendPattern::Even }
     }
@@ -160,16 +183,17 @@ impl<'a> Delays<'a> {
     #[inline]
     pub fn delay(&self, k: usize) -> i64 {
         let (sent, delay) = self.series.times(k);
-        let shift = if self.shifts.is_empty() { 0 } else { self.shift(k).0 };
-        self.adjusted(sent, delay, shift)
+        self.adjusted(sent, delay, self.shift(k))
     }
 
-    /// `delay` of a packet that was sent at `sent`, in ns from that of the first, when clocks were set by `shift`.
+    /// `delay` of a packet that was sent at `sent`, in ns from that of the first, when clocks added `shift` to delays and to
+    /// send times.
     #[inline]
-    fn adjusted(&self, sent: i64, delay: i64, shift: i64) -> i64 {
-        let mut delay = delay.saturating_sub(self.first_delay).saturating_sub(shift);
+    fn adjusted(&self, sent: i64, delay: i64, shift: (i64, i64)) -> i64 {
+        let mut delay = delay.saturating_sub(self.first_delay).saturating_sub(shift.0);
         if self.skew != 0.0 {
-            delay = delay.saturating_sub((self.skew * sent.saturating_sub(self.first_sent) as f64) as i64);
+            let since = sent.saturating_sub(self.first_sent).saturating_sub(shift.1);
+            delay = delay.saturating_sub((self.skew * since as f64) as i64);
         }
         bounded(delay)
     }
@@ -185,7 +209,11 @@ impl<'a> Delays<'a> {
         self.time(k).saturating_add(self.delay(k))
     }
 
+    #[inline]
     fn shift(&self, k: usize) -> (i64, i64) {
+        if self.shifts.is_empty() {
+            return (0, 0);
+        }
         let after = self.shifts.partition_point(|s| s.place <= k);
         after.checked_sub(1).map_or((0, 0), |i| (self.shifts[i].delay, self.shifts[i].time))
     }
@@ -223,6 +251,35 @@ impl<'a> Delays<'a> {
     /// The clocks drift apart at this rate.
     pub fn set_skew(&mut self, skew: f64) {
         self.skew = skew;
+    }
+
+    /// Sets packets aside that say nothing about the path: positions, ascending.
+    pub fn set_aside(&mut self, aside: Vec<Range<usize>>) {
+        self.aside = aside;
+    }
+
+    /// True if packet `k` is set aside.
+    pub fn is_aside(&self, k: usize) -> bool {
+        let after = self.aside.partition_point(|range| range.end <= k);
+        self.aside.get(after).is_some_and(|range| range.contains(&k))
+    }
+
+    /// The parts of `range` that are not set aside.
+    fn counted(&self, range: Range<usize>) -> impl Iterator<Item = Range<usize>> {
+        let mut from = range.start;
+        let first = self.aside.partition_point(|aside| aside.end <= range.start);
+        let mut aside = self.aside[first..].iter().take_while(move |aside| aside.start < range.end);
+        std::iter::from_fn(move || {
+            while from < range.end {
+                let next = aside.next();
+                let part = from..next.map_or(range.end, |aside| aside.start);
+                from = next.map_or(range.end, |aside| aside.end);
+                if !part.is_empty() {
+                    return Some(part);
+                }
+            }
+            None
+        })
     }
 
     /// The smallest delay of all.
@@ -267,13 +324,13 @@ impl<'a> Delays<'a> {
         }
         if self.shifts.is_empty() && self.levels.len() <= 1 {
             let level = self.level(range.start);
-            let excess = |delay| self.adjusted(0, delay, 0).saturating_sub(level);
+            let excess = |delay| self.adjusted(0, delay, (0, 0)).saturating_sub(level);
             return self.series.extreme_delays(range).map(|[low, high]| (excess(low), excess(high)));
         }
         let mut found: Option<(i64, i64)> = None;
         for stretch in self.stretches(range) {
             // What is taken off leaves the order of delays as it is.
-            let (shift, level) = (self.shift(stretch.start).0, self.level(stretch.start));
+            let (shift, level) = (self.shift(stretch.start), self.level(stretch.start));
             let excess = |delay| self.adjusted(0, delay, shift).saturating_sub(level);
             let [low, high] = self.series.extreme_delays(stretch)?.map(excess);
             found = Some(found.map_or((low, high), |(least, most)| (least.min(low), most.max(high))));
@@ -284,7 +341,7 @@ impl<'a> Delays<'a> {
     /// Hands out the place and the excess of each packet at `range`: [`Delays::excess`] of one after another, faster.
     pub fn each_excess(&self, range: Range<usize>, mut each: impl FnMut(usize, i64)) {
         for stretch in self.stretches(range) {
-            let (shift, level) = (self.shift(stretch.start).0, self.level(stretch.start));
+            let (shift, level) = (self.shift(stretch.start), self.level(stretch.start));
             self.series.range(stretch.clone()).fold(stretch.start, |k, p| {
                 each(k, self.adjusted(p.sent, p.delay, shift).saturating_sub(level));
                 k + 1
@@ -314,14 +371,24 @@ impl<'a> Delays<'a> {
         let mut blocks =
             Blocks { size, min: Vec::with_capacity(n / size + 1), max: Vec::with_capacity(n / size + 1) };
         let mut at = 0;
+        let mut unknown = Vec::new();
         while at + size <= n || at == 0 {
             // The last block takes what is left over.
             let end = if at + 2 * size > n { n } else { at + size };
-            let Some((low, high)) = self.extremes(at..end) else { break };
+            let parts = self.counted(at..end).filter_map(|part| self.extremes(part));
+            let counted = parts.reduce(|(low, high), (least, most)| (low.min(least), high.max(most)));
+            if counted.is_none() && self.aside.is_empty() {
+                break;
+            }
+            if counted.is_none() {
+                unknown.push(blocks.min.len());
+            }
+            let (low, high) = counted.unwrap_or((i64::MAX, i64::MIN));
             blocks.min.push(low);
             blocks.max.push(high);
             at = end;
         }
+        blocks.assume(&unknown);
         blocks
     }
 
@@ -372,7 +439,23 @@ pub fn at_shares<const N: usize>(values: &mut [i64], shares: [usize; N]) -> [i64
     })
 }
 
+/// Blocks on either side of one that is set aside whose smallest delay is assumed for it.
+const ASSUMED_BLOCKS: usize = 8;
+
 impl Blocks {
+    /// Gives the blocks at `unknown`, all of whose packets are set aside, the smallest delay of those around them.
+    fn assume(&mut self, unknown: &[usize]) {
+        for run in unknown.chunk_by(|a, b| a + 1 == *b) {
+            let (first, last) = (run[0], run[run.len() - 1]);
+            let before = first.saturating_sub(ASSUMED_BLOCKS)..first;
+            let after = (last + 1)..(last + 1 + ASSUMED_BLOCKS).min(self.len());
+            let low = before.chain(after).map(|b| self.min[b]).min().filter(|low| *low < i64::MAX);
+            for b in first..=last {
+                (self.min[b], self.max[b]) = (low.unwrap_or(0), low.unwrap_or(0));
+            }
+        }
+    }
+
     /// Number of blocks.
     pub fn len(&self) -> usize {
         self.min.len()

@@ -1,7 +1,7 @@
 //! [`Episodes`]: times at which delays stand above the path's own, as a queue fills and drains, and times at which
 //! packets were held and released together.
 
-use super::delays::{Blocks, DelayNoise, Delays};
+use super::delays::{Blocks, DelayNoise, Delays, SendPattern};
 
 /// A time during which every packet waited in a queue.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -43,6 +43,8 @@ const MIN_QUEUE_NS: i64 = 5_000_000;
 
 /// A single filling of a queue lasts longer, in ns: several round trips.
 const MIN_EPISODE_NS: i64 = 100_000_000;
+/// A queue that visibly fills and drains may be shorter, in ns and packets.
+const MIN_HILL: (i64, usize) = (30_000_000, 8);
 
 impl Episodes {
     /// Of `delays`, cut into `blocks`, whose neighbours differ by `noise`. Queues can be distinguished from holds only
@@ -77,7 +79,7 @@ impl Episodes {
             // A higher foot makes it no longer, where times ascend.
             if delays.series().sent_in_order()
                 && !delays.has_shifts()
-                && lasts(widen(delays, blocks, range.clone(), floor, limit)) < MIN_EPISODE_NS
+                && lasts(widen(delays, blocks, range.clone(), floor, limit)) < MIN_HILL.0
             {
                 continue;
             }
@@ -86,7 +88,7 @@ impl Episodes {
             let floor = floor.max(base.saturating_add(top / 16));
             let (from, to) = widen(delays, blocks, range, floor, limit);
             // What is over sooner is jitter.
-            if lasts((from, to)) < MIN_EPISODE_NS {
+            if lasts((from, to)) < MIN_EPISODE_NS && !is_hill(delays, from..to, 1, base, noise) {
                 continue;
             }
             all.push(Episode { from, to, height: 0, count: 1 });
@@ -99,12 +101,14 @@ impl Episodes {
             let lasts = delays.time(e.to - 1).saturating_sub(delays.time(e.from));
             let whole = delays.time(n - 1).max(1);
             let long = lasts >= 400_000_000 || lasts / 50 >= whole / 1000;
-            e.to - e.from >= 2 * blocks.size && e.height >= MIN_QUEUE_NS && long
+            e.to - e.from >= 2 * blocks.size
+                && e.height >= MIN_QUEUE_NS
+                && (long || is_hill(delays, e.from..e.to, e.count, base, noise))
         });
-        // Holds at the end of a queue are how it drains.
-        holds.retain(|h| !queues.iter().any(|q| h.from < q.to && h.to > q.from));
         let quiet = quiet(blocks, threshold);
         queues.retain(|q| q.height >= 3 * quiet);
+        // Holds at the end of a queue are how it drains.
+        holds.retain(|h| !queues.iter().any(|q| h.from < q.to && h.to > q.from));
         // Reported is what they waited beyond the fastest packet of all, as a capture shows it.
         queues.iter_mut().for_each(|q| q.height = q.height.saturating_add(base.saturating_sub(lowest)));
         let tail = tail(delays, blocks, &queues, &holds).saturating_sub(base);
@@ -116,6 +120,43 @@ impl Episodes {
         let next = self.queues.partition_point(|q| q.to <= place);
         self.queues.get(next).filter(|q| q.from <= place)
     }
+}
+
+/// True if delays rise and fall in `range` packet by packet, `count` times, as a queue fills and drains; or rise at once, by
+/// more than jitter does, and fall packet by packet, as what a path stored is delivered.
+fn is_hill(
+    delays: &Delays<'_>,
+    range: core::ops::Range<usize>,
+    count: u64,
+    base: i64,
+    noise: DelayNoise,
+) -> bool {
+    // Packets that are sent at once rise and fall together.
+    if matches!(delays.pace(), SendPattern::Bursts(_)) {
+        return false;
+    }
+    let packets = range.len();
+    let (first, last) = (range.start, range.end - 1);
+    if packets < MIN_HILL.1 || delays.time(last).saturating_sub(delays.time(first)) < MIN_HILL.0 {
+        return false;
+    }
+    let (mut peak, mut climb, mut before) = (0, 0, base);
+    let (mut steepest, mut changes) = (0, 0i64);
+    delays.each_excess(range, |_, excess| {
+        let change = excess.saturating_sub(before);
+        (peak, climb) = (peak.max(excess.saturating_sub(base)), climb.max(change));
+        steepest = steepest.min(change);
+        changes = changes.saturating_add(change.saturating_abs());
+        before = excess;
+    });
+    let usual = (packets as i64).saturating_mul(2 * noise.median);
+    let hills = peak.saturating_mul(2 * i64::try_from(count).unwrap_or(i64::MAX));
+    peak >= MIN_QUEUE_NS.max(6 * noise.p90)
+        && (climb <= peak * 2 / 5 || peak >= MAX_JITTER_HOLD_NS && packets >= 2 * MIN_HILL.1)
+        && steepest
+            >= -(peak / 2)
+                .max(delays.time(last).saturating_sub(delays.time(first)) / (packets as i64 - 1) * 2)
+        && changes <= hills.saturating_mul(7) / 5 + usual
 }
 
 fn covers(hold: &Hold, episode: &Episode) -> bool {
@@ -133,7 +174,7 @@ fn widen(
     limit: usize,
 ) -> (usize, usize) {
     let n = delays.len();
-    let above = |k: usize| delays.excess(k) > floor;
+    let above = |k: usize| delays.excess(k) > floor && !delays.is_aside(k);
     let block_above = |b: usize| blocks.min.get(b).is_some_and(|min| *min > floor);
     let (mut from, mut to) = (range.start, range.end);
     while from > limit {
@@ -229,14 +270,29 @@ fn quiet(blocks: &Blocks, threshold: i64) -> i64 {
     if spreads.is_empty() { 0 } else { *spreads.select_nth_unstable(at).1 }
 }
 
-/// A longer hold is not of the jitter, in ns.
+/// A longer hold is not of the jitter, in ns: radio links and schedulers hold packets for less all day.
 const MAX_JITTER_HOLD_NS: i64 = 60_000_000;
+/// The same of several, which are seen to differ from everything else, and how many they are.
+const MAX_JITTER_HOLDS: (i64, usize) = (40_000_000, 3);
+
+/// Length in ns from which holds are left out of what usual packets wait: where several differ from jitter, so do others
+/// that are half as long.
+fn least_hold_apart(holds: &[Hold]) -> i64 {
+    let least = least_hold(holds);
+    if least == MAX_JITTER_HOLDS.0 { least / 2 } else { least }
+}
+
+/// What a hold must reach to differ from jitter, in ns, if all those of a test are `holds`.
+pub fn least_hold(holds: &[Hold]) -> i64 {
+    let (least, many) = MAX_JITTER_HOLDS;
+    if holds.iter().filter(|h| h.length >= least).count() >= many { least } else { MAX_JITTER_HOLD_NS }
+}
 
 /// The third largest of the largest delays of blocks outside of `queues` and of the long ones of `holds`.
 fn tail(delays: &Delays<'_>, blocks: &Blocks, queues: &[Episode], holds: &[Hold]) -> i64 {
     let n = delays.len();
     let mut busy: Vec<(usize, usize)> = queues.iter().map(|q| (q.from, q.to)).collect();
-    busy.extend(holds.iter().filter(|h| h.length >= MAX_JITTER_HOLD_NS).map(|h| (h.from, h.to)));
+    busy.extend(holds.iter().filter(|h| h.length >= least_hold_apart(holds)).map(|h| (h.from, h.to)));
     busy.sort_unstable();
     let mut next = busy.iter().peekable();
     let mut highest = [i64::MIN; 3];

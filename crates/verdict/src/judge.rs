@@ -1,11 +1,13 @@
 //! [`judge`]: faults and their severity, from the evidence of a test; [`into_answer`] adds the headline.
 
 use super::case::{Case, MIN_PACKETS};
-use super::causes::{FoundCause, RULES};
+use super::causes::{FoundCause, RULES, merge_repeated};
 use super::profiles::{Interruption, Profile, SentTraffic};
-use super::sentences::headline::{broadcast, effect_of_delay, effect_of_jitter, effect_of_missing, headline};
+use super::sentences::headline::{
+    broadcast, effect_of_delay, effect_of_jitter, effect_of_missing, headline, not_as_asked,
+};
 use super::severity::{Experience, Played, of_outage};
-use jitlat_core::answer::{Answer, Cause, CauseId, Fault, Severity};
+use jitlat_core::answer::{Answer, Cause, CauseId, Fault, HostGrade, Severity};
 use jitlat_core::evidence::KnownPackets;
 use jitlat_core::evidence::{Evidence, Judgement};
 use jitlat_core::session::Session;
@@ -27,6 +29,8 @@ pub(super) struct CaseFindings {
     pub received: u64,
     /// Time from the first packet to the last whose fate is known, in seconds.
     pub duration: f64,
+    /// Packets that a host touched, so that they say nothing about the path: sent late, read late, or refused.
+    pub touched: u64,
     /// Severity of gaps within bursts of loss.
     pub gaps: Severity,
 }
@@ -35,11 +39,12 @@ pub(super) struct CaseFindings {
 pub fn judge(material: &Evidence<'_>, profiles: &[Profile]) -> Judgement {
     let case = Case::new(material);
     let findings = CaseFindings {
-        found: RULES.iter().flat_map(|rule| (rule.find)(&case)).collect(),
+        found: merge_repeated(RULES.iter().flat_map(|rule| (rule.find)(&case)).collect()),
         lived: case.experience(),
         known: case.known,
         received: material.came.len(),
         duration: case.duration,
+        touched: case.touched(),
         gaps: case.of_gaps(),
     };
     conclude(findings, material.session, profiles)
@@ -47,7 +52,7 @@ pub fn judge(material: &Evidence<'_>, profiles: &[Profile]) -> Judgement {
 
 /// Concludes from the `findings` in the test of `session` what its users experience.
 pub(super) fn conclude(findings: CaseFindings, session: &Session, profiles: &[Profile]) -> Judgement {
-    let CaseFindings { mut found, lived, known, received, duration, gaps } = findings;
+    let CaseFindings { mut found, lived, known, received, duration, touched, gaps } = findings;
     let enough = known.sent >= MIN_PACKETS as u64;
     if !enough {
         // These causes need no statistics.
@@ -69,14 +74,16 @@ pub(super) fn conclude(findings: CaseFindings, session: &Session, profiles: &[Pr
         let longest = outages.iter().copied().fold(0.0, f64::max);
         of_outage(longest, outages.iter().sum(), duration)
     };
-    let refused = found.iter().filter(|f| f.cause.id == CauseId::SendFailure).map(|f| f.cause.severity).max();
-    let interrupted = Interruption::by_outages(gone).or_refused(refused.unwrap_or(Severity::Good));
+    let interrupted = Interruption::by_outages(gone);
+    let rest = known.sent.saturating_sub(touched);
+    let measured =
+        touched == 0 || rest >= MIN_PACKETS as u64 && rest as f64 >= MIN_UNTOUCHED * known.sent as f64;
     let severity = match &played {
         // This holds for any number of sent packets.
         _ if received == 0 && known.complete && known.sent > 0 && !no_answers_expected => Severity::Bad,
         _ if no_answers_expected => Severity::Unknown,
-        _ if !enough || received == 0 => Severity::Unknown,
-        Some(p) => p.severity.max(gone).max(gaps).max(felt_besides(&found)),
+        _ if !enough || received == 0 || !measured => Severity::Unknown,
+        Some(p) => p.severity.max(gone).max(gaps).max(standing(&found)),
         None => Severity::Unknown,
     };
     if let Some(played) = played.filter(|_| severity > Severity::Unknown) {
@@ -85,9 +92,11 @@ pub(super) fn conclude(findings: CaseFindings, session: &Session, profiles: &[Pr
     sort(&mut found);
     let felt = match severity {
         _ if no_answers_expected => Some(broadcast(known.sent, received)),
+        Severity::Unknown if enough && !measured => Some(not_as_asked(touched, known.sent)),
         Severity::Unknown => None,
         _ => played.and_then(|p| strongest_effect(&p, &lived)),
     };
+    let host = enough.then(|| host_grade(&found));
     let buffer_ns = played.map(|p| p.buffer_ns).filter(|_| enough);
     let causes: Vec<Cause> = found.into_iter().map(|f| f.cause).collect();
     let lost = known.sent.saturating_sub(received).saturating_sub(session.unsent);
@@ -100,7 +109,7 @@ pub(super) fn conclude(findings: CaseFindings, session: &Session, profiles: &[Pr
     };
     let profiles = profiles.iter().filter_map(of_use).collect();
     let complete = known.complete;
-    let answer = Answer { complete, severity, headline: String::new(), buffer_ns, causes, profiles };
+    let answer = Answer { complete, severity, host, headline: String::new(), buffer_ns, causes, profiles };
     Judgement { answer, known, received, lost, felt }
 }
 
@@ -129,6 +138,28 @@ fn strongest_effect(played: &Played, lived: &Experience) -> Option<String> {
     }
 }
 
+/// Share of the packets that no host may have touched, for a verdict on the path.
+const MIN_UNTOUCHED: f64 = 0.8;
+
+/// Severity of a queue that never empties: no variation of the delay shows it.
+fn standing(found: &[FoundCause]) -> Severity {
+    let never_empties = |f: &&FoundCause| f.cause.id == CauseId::Queue && f.whole_test;
+    found.iter().filter(never_empties).map(|f| f.cause.severity).max().unwrap_or(Severity::Good)
+}
+
+/// Grade of the hosts by those of the causes `found` that lie in them.
+fn host_grade(found: &[FoundCause]) -> HostGrade {
+    let in_hosts = || found.iter().filter(|f| matches!(f.cause.fault, Fault::Sender | Fault::Receiver));
+    let severity = in_hosts().map(|f| f.cause.severity).max().unwrap_or(Severity::Good);
+    let mut causes: Vec<CauseId> = Vec::new();
+    for found in in_hosts() {
+        if !causes.contains(&found.cause.id) {
+            causes.push(found.cause.id);
+        }
+    }
+    HostGrade { severity, causes }
+}
+
 /// Adapts the severities of the path's causes to that of the answer, because near a limit headline and evidence would
 /// contradict each other: the cause of the effect that users notice gets the severity of the answer, and none is more
 /// severe.
@@ -146,17 +177,6 @@ fn agree(found: &mut [FoundCause], played: &Played, lived: &Experience, severity
         };
         cause.severity = if explains { severity } else { cause.severity.min(severity) };
     }
-}
-
-/// Severity of causes that users notice but that do not vary the path's delay: stalled programs, a queue that never
-/// empties, packets that were never sent.
-fn felt_besides(found: &[FoundCause]) -> Severity {
-    let besides = |f: &&FoundCause| match f.cause.id {
-        CauseId::SenderStall | CauseId::ReceiverStall | CauseId::SendFailure => true,
-        CauseId::Queue => f.whole_test,
-        _ => false,
-    };
-    found.iter().filter(besides).map(|f| f.cause.severity).max().unwrap_or(Severity::Good)
 }
 
 /// Sorts causes by importance: by severity, then by harm. An incomplete log that lacks 5 % or more comes first.

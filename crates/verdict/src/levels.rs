@@ -1,6 +1,7 @@
 //! Changes of the smallest delay that last, and its slow drift.
 
 use super::delays::{Blocks, DelayNoise, Delays};
+use super::slots;
 
 /// Maximum number of groups into which a series is divided.
 const MAX_GROUPS: usize = 200;
@@ -169,9 +170,18 @@ fn refine(
     Some(LevelStep { place, change, ramp, spread: [spread(&before)?, spread(&after)?] })
 }
 
+/// Slots in which a link forwards packets, by smallest delays that slide along a line and slip by a slot, in ns.
+pub fn slipped_slot(delays: &Delays<'_>, blocks: &Blocks) -> Option<i64> {
+    let n = delays.len();
+    let groups = Groups::of(blocks, n)?;
+    let time: Vec<f64> =
+        (0..groups.min.len()).map(|g| delays.time(groups.place(g, blocks, n)) as f64).collect();
+    slots::slipped(&time, &groups.min)
+}
+
 /// How fast the smallest delay drifts, in ns a ns, where it follows one straight line from end to end closely enough
 /// for two clocks that run at different rates.
-pub fn drift(delays: &Delays<'_>, blocks: &Blocks, noise: DelayNoise) -> Option<f64> {
+pub fn drift(delays: &Delays<'_>, blocks: &Blocks, noise: DelayNoise) -> Option<Drift> {
     let n = delays.len();
     let groups = Groups::of(blocks, n)?;
     // The time of the smallest delay within a group does not matter, because a group is short.
@@ -189,7 +199,7 @@ pub fn drift(delays: &Delays<'_>, blocks: &Blocks, noise: DelayNoise) -> Option<
 
 /// The slope of the smallest delays `min`, if those that lie on one line of about `slope` are nearly all of them, or
 /// some in every part of the test.
-fn line(slope: f64, time: &[f64], min: &[f64], noise: DelayNoise) -> Option<f64> {
+fn line(slope: f64, time: &[f64], min: &[f64], noise: DelayNoise) -> Option<Drift> {
     let k = min.len();
     let duration = time[k - 1] - time[0];
     if slope.abs() > MAX_DRIFT {
@@ -233,7 +243,32 @@ fn line(slope: f64, time: &[f64], min: &[f64], noise: DelayNoise) -> Option<f64>
         (points.iter().map(|p| p.0).sum::<f64>() / count, points.iter().map(|p| p.1).sum::<f64>() / count);
     let sxy: f64 = points.iter().map(|p| (p.0 - mean_t) * (p.1 - mean_m)).sum();
     let sxx: f64 = points.iter().map(|p| (p.0 - mean_t).powi(2)).sum();
-    (sxx > 0.0).then(|| sxy / sxx).filter(|s| s.abs() <= MAX_DRIFT)
+    let rate = (sxx > 0.0).then(|| sxy / sxx).filter(|s| s.abs() <= MAX_DRIFT)?;
+    Some(Drift { rate, error: error(&points, rate) })
+}
+
+/// Half of the 95 % interval of the slope `rate` of a line through `points`. What the line leaves over is correlated from
+/// point to point, so that the points count as fewer independent ones.
+fn error(points: &[(f64, f64)], rate: f64) -> f64 {
+    let n = points.len() as f64;
+    let mean = |of: &dyn Fn(&(f64, f64)) -> f64| points.iter().map(of).sum::<f64>() / n;
+    let (mean_t, mean_m) = (mean(&|p| p.0), mean(&|p| p.1));
+    let rest: Vec<f64> = points.iter().map(|p| p.1 - mean_m - rate * (p.0 - mean_t)).collect();
+    let variance = rest.iter().map(|r| r * r).sum::<f64>();
+    let next = rest.windows(2).map(|w| w[0] * w[1]).sum::<f64>();
+    let correlation = (next / variance.max(1.0)).clamp(0.0, 0.98);
+    let independent = (n * (1.0 - correlation) / (1.0 + correlation)).max(3.0);
+    let sxx = points.iter().map(|p| (p.0 - mean_t).powi(2)).sum::<f64>();
+    2.0 * (variance / n / (sxx / n) / (independent - 2.0)).sqrt()
+}
+
+/// Rate at which two clocks drift apart.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Drift {
+    /// Rate of the receiving clock relative to the sending one, less 1.
+    pub rate: f64,
+    /// Half of its 95 % interval.
+    pub error: f64,
 }
 
 /// Returns the slope of the line from the lowest point of the first fifth to that of the last fifth with the fewest
@@ -255,7 +290,7 @@ fn lower_slope(time: &[f64], value: &[f64]) -> Option<f64> {
 
 /// The median of the slopes between points `lag` apart: steps and queues for less than a third of the time leave it
 /// as it is.
-fn median_slope(time: &[f64], value: &[f64], lag: usize) -> Option<f64> {
+pub fn median_slope(time: &[f64], value: &[f64], lag: usize) -> Option<f64> {
     let slopes = (lag..time.len()).filter_map(|i| {
         let t = time[i] - time[i - lag];
         (t > 0.0).then(|| (value[i] - value[i - lag]) / t)

@@ -53,6 +53,7 @@ mod profiles;
 mod schedule;
 mod sentences;
 pub mod severity;
+mod slots;
 mod steps;
 pub mod sweep;
 #[cfg(test)]

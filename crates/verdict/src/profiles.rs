@@ -156,15 +156,6 @@ impl Interruption {
     pub const fn by_outages(severity: Severity) -> Interruption {
         Interruption { severity, because: sentences::OUTAGES }
     }
-
-    /// Returns the worse of this interruption and one by packets that the sending host refused.
-    #[must_use]
-    pub fn or_refused(self, severity: Severity) -> Interruption {
-        if severity <= self.severity {
-            return self;
-        }
-        Interruption { severity, because: sentences::NOT_SENT }
-    }
 }
 
 impl Profile {
@@ -458,14 +449,6 @@ mod tests {
         assert_eq!(
             (of.severity, of.because.as_str()),
             (Severity::Poor, "102 ms one way with the buffer, limit 100 ms")
-        );
-        let refused = |severity| Interruption::by_outages(Severity::Fair).or_refused(severity);
-        let of = |severity| game().judge(&quiet, None, refused(severity), AS_SENT).unwrap();
-        assert_eq!(of(Severity::Fair).because, "outages");
-        let bad = of(Severity::Bad);
-        assert_eq!(
-            (bad.severity, bad.because.as_str()),
-            (Severity::Bad, "the sending host did not send all packets")
         );
     }
 

@@ -3,7 +3,8 @@
 use super::delays::{DelayNoise, Delays, SendPattern, at_shares};
 use super::episodes::Hold;
 use super::levels::LevelStep;
-use jitlat_core::evidence::Evidence;
+use jitlat_core::evidence::{Evidence, bounded};
+use jitlat_core::metrics::schedule_error::DueTimes;
 use jitlat_core::spec::{Schedule, Transport};
 use std::ops::Range;
 
@@ -18,27 +19,61 @@ const MIN_NEIGHBOURS: usize = 6;
 /// other way, so that packets arrive as if nothing had happened. `change` is what is added to delays.
 pub fn clock_steps(delays: &Delays<'_>, material: &Evidence<'_>, noise: DelayNoise) -> Vec<LevelStep> {
     let mut found = Vec::new();
-    let session = material.session;
     // All near the schedule: none of them left it by a step.
     if material.off_schedule.is_some_and(|[least, most]| most.saturating_sub(least) < MIN_STEP_NS) {
         return found;
     }
-    let is_even = session.spec.schedule() == Schedule::Periodic && delays.pace() == SendPattern::Even;
-    let Some(period) = material.period().filter(|_| is_even) else { return found };
-    let range = MIN_NEIGHBOURS..delays.len().saturating_sub(MIN_NEIGHBOURS);
-    let mut before = 0;
-    delays.each_off_schedule(period, |k, here| {
-        let jump = here - std::mem::replace(&mut before, here);
-        if jump.abs() >= MIN_STEP_NS && range.contains(&k) {
-            found.extend(clock_step(delays, period, noise, k, jump));
+    let Some(late) = lateness(delays, material) else { return found };
+    for k in MIN_NEIGHBOURS..delays.len().saturating_sub(MIN_NEIGHBOURS) {
+        let jump = late[k].saturating_sub(late[k - 1]);
+        if jump.saturating_abs() >= MIN_STEP_NS {
+            found.extend(clock_step(delays, &late, noise, k, jump));
         }
-    });
+    }
     found
+}
+
+/// How much later than it was due each packet was sent, in ns from any origin; `None` if the schedule is not known.
+fn lateness(delays: &Delays<'_>, material: &Evidence<'_>) -> Option<Vec<i64>> {
+    let n = delays.len();
+    let last = n.checked_sub(1)?;
+    let period = material.period()?;
+    let mut due = match (material.session.spec.schedule(), delays.pace()) {
+        // Logs of versions 1 and 2 have no word about other schedules.
+        (Schedule::Periodic, SendPattern::Bursts(size)) => DueTimes::Bursts(period, size.max(1) as i64),
+        _ => {
+            let last = u32::try_from(delays.seq(last)).unwrap_or(u32::MAX);
+            DueTimes::new(material.session, last, n)?
+        }
+    };
+    let mut late = Vec::with_capacity(n);
+    delays.series().iter().fold(0, |k, packet| {
+        late.push(bounded(delays.time(k).saturating_sub(due.at(packet.seq))));
+        k + 1
+    });
+    // A schedule that packets do not follow is another than the one they were sent by.
+    let apart = |k: usize| delays.time(k).saturating_sub(delays.time(k - 1));
+    let in_time = (1..n).filter(|k| apart(*k) > period / 4);
+    let mut changes: Vec<i64> =
+        in_time.map(|k| late[k].saturating_sub(late[k - 1]).saturating_abs()).collect();
+    // Bursts that the log says nothing about are a guess: nearly all must fit.
+    let is_guess =
+        matches!(due, DueTimes::Bursts(..)) && material.session.spec.schedule() == Schedule::Periodic;
+    let [usual] = at_shares(&mut changes, [if is_guess { 80 } else { 30 }]);
+    // A periodic schedule that the log states is the one, however late a busy host is.
+    let is_stated = material.session.version >= 3 && material.session.spec.schedule() == Schedule::Periodic;
+    (is_stated || 4 * usual <= period).then_some(late)
 }
 
 /// The step of the sending host's clock where the schedule is left by `jump` ns at place `k`, if it is one.
 #[cold]
-fn clock_step(delays: &Delays<'_>, period: i64, noise: DelayNoise, k: usize, jump: i64) -> Option<LevelStep> {
+fn clock_step(
+    delays: &Delays<'_>,
+    late: &[i64],
+    noise: DelayNoise,
+    k: usize,
+    jump: i64,
+) -> Option<LevelStep> {
     let left = delays.delay(k).saturating_sub(delays.delay(k - 1)).saturating_add(jump);
     let margin = (jump.abs() / 8).max(noise.p90.saturating_mul(2)).max(100_000);
     if left.saturating_abs() > margin || jump.abs() < 2 * margin {
@@ -51,10 +86,10 @@ fn clock_step(delays: &Delays<'_>, period: i64, noise: DelayNoise, k: usize, jum
         values.get(values.len() / 2).copied()
     };
     let change = |of: &dyn Fn(usize) -> i64| Some(middle(&after, of)?.saturating_sub(middle(&before, of)?));
-    let (sent, late) = (change(&|k| delays.off_schedule(k, period))?, change(&|k| delays.delay(k))?);
+    let (sent, delay) = (change(&|k| late[k])?, change(&|k| delays.delay(k))?);
     // Both stay: neither a stall that is caught up with nor a queue.
-    let stays = (sent - jump).abs() <= jump.abs() / 4 && (late + jump).abs() <= jump.abs() / 4 + noise.p90;
-    stays.then_some(LevelStep { place: k, change: late, ramp: 0, spread: [0, 0] })
+    let stays = (sent - jump).abs() <= jump.abs() / 4 && (delay + jump).abs() <= jump.abs() / 4 + noise.p90;
+    stays.then_some(LevelStep { place: k, change: delay, ramp: 0, spread: [0, 0] })
 }
 
 /// Those of `queued` that waited in a queue: another packet was handed over before this one left, or this one before
@@ -150,11 +185,7 @@ impl SenderDelays {
             false => late.handed_over.clone(),
         };
         late.find_holds(delays, material.notes.entries);
-        if material.session.spec.schedule() == Schedule::Periodic
-            && let Some(period) = material.period()
-        {
-            late.find_stalls(delays, period, material);
-        }
+        late.find_stalls(delays, material);
         late
     }
 
@@ -181,29 +212,43 @@ impl SenderDelays {
     }
 
     /// Finds the stalls of the program: packets sent late all at once, with those after them that it caught up with.
-    fn find_stalls(&mut self, delays: &Delays<'_>, period: i64, material: &Evidence<'_>) {
+    fn find_stalls(&mut self, delays: &Delays<'_>, material: &Evidence<'_>) {
+        let Some(period) = material.period() else { return };
         // The earliest was no later than what is usual, so none was later than this.
         let latest = material
             .off_schedule
             .filter(|_| !delays.has_shifts())
             .map(|[least, most]| most.saturating_sub(least));
-        let least_limit = (period + period / 2).max(15_000_000);
+        let least_limit = (period + period / 2).max(MIN_STALL_NS);
         if latest.is_some_and(|latest| latest < least_limit) {
             return;
         }
-        let Some(usual) = UsualLateness::of(delays, period) else { return };
-        // A full window of TCP holds a program back as if it stood still: more than a few late packets are that.
         let is_tcp = material.session.spec.transport() == Transport::Tcp;
+        let Some(late) = lateness(delays, material) else {
+            if !is_tcp {
+                self.stalls = stalls_by_gaps(delays, period);
+            }
+            return;
+        };
+        let Some(usual) = UsualLateness::of(delays, &late) else { return };
+        // A full window of TCP holds a program back as if it stood still: more than a few late packets are that.
         let spread = if is_tcp { usual.spread } else { usual.change };
         let limit = least_limit.max(8 * spread);
         if latest.is_some_and(|latest| latest < limit) {
             return;
         }
+        let settled = SETTLED_PACKETS * material.session.spec.schedule().burst().max(1) as usize;
         let mut waiting = self.handed_over.iter().peekable();
         let mut recent = [i64::MAX; RECENT_PACKETS];
         let mut stalled: Option<Stalled> = None;
+        let mut before = i64::MAX;
         let stalls = &mut self.stalls;
-        delays.each_off_schedule(period, |k, late| {
+        // The first packet left late if those after it had to catch up.
+        let first = caught_up_at_once(delays, &late, period);
+        if !is_tcp && first.length >= limit {
+            stalls.push(first);
+        }
+        for (k, late) in late.iter().enumerate() {
             // When the program was at it: before the interface.
             while waiting.next_if(|(at, _)| *at < k).is_some() {}
             let late = late - waiting.peek().filter(|(at, _)| *at == k).map_or(0, |(_, ns)| *ns);
@@ -214,27 +259,37 @@ impl SenderDelays {
             }
             let base = recent.iter().copied().min().unwrap_or(late);
             recent[k % RECENT_PACKETS] = late;
+            let jump = late.saturating_sub(std::mem::replace(&mut before, late));
+            // Another stall, before the schedule is caught up with.
+            if let Some(stall) =
+                stalled.take_if(|stall| jump >= limit && k - stall.from >= MIN_BETWEEN_STALLS)
+            {
+                stalls.push(Stall { from: stall.from, to: k, length: stall.length });
+                stalled =
+                    Some(Stalled { from: k, length: jump, base: stall.base, lowest: late, lowest_at: k });
+                continue;
+            }
             let Some(stall) = &mut stalled else {
                 let length = late.saturating_sub(base);
                 if length >= limit {
                     stalled = Some(Stalled { from: k, length, base, lowest: late, lowest_at: k });
                 }
-                return;
+                continue;
             };
             let behind = late.saturating_sub(stall.base);
             if behind < limit.min(stall.length / 4).max(period / 2) {
                 stalls.push(Stall { from: stall.from, to: k, length: stall.length });
                 stalled = None;
-                return;
+                continue;
             }
             stall.length = stall.length.max(behind);
             if late <= stall.lowest - period / 2 {
                 (stall.lowest, stall.lowest_at) = (late, k);
-            } else if k - stall.lowest_at >= SETTLED_PACKETS {
+            } else if k - stall.lowest_at >= settled {
                 stalls.extend(stall.never_caught_up(delays).filter(|_| !is_tcp));
                 stalled = None;
             }
-        });
+        }
         let unfinished = stalled.and_then(|stall| {
             // A connection that ends held back says nothing about its program, but briefly.
             let known = !is_tcp || stall.length < 10 * period;
@@ -279,25 +334,73 @@ struct UsualLateness {
 }
 
 impl UsualLateness {
-    /// The sender of `delays`, one packet per `period` ns; `None` if there are too few packets to tell.
-    fn of(delays: &Delays<'_>, period: i64) -> Option<UsualLateness> {
+    /// The sender of `delays` whose packets were so `late`; `None` if there are too few packets to tell.
+    fn of(delays: &Delays<'_>, late: &[i64]) -> Option<UsualLateness> {
         let n = delays.len();
         let step = (n / 2048).max(1);
-        let mut late: Vec<i64> = (0..n).step_by(step).map(|k| delays.off_schedule(k, period)).collect();
-        if late.len() < 20 {
+        let mut sample: Vec<i64> = late.iter().step_by(step).copied().collect();
+        if sample.len() < 20 {
             return None;
         }
-        let change = |k: usize| delays.off_schedule(k, period) - delays.off_schedule(k - 1, period);
+        let change = |k: usize| (late[k] - late[k - 1], delays.time(k).saturating_sub(delays.time(k - 1)));
         // Packets that leave at once after others catch up with a stall, however many they are.
-        let catches_up = |change: &i64| *change <= period / 4 - period;
+        let catches_up = |(change, apart): &(i64, i64)| *change < 0 && *apart <= -change / 3;
         let in_turn = (1..n).step_by(step).filter(|k| missing_before(delays, *k) == 0);
-        let mut changes: Vec<i64> = in_turn.map(change).filter(|c| !catches_up(c)).collect();
+        let mut changes: Vec<i64> = in_turn.map(change).filter(|c| !catches_up(c)).map(|c| c.0).collect();
         let [drift] = at_shares(&mut changes, [50]);
         changes.iter_mut().for_each(|c| *c = c.abs());
         let [change] = at_shares(&mut changes, [70]);
-        let [low, high] = at_shares(&mut late, [10, 70]);
+        let [low, high] = at_shares(&mut sample, [10, 70]);
         Some(UsualLateness { change, drift: drift.max(0), spread: high - low })
     }
+}
+
+/// A later packet is not worth a word, in ns.
+const MIN_STALL_NS: i64 = 15_000_000;
+/// Packets from the begin of one stall to that of another.
+const MIN_BETWEEN_STALLS: usize = 3;
+
+/// The stall before the first packet, which those after it caught up with at once.
+fn caught_up_at_once(delays: &Delays<'_>, late: &[i64], period: i64) -> Stall {
+    let close = |k: &usize| {
+        delays.time(*k).saturating_sub(delays.time(k - 1)) < period / 4 && late[*k] <= late[k - 1]
+    };
+    let to = 1 + (1..late.len()).take_while(close).count();
+    let length = late.first().zip(late.get(to - 1)).map_or(0, |(first, last)| first.saturating_sub(*last));
+    // A burst of a few packets at the start is a habit of timers.
+    let length = if to >= 2 * MIN_FOLLOWERS { length } else { 0 };
+    Stall { from: 0, to, length }
+}
+
+/// Fewest packets that leave at once after a stall.
+const MIN_FOLLOWERS: usize = 4;
+
+/// The stalls of a sender whose schedule is not known: a gap, and then at once about as many packets as it is long.
+fn stalls_by_gaps(delays: &Delays<'_>, period: i64) -> Vec<Stall> {
+    let burst = if let SendPattern::Bursts(size) = delays.pace() { size } else { 1 };
+    let n = delays.len();
+    let apart = |k: usize| delays.time(k).saturating_sub(delays.time(k - 1));
+    let limit = MIN_STALL_NS.max(3 * period);
+    let mut found = Vec::new();
+    let mut k = 1;
+    while k < n {
+        let gap = apart(k);
+        let from = k;
+        k += 1;
+        if gap < limit {
+            continue;
+        }
+        while k < n && apart(k) < period / 20 {
+            k += 1;
+        }
+        let packets = k - from;
+        let worth = (packets as i64).saturating_mul(period);
+        let enough = packets > MIN_FOLLOWERS && packets >= 2 * burst + 2;
+        if enough && worth >= gap / 3 && worth <= gap.saturating_mul(3) {
+            found.push(Stall { from, to: k, length: gap - period });
+        }
+    }
+    found
 }
 
 /// Packets that were sent between the one at place `k` and the one received before it, and did not arrive.

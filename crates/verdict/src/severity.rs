@@ -37,6 +37,11 @@ pub fn of_missing(share: f64, events: u64, packets: u64) -> Severity {
     level(share, MISSING_LIMITS).min(level(2.0 * low, MISSING_LIMITS))
 }
 
+/// Of a share of packets that do not come in time, whatever their number.
+pub fn level_of_missing(share: f64) -> Severity {
+    level(share, MISSING_LIMITS)
+}
+
 /// Severity of a stall of a program: it harms users of that host, and does not count against the path.
 pub fn of_host(severity: Severity) -> Severity {
     severity.min(Severity::Fair)

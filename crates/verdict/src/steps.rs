@@ -16,6 +16,8 @@ pub enum StepReason {
     Route,
     /// A queue: not a step at all.
     Queue,
+    /// The path became longer or shorter while it stored packets, which it then delivered faster than they were sent.
+    HandOver,
 }
 
 /// Largest delay that a route change adds, in ns: twice a geostationary hop.

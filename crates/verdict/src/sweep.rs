@@ -150,6 +150,7 @@ pub fn answer(grid: &SweepGrid, points: &[SweepPoint], complete: bool) -> Answer
     Answer {
         complete,
         severity: level,
+        host: None,
         headline: headline(level, place, too_few, change),
         buffer_ns: None,
         causes: Vec::new(),

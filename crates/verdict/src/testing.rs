@@ -187,6 +187,7 @@ pub fn answer(severity: Severity, causes: Vec<Cause>) -> Answer {
     Answer {
         complete: true,
         severity,
+        host: None,
         headline: String::new(),
         buffer_ns: None,
         causes,

@@ -51,7 +51,7 @@ impl Problem {
     fn said(&self) -> (StatusCode, &'static str, &str) {
         match self {
             Problem::NotFound(text) => (StatusCode::NOT_FOUND, "Not found", text),
-            Problem::Wrong(text) => (StatusCode::BAD_REQUEST, "Invalid address", text),
+            Problem::Wrong(text) => (StatusCode::BAD_REQUEST, "Invalid request", text),
             Problem::Failed(text) => {
                 (StatusCode::INTERNAL_SERVER_ERROR, "The archive could not be read", text)
             }

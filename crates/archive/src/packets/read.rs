@@ -25,7 +25,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use twox_hash::XxHash3_128;
 
-/// Maximum size of a row group or a footer; the largest ones written have some hundred megabytes.
+/// Maximum size of a row group or a footer; the largest ones written have several hundred megabytes.
 const MAX_ROW_GROUP_BYTES: u64 = 1 << 30;
 /// Maximum size of the text of all tests of a file.
 const MAX_TEXT_BYTES: usize = 1 << 28;
@@ -472,7 +472,7 @@ impl TestRows {
         Ok(self.batch.get(self.at - 1))
     }
 
-    /// The next rows, some thousand at a time; empty after the last.
+    /// Returns the next rows, several thousand at a time; empty after the last.
     pub fn next_batch(&mut self) -> Result<&[LogRow], ArchiveError> {
         if self.at == self.batch.len() && !self.fill()? {
             return Ok(&[]);

@@ -328,7 +328,7 @@ fn step() -> impl Strategy<Value = Step> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(12))]
 
-    /// Whatever is removed, lost and repeated: each test is either stored or counted as dropped, never both.
+    /// After any removal, loss and repetition each test is either stored or counted as dropped, never both.
     #[test]
     fn every_test_is_stored_or_dropped(steps in prop::collection::vec(step(), 1..50)) {
         let folder = tempfile::tempdir().unwrap();

@@ -21,7 +21,7 @@ fn measured(log: &Path) -> Option<(Session, Vec<PacketRecord>, Vec<TcpSample>)> 
     Some((reader.session().clone(), records, tcp))
 }
 
-/// Returns the log that a writer makes of these records.
+/// Returns the log of these records.
 fn written(session: &Session, records: &[PacketRecord], tcp: &[TcpSample]) -> Vec<u8> {
     let mut writer = match (&session.two_way, tcp) {
         (None, _) => LogWriter::new(Vec::new(), LogVersion::V3),

@@ -223,7 +223,7 @@ fn rollups_are_those_of_the_packets_in_whatever_order_they_came() {
     assert!(matches!(archive.query(&Filter::default(), mos, PoolPeriod::Day), Err(ArchiveError::Usage(_))));
 }
 
-/// Roll-ups are updated as tests arrive in any order, with pruning and queries in between; they equal those computed anew.
+/// Roll-ups are updated as tests arrive in any order, with pruning and queries in between; they equal those computed again.
 #[test]
 fn stored_rollups_are_those_made_anew() {
     let folder = tempfile::tempdir().unwrap();

@@ -19,8 +19,12 @@ pub struct Answer {
     /// True if the fate of every packet sent is known. If false, a part of the test is unknown, and the
     /// answer does not cover it.
     pub complete: bool,
-    /// Severity for an application with the best fixed play-out buffer.
+    /// Severity for an application with the best fixed play-out buffer on this path. Effects of the hosts are left out:
+    /// see `host`.
     pub severity: Severity,
+    /// Effects of the hosts themselves; `None` where they were not judged.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host: Option<HostGrade>,
     /// The answer in one sentence.
     pub headline: String,
     /// The recommended play-out buffer, in ns above the smallest delay: the smallest that is about as good as any.
@@ -30,6 +34,28 @@ pub struct Answer {
     pub causes: Vec<Cause>,
     /// Suitability for each profile, by name.
     pub profiles: BTreeMap<String, Suitability>,
+}
+
+/// The grade of the hosts: what they did to the packets of a test, and the path did not.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct HostGrade {
+    /// How severe it is for an application on these hosts.
+    pub severity: Severity,
+    /// Kinds of the causes that lie in the hosts, the most important first; empty if there are none.
+    pub causes: Vec<CauseId>,
+}
+
+/// The largest of several events that are reported as one cause.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct LargestEvent {
+    /// Its begin, in seconds since the first packet was sent.
+    pub from_s: f64,
+    /// Its end.
+    pub to_s: f64,
+    /// Its size in ns.
+    pub magnitude_ns: i64,
 }
 
 /// Effect on users of the path. The order is from best to worst, after unknown.
@@ -79,6 +105,9 @@ pub struct Cause {
     pub severity: Severity,
     /// Number of occurrences reported together.
     pub count: u64,
+    /// The largest of them, if several are reported as one and have a size in time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub largest: Option<LargestEvent>,
     /// First and last sequence number affected.
     pub packets: [u64; 2],
     /// The evidence, in one sentence.
@@ -100,6 +129,7 @@ impl Cause {
             confidence,
             severity,
             count: 1,
+            largest: None,
             packets: [0, 0],
             because: String::new(),
         }

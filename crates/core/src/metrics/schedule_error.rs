@@ -68,16 +68,20 @@ use std::collections::HashMap;
 /// Due times of packets, as offsets from the start of the schedule; query them in ascending order of sequence
 /// numbers.
 #[derive(Clone)]
-enum DueTimes {
+pub enum DueTimes {
+    /// One packet every so many ns.
     Every(i64),
+    /// Mean time per packet in ns, and packets that are due together.
     Bursts(i64, i64),
+    /// Times drawn by a generator; the next number that it draws, and the last time drawn.
     Drawn(Box<Deadlines>, u64, i64),
+    /// Times of a schedule that was shifted during the test.
     Shifted(Box<ShiftedTimes>),
 }
 
 /// Due times of a schedule that was shifted during the test.
 #[derive(Clone)]
-struct ShiftedTimes {
+pub struct ShiftedTimes {
     planned: DueTimes,
     shifts: Vec<ScheduleShift>,
     next: usize,
@@ -88,7 +92,7 @@ struct ShiftedTimes {
 impl DueTimes {
     /// Creates the due times; `None` if the schedule is not known, or if drawing it as far as `last` would
     /// take far too long for `received` packets.
-    fn new(session: &Session, last: u32, received: usize) -> Option<DueTimes> {
+    pub fn new(session: &Session, last: u32, received: usize) -> Option<DueTimes> {
         let planned = DueTimes::planned(&session.spec, last, received)?;
         let shifts = session.two_way.as_ref().map_or(&[][..], |facts| &facts.shifts);
         if shifts.is_empty() {
@@ -112,8 +116,9 @@ impl DueTimes {
         })
     }
 
+    /// Due time of packet `seq`, in ns since the schedule's start.
     #[inline]
-    fn at(&mut self, seq: u32) -> i64 {
+    pub fn at(&mut self, seq: u32) -> i64 {
         let i = i64::from(seq);
         match self {
             DueTimes::Every(period) => period.saturating_mul(i),

@@ -62,7 +62,7 @@ const DEEP_SLEEP: u64 = 50;
 const MIN_BUFFER_BYTES: u64 = 1 << 20;
 
 impl FindingList {
-    fn say(&mut self, code: &'static str, level: Level, text: String, change: Option<String>) {
+    fn add(&mut self, code: &'static str, level: Level, text: String, change: Option<String>) {
         self.0.push(Finding { code, level, text, change });
     }
 
@@ -74,7 +74,7 @@ impl FindingList {
                 "The clock went back {} while it was being read: no time stamp can be trusted.",
                 times(n)
             );
-            self.say("clock_backwards", Level::Bad, text, Some("use another clock source".into()));
+            self.add("clock_backwards", Level::Bad, text, Some("use another clock source".into()));
         }
         if wall.p50 > SLOW_CLOCK {
             let source = c.machine.clock_source.as_deref().unwrap_or("unknown");
@@ -89,7 +89,7 @@ impl FindingList {
                     "echo {b} | sudo tee /sys/devices/system/clocksource/clocksource0/current_clocksource"
                 )
             });
-            self.say("clock_slow", Level::Poor, text, change);
+            self.add("clock_slow", Level::Poor, text, change);
         }
         let stalls = wall.stalls + steady.stalls;
         let max = wall.max.max(steady.max);
@@ -105,7 +105,7 @@ impl FindingList {
             );
             let change = "stop other programs on this host, or test with --realtime and --cpu N on a \
                           reserved processor (isolcpus=N)";
-            self.say("clock_stalls", level, text, Some(change.into()));
+            self.add("clock_stalls", level, text, Some(change.into()));
         }
         if self.0.is_empty() {
             let text = format!(
@@ -114,7 +114,7 @@ impl FindingList {
                 c.machine.clock_source.as_deref().unwrap_or("source unknown"),
                 eng4(max.0)
             );
-            self.say("clock", Level::Good, text, None);
+            self.add("clock", Level::Good, text, None);
         }
     }
 
@@ -123,7 +123,7 @@ impl FindingList {
         match c.host.sync_before {
             None => {
                 let text = "The kernel does not report the state of its clock.".to_owned();
-                self.say("sync_unknown", Level::Note, text, Some(change.into()));
+                self.add("sync_unknown", Level::Note, text, Some(change.into()));
             }
             Some(s) if !s.synchronised => {
                 let text =
@@ -131,7 +131,7 @@ impl FindingList {
                             the estimate of each test (-C). Jitter, loss and round trips do not depend on \
                             it."
                     .to_owned();
-                self.say("unsynchronised", Level::Note, text, Some(change.into()));
+                self.add("unsynchronised", Level::Note, text, Some(change.into()));
             }
             Some(s) => {
                 let text = format!(
@@ -139,7 +139,7 @@ impl FindingList {
                     eng4(s.estimated_error.0),
                     eng4(s.maximum_error.0)
                 );
-                self.say("synchronised", Level::Good, text, None);
+                self.add("synchronised", Level::Good, text, None);
             }
         }
     }
@@ -165,14 +165,14 @@ impl FindingList {
             eng4(sleep.p99.0),
             eng4(sleep.max.0)
         );
-        self.say("waking", level, text, change.filter(|_| level > Level::Good));
+        self.add("waking", level, text, change.filter(|_| level > Level::Good));
     }
 
     fn loopback(&mut self, c: &Checkup) {
         let b = match (&c.one_way, &c.two_way) {
             (Err(e), _) | (_, Err(e)) => {
                 let text = format!("A test over this host's own loopback failed: {e}.");
-                return self.say("loopback_failed", Level::Bad, text, Some("sudo ip link set lo up".into()));
+                return self.add("loopback_failed", Level::Bad, text, Some("sudo ip link set lo up".into()));
             }
             (Ok(b), _) => b,
         };
@@ -182,7 +182,7 @@ impl FindingList {
                 b.sent - b.received,
                 b.sent
             );
-            self.say("loopback_loss", Level::Bad, text, Some("check the socket buffers and the load".into()));
+            self.add("loopback_loss", Level::Bad, text, Some("check the socket buffers and the load".into()));
         }
         let Some(p99) = b.pdv_p99 else { return };
         let level = match p99 {
@@ -196,12 +196,12 @@ impl FindingList {
             eng4(p99),
             eng4(p99.saturating_mul(2))
         );
-        self.say("noise_floor", level, text, None);
+        self.add("noise_floor", level, text, None);
         if !b.kernel_stamps {
             let text =
                 "The kernel does not stamp packets on the loopback: time stamps are taken by this program."
                     .to_owned();
-            self.say("no_kernel_stamps", Level::Note, text, None);
+            self.add("no_kernel_stamps", Level::Note, text, None);
         }
     }
 
@@ -211,10 +211,10 @@ impl FindingList {
             let level = if load > m.cpus as f64 { Level::Poor } else { Level::Note };
             let text =
                 format!("{load:.2} programs are ready to run on {}: packets will wait.", processors(m.cpus));
-            self.say("load", level, text, Some("stop other programs on this host".into()));
+            self.add("load", level, text, Some("stop other programs on this host".into()));
         } else if let Some(p) = m.cpu_pressure.filter(|p| *p > 10.0) {
             let text = format!("For {p:.0} % of the last ten seconds some program waited for a processor.");
-            self.say("load", Level::Note, text, Some("stop other programs on this host".into()));
+            self.add("load", Level::Note, text, Some("stop other programs on this host".into()));
         }
         if let Some(quota) = m.quota.filter(|q| *q < m.cpus as f64) {
             let text = format!(
@@ -222,13 +222,13 @@ impl FindingList {
                  until the next tenth of a second.",
                 m.cpus
             );
-            self.say("quota", Level::Poor, text, Some("raise cpu.max (docker run --cpus)".into()));
+            self.add("quota", Level::Poor, text, Some("raise cpu.max (docker run --cpus)".into()));
         }
         let saving: Vec<&String> = m.governors.keys().filter(|g| *g != "performance").collect();
         if !saving.is_empty() {
             let names: Vec<&str> = saving.iter().map(|g| g.as_str()).collect();
             let text = format!("The processors change their speed ({}).", names.join(", "));
-            self.say(
+            self.add(
                 "governor",
                 Level::Note,
                 text,
@@ -241,19 +241,19 @@ impl FindingList {
                 deep.name, deep.exit_us
             );
             let change = format!("sudo cpupower idle-set -D {DEEP_SLEEP}");
-            self.say("idle_states", Level::Note, text, Some(change));
+            self.add("idle_states", Level::Note, text, Some(change));
         }
         if let Some(stolen) = m.stolen.filter(|s| *s > 1.0) {
             let text = format!("The hypervisor gave {stolen:.1} % of the processor time to other machines.");
-            self.say("stolen", Level::Poor, text, Some("use a machine with processors of its own".into()));
+            self.add("stolen", Level::Poor, text, Some("use a machine with processors of its own".into()));
         } else if let Some(kind) = &m.virtual_machine {
             let text =
                 format!("This is a virtual machine ({kind}): its clock and its processors are shared.");
-            self.say("virtual", Level::Note, text, None);
+            self.add("virtual", Level::Note, text, None);
         }
         if m.cpus == 1 {
             let text = "There is one processor: receiver, sender and kernel take turns.".to_owned();
-            self.say("one_processor", Level::Note, text, Some("do not use --pace spin".into()));
+            self.add("one_processor", Level::Note, text, Some("do not use --pace spin".into()));
         }
     }
 
@@ -262,7 +262,7 @@ impl FindingList {
         if let Some(room) = s.receive.filter(|r| *r < MIN_BUFFER_BYTES) {
             let text = format!("A socket holds {} KiB: a stall loses packets at high rates.", room / 1024);
             let change = "sudo sysctl -w net.core.rmem_max=8388608 net.core.wmem_max=8388608";
-            self.say("buffers", Level::Note, text, Some(change.into()));
+            self.add("buffers", Level::Note, text, Some(change.into()));
         }
     }
 
@@ -274,18 +274,18 @@ impl FindingList {
                     let text = format!("{}{speed}: the adapter stamps every packet.", i.name);
                     let change =
                         "--stamps hardware, with phc2sys synchronising the adapter's clock".to_owned();
-                    self.say("hardware_stamps", Level::Good, text, Some(change));
+                    self.add("hardware_stamps", Level::Good, text, Some(change));
                 }
                 Some(s) if s.software_send && s.software_receive => {
                     let text = format!("{}{speed}: the kernel stamps sent and received packets.", i.name);
-                    self.say("kernel_stamps", Level::Good, text, None);
+                    self.add("kernel_stamps", Level::Good, text, None);
                 }
                 Some(_) => {
                     let text = format!(
                         "{}{speed}: the driver does not stamp sent packets; send times are taken by this program.",
                         i.name
                     );
-                    self.say("no_send_stamps", Level::Note, text, None);
+                    self.add("no_send_stamps", Level::Note, text, None);
                 }
                 None => {}
             }
@@ -295,13 +295,13 @@ impl FindingList {
                     LaunchTimes::Adapter => "the adapter lets",
                 };
                 let text = format!("{}: {who} packets go at their launch times.", i.name);
-                self.say("launch_times", Level::Good, text, Some("--pace etf".to_owned()));
+                self.add("launch_times", Level::Good, text, Some("--pace etf".to_owned()));
             }
             if let Some(us) = i.coalesce_us.filter(|us| *us > 20) {
                 let text =
                     format!("{} delays received packets by up to {us} us (interrupt coalescing).", i.name);
                 let change = format!("sudo ethtool -C {} rx-usecs 0", i.name);
-                self.say("coalescing", Level::Note, text, Some(change));
+                self.add("coalescing", Level::Note, text, Some(change));
             }
         }
     }
@@ -316,17 +316,17 @@ impl FindingList {
                          control group (cpu.rt_runtime_us, docker run --ulimit rtprio=99)"
                     .to_owned(),
             };
-            self.say("no_realtime", Level::Note, text, Some(change));
+            self.add("no_realtime", Level::Note, text, Some(change));
         }
         if lacks(Capability::NetRaw) && !c.sockets.ping {
             let text = "Neither ping sockets nor raw sockets are permitted: `jitlat ping` cannot use ICMP."
                 .to_owned();
             let change = "sudo sysctl -w net.ipv4.ping_group_range=\"0 2147483647\", or grant CAP_NET_RAW";
-            self.say("no_icmp", Level::Note, text, Some(change.into()));
+            self.add("no_icmp", Level::Note, text, Some(change.into()));
         }
         if lacks(Capability::NetRaw) {
             let text = "Packets cannot be captured at an interface (CAP_NET_RAW is missing); captures in files can be read.";
-            self.say("no_capture", Level::Note, text.to_owned(), c.grant.clone());
+            self.add("no_capture", Level::Note, text.to_owned(), c.grant.clone());
         }
     }
 }

@@ -79,7 +79,7 @@ impl Load {
     ///
     /// # Errors
     /// The error of the test, or of the first stream of load that failed.
-    pub fn beside<T>(
+    pub fn run_during<T>(
         &self,
         duration: Span,
         stop: &Stop,

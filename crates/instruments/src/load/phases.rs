@@ -50,7 +50,7 @@ impl Phases {
         let duration = instrument.duration()?;
         let idle = LoadPhase::measure(instrument, options, stop, of_idle)?;
         let measure = || LoadPhase::measure(instrument, options, stop, of_loaded);
-        let (loaded, streams) = load.beside(duration, stop, measure)?;
+        let (loaded, streams) = load.run_during(duration, stop, measure)?;
         let side = |label, phase: &LoadPhase| {
             let Analysed { summary, samples, .. } = &phase.analysed;
             let side = ComparisonSide::new(label, summary, samples, basis, Statistic::Median);

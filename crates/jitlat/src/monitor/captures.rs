@@ -12,7 +12,7 @@ use jitlat_monitor::runtime::{CaptureResult, CaptureSetup};
 use jitlat_passive::pipeline::PacketFilter;
 use jitlat_proto::jitlat::PresharedKey;
 
-/// Captures until a stop is requested; the key authenticates this host at others.
+/// Captures until a stop is requested; the key authenticates this host to others.
 type Follow =
     fn(&CaptureSetup, Option<&PresharedKey>, &Stop, &mut dyn FnMut(PeriodEvent<'_>)) -> CaptureResult;
 

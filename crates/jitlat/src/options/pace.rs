@@ -1,4 +1,4 @@
-//! The option `--pace`: the way in which a sender waits for its deadlines.
+//! The option `--pace`: how a sender waits for its deadlines.
 
 use clap::ValueEnum;
 use jitlat_net::pace::PaceMode;

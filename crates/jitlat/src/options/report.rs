@@ -44,7 +44,7 @@ pub struct ReportArgs {
     pub quiet: bool,
     /// True if the log goes to standard output (`-o -`), and therefore the report to standard error.
     #[arg(skip)]
-    pub beside_log: bool,
+    pub log_on_stdout: bool,
 }
 
 /// Option of the shortest report.
@@ -94,7 +94,7 @@ impl ReportArgs {
             text_plots: false,
             analysis,
             quiet: true,
-            beside_log: false,
+            log_on_stdout: false,
         }
     }
 
@@ -116,7 +116,7 @@ impl ReportArgs {
             return text::line(runs);
         }
         if !self.is_full() {
-            return self.beside(runs, explained) + &screen::page(runs, origin, &self.outputs);
+            return self.additional_text(runs, explained) + &screen::page(runs, origin, &self.outputs);
         }
         let options = PageOptions { corrected: self.corrected, plots: self.text_plots };
         text::page(runs, options) + explained + &text::figures_line(runs, &self.outputs, self.text_plots)
@@ -124,7 +124,7 @@ impl ReportArgs {
 
     /// Formats everything that was requested in addition to the screen. It is printed before the screen, which stays
     /// in sight.
-    fn beside(&self, runs: &[AnalysedStream], explained: &str) -> String {
+    fn additional_text(&self, runs: &[AnalysedStream], explained: &str) -> String {
         let windows = |run: &AnalysedStream| {
             let windows = windows(&run.summary, &run.shown_windows, &screen::options());
             match (windows.is_empty(), runs.len()) {
@@ -152,21 +152,21 @@ impl ReportArgs {
 
     /// True if standard output gets nothing but one output, or one line.
     pub fn is_silent(&self) -> bool {
-        self.quiet || self.beside_log || self.outputs.is_silent()
+        self.quiet || self.log_on_stdout || self.outputs.is_silent()
     }
 
     /// Records where the log is written: if it goes to standard output, nothing else is printed there.
     pub fn set_log(&mut self, log: Option<&Path>) {
-        self.beside_log = log.is_some_and(|path| path.as_os_str() == STDOUT);
+        self.log_on_stdout = log.is_some_and(|path| path.as_os_str() == STDOUT);
     }
 
     /// Rejects outputs that could not be written, before the measurement, for a test of `streams` streams that also
     /// writes `others`.
     pub fn check(&self, streams: usize, others: &[&Path]) -> Result<()> {
-        if self.beside_log && streams > 1 {
+        if self.log_on_stdout && streams > 1 {
             bail!("-o - writes one stream to standard output: give -o a file name");
         }
-        if self.beside_log && self.outputs.is_silent() {
+        if self.log_on_stdout && self.outputs.is_silent() {
             bail!(
                 "standard output can hold only one format, and -o - writes the log there: write all others to files"
             );
@@ -179,7 +179,7 @@ impl ReportArgs {
     /// [`WantedOutputs::write`](jitlat_output::WantedOutputs::write). If a log goes to standard output, the report
     /// goes to standard error.
     pub fn write(&self, report: &dyn Report, text: impl FnOnce() -> String) -> bool {
-        if !self.beside_log {
+        if !self.log_on_stdout {
             return self.outputs.write(report, text);
         }
         let mut failures: Vec<jitlat_output::Error> =

@@ -267,7 +267,7 @@ impl SppArgs {
                 true => Matching::Caia { search: self.search, narrowing: !self.no_narrowing },
                 false => Matching::Windowed,
             },
-            records: self.labels.is_empty() && self.analyses_ways(),
+            records: self.labels.is_empty() && self.analyses_directions(),
             matched: self.report.outputs.draws(),
             first_pass: self.parts.plan()?,
             part: self.parts.part(),
@@ -309,7 +309,7 @@ impl SppArgs {
     }
 
     /// True if an output needs the figures of both directions.
-    fn analyses_ways(&self) -> bool {
+    fn analyses_directions(&self) -> bool {
         let report = &self.report;
         let shown =
             !report.outputs.is_empty() || !report.fail_if.is_empty() || report.analysis.interval.is_some();
@@ -359,7 +359,7 @@ impl SppArgs {
             || !self.report.fail_if.is_empty()
             || !self.labels.is_empty();
         if (parts.keep.is_some() || !parts.join.is_empty())
-            && (apart || self.analyses_ways() || self.per_flow || self.per_prefix.is_some())
+            && (apart || self.analyses_directions() || self.per_flow || self.per_prefix.is_some())
         {
             bail!(
                 "parts of captures, also joined ones, only have lines, a summary and a state (--state): leave out the other outputs"

@@ -64,7 +64,7 @@ pub struct LivePointArgs {
 
 impl LivePointArgs {
     /// True if a live point is given.
-    pub fn is_asked_for(&self) -> bool {
+    pub fn is_requested(&self) -> bool {
         self.follow
             || [
                 &self.reference_interface,

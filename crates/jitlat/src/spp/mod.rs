@@ -48,7 +48,7 @@ pub fn run(args: &SppArgs) -> anyhow::Result<ExitStatus> {
     if let Some(path) = &args.parts.write_plan {
         return parts::write_plan(args, &passive, path);
     }
-    let live = args.live.is_asked_for();
+    let live = args.live.is_requested();
     let silent = args.is_silent();
     let mut lines = PairPrinter::new(args.columns(), !silent, live);
     let mut ways = StreamObserver(match passive.records {

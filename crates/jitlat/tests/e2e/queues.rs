@@ -14,7 +14,7 @@ const LIMIT: Duration = Duration::from_secs(90);
 /// Delay that a stalled machine may add between two readings of the clock, in ms.
 const MARGIN: f64 = 3.0;
 
-/// Token buckets of the kernel: the wide one serves 64 kbit/s, the narrow one two thirds of that. The stream has
+/// Token buckets of the kernel: the wide one serves 64 kbit/s, the narrow one 48 kbit/s. The stream has
 /// packets of 122 bytes every 10 ms, 97.6 kbit/s.
 const WIDE: &str = "root tbf rate 64kbit burst 1600 limit 200000";
 const NARROW: &str = "root tbf rate 48kbit burst 1600 limit 200000";

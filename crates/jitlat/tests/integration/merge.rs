@@ -109,7 +109,7 @@ fn several_tests_are_one_after_another() {
     jitlat(dir, "analyze a.log --streaming --state a.state");
     let output = jitlat(dir, "analyze a.state b.log --merge");
     let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.code() == Some(2) && said.contains("only parts of one test"), "{said}");
+    assert!(output.status.code() == Some(2) && said.contains("only parts of the same test"), "{said}");
 }
 
 #[test]
@@ -130,7 +130,7 @@ fn what_cannot_be_merged_or_read_is_said_so() {
         ("analyze short.state", "damaged"),
         ("analyze changed.state", "damaged"),
         ("analyze new.state", "version 9"),
-        ("analyze whole.state --csv -", "takes its lines from a log"),
+        ("analyze whole.state --csv -", "needs the rows of a single log"),
         ("analyze 1.log 2.log --state x.state", "give one log, or --merge"),
         ("analyze whole.log other.log --merge --streaming", "belongs to another test"),
         (

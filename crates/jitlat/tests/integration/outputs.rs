@@ -70,7 +70,7 @@ fn a_format_of_round_trips_is_refused_where_there_are_none() {
         let output = jitlat(&format!("{command} --as irtt=x"), dir.path());
         let log = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(2), "{command}: {log}");
-        assert!(log.contains("--as irtt is defined for round trips"), "{command}: {log}");
+        assert!(log.contains("--as irtt is only defined for round trips"), "{command}: {log}");
     }
 }
 
@@ -112,7 +112,7 @@ fn a_log_on_standard_output_has_it_to_itself() {
     }
     for (line, why) in [
         ("192.0.2.1 -b -o -", "-o - writes one stream"),
-        ("ping 192.0.2.1 --json - -o -", "standard output can take one format only"),
+        ("ping 192.0.2.1 --json - -o -", "standard output can hold only one format"),
     ] {
         let refused = jitlat(line, dir.path());
         assert_eq!(refused.status.code(), Some(2), "{line}");

@@ -52,7 +52,7 @@ fn a_folder_that_takes_no_log_is_said_before_the_test() {
     // No file can be created there.
     let (status, errors) = said(Path::new("/proc"), "127.0.0.1 -n 3");
     assert_eq!(status, Some(2), "{errors}");
-    for phrase in ["no log can be made", "-o LOG", "--no-log"] {
+    for phrase in ["creating the log", "-o LOG", "--no-log"] {
         assert!(errors.contains(phrase), "'{phrase}' is not in {errors}");
     }
     let (status, errors) = said(Path::new("/proc"), "127.0.0.1 -n 3 --no-log --control-port 1");

@@ -167,7 +167,7 @@ fn what_cannot_be_swept_is_refused_before_anything_is_sent() {
     for (line, word) in [
         ("sweep HOST -l 40..100", "lacks a step"),
         ("sweep HOST -l 10..90:20 --proto stamp", "44"),
-        ("sweep HOST --proto stamp --transports tcp", "--transports is defined for one-way tests"),
+        ("sweep HOST --proto stamp --transports tcp", "--transports applies to one-way tests"),
         ("sweep HOST --proto stamp,owamp", "one kind at a time"),
         ("sweep HOST --waits 0,1ms", "--proto icmp"),
         ("sweep HOST -l 40,80 -- --proto stamp", "before --"),
@@ -224,7 +224,7 @@ fn a_test_idle_and_under_load() {
     );
     let page = String::from_utf8(page.stdout).unwrap();
     assert!(page.contains("idle         loaded") && page.contains("Effect of the load"), "{page}");
-    assert!(page.contains("round trips follow each other in a minute"), "{page}");
+    assert!(page.contains("consecutive round trips per minute"), "{page}");
     let none = server
         .jitlat(folder.path(), "ping HOST --proto stamp PORTS -n 5 --no-log --load udp:10/s --load-port 1")
         .output();

@@ -1,6 +1,6 @@
 //! Sections of the file about continuous captures.
 
-use super::hosts::{place, plain};
+use super::hosts::{plain, report_option_fault};
 use super::keys::{CAPTURE, choose};
 use super::reader::{Located, TableReader};
 use super::tests::period;
@@ -95,14 +95,14 @@ impl CaptureTableReader<'_, '_> {
             is_far: capture.towards.is_some(),
         };
         if let Err(wrong) = self.instruments.capture(&asked) {
-            place(self.file, table, &given, wrong);
+            report_option_fault(self.file, table, &given, wrong);
         }
         Some(capture)
     }
 
     fn host(&self, name: &Located<String>) -> Option<u32> {
-        if let Some(place) = self.hosts.iter().position(|h| h.name == *name.get_ref()) {
-            return Some(place as u32);
+        if let Some(index) = self.hosts.iter().position(|h| h.name == *name.get_ref()) {
+            return Some(index as u32);
         }
         let names: Vec<&str> = self.hosts.iter().map(|h| h.name.as_str()).collect();
         let meant = choose(name.get_ref(), &names);

@@ -14,7 +14,7 @@ const DEFAULT_SPOOL_BYTES: u64 = 1_000_000_000;
 pub fn collectors(file: &Sections<'_>, hosts: &[Host], archive: &ArchiveRules) -> Vec<CollectorRules> {
     let mut collectors: Vec<CollectorRules> = Vec::new();
     for table in file.tables(&COLLECTOR) {
-        let host = table.needed("host", "host = \"berlin\"").and_then(|name| place(file, hosts, &name));
+        let host = table.needed("host", "host = \"berlin\"").and_then(|name| host_index(file, hosts, &name));
         let port = table.number("port").unwrap_or(DEFAULT_PORT);
         if u16::try_from(port).is_err() {
             table.fault("port", format!("port {port} does not exist: write 1 to 65535"));
@@ -29,7 +29,7 @@ pub fn collectors(file: &Sections<'_>, hosts: &[Host], archive: &ArchiveRules) -
             table.fault("host", format!("{} is a collector already", hosts[host].name));
         }
         let from = match table.texts("from") {
-            Some(names) => names.iter().filter_map(|name| place(file, hosts, name)).collect(),
+            Some(names) => names.iter().filter_map(|name| host_index(file, hosts, name)).collect(),
             None => (0..hosts.len()).filter(|k| *k != host).collect::<Vec<usize>>(),
         };
         if from.contains(&host) {
@@ -42,7 +42,7 @@ pub fn collectors(file: &Sections<'_>, hosts: &[Host], archive: &ArchiveRules) -
 }
 
 /// Index of a host.
-fn place(file: &Sections<'_>, hosts: &[Host], name: &Located<String>) -> Option<usize> {
+fn host_index(file: &Sections<'_>, hosts: &[Host], name: &Located<String>) -> Option<usize> {
     let found = hosts.iter().position(|host| host.name == *name.get_ref());
     if found.is_none() {
         let names: Vec<&str> = hosts.iter().map(|h| h.name.as_str()).collect();

@@ -98,7 +98,7 @@ pub fn serve(file: &Sections<'_>, instruments: &dyn Instruments) -> ServeRules {
     let given = table.options("options");
     let options = plain(&given);
     if let Err(wrong) = instruments.serve(&options) {
-        place(file, &table, &given, wrong);
+        report_option_fault(file, &table, &given, wrong);
     }
     ServeRules { on: table.truth("on").unwrap_or(true), key: key_source(&table), options }
 }
@@ -109,7 +109,7 @@ pub fn plain(given: &[(Located<String>, Located<OptionValue>)]) -> Vec<(String, 
 }
 
 /// Reports errors in options at the position of the option.
-pub fn place(
+pub fn report_option_fault(
     file: &Sections<'_>,
     table: &TableReader<'_>,
     given: &[(Located<String>, Located<OptionValue>)],

@@ -1,6 +1,6 @@
 //! Sections of the file about groups and tests.
 
-use super::hosts::{pause, place, plain};
+use super::hosts::{pause, plain, report_option_fault};
 use super::keys::{CAPTURE, GROUP, PING, TEST, choose};
 use super::reader::{Located, TableReader};
 use super::{DeclaredTest, Instruments, MAX_PAIRS, Sections};
@@ -64,8 +64,8 @@ pub fn tests(
 
 impl Context<'_, '_> {
     fn host(&self, name: &Located<String>) -> Option<u32> {
-        if let Some(place) = self.hosts.iter().position(|h| h.name == *name.get_ref()) {
-            return Some(place as u32);
+        if let Some(index) = self.hosts.iter().position(|h| h.name == *name.get_ref()) {
+            return Some(index as u32);
         }
         let names: Vec<&str> = self.hosts.iter().map(|h| h.name.as_str()).filter(|n| !n.is_empty()).collect();
         let meant = choose(name.get_ref(), &names);
@@ -155,12 +155,12 @@ impl Context<'_, '_> {
                     let all: Vec<Located<String>> =
                         lists.iter().flat_map(Located::get_ref).cloned().collect();
                     self.hosts(&all);
-                    let place =
+                    let index =
                         |name: &Located<String>| self.hosts.iter().position(|h| h.name == *name.get_ref());
-                    let places = |list: &Located<Vec<Located<String>>>| -> Vec<u32> {
-                        list.get_ref().iter().filter_map(place).map(|k| k as u32).collect()
+                    let indices = |list: &Located<Vec<Located<String>>>| -> Vec<u32> {
+                        list.get_ref().iter().filter_map(index).map(|k| k as u32).collect()
                     };
-                    group::disjoint(&lists.iter().map(places).collect::<Vec<_>>())
+                    group::disjoint(&lists.iter().map(indices).collect::<Vec<_>>())
                 }
                 None => {
                     table.missing(
@@ -334,7 +334,7 @@ impl Context<'_, '_> {
         let traffic = match self.instruments.traffic(&asked) {
             Ok(traffic) => traffic,
             Err(wrong) => {
-                place(self.file, table, &given, wrong);
+                report_option_fault(self.file, table, &given, wrong);
                 Traffic::default()
             }
         };
@@ -361,12 +361,12 @@ impl Context<'_, '_> {
     /// Reports hosts whose bandwidth is too small for a single test.
     fn rates(&self, table: &TableReader<'_>, pairs: &TestPairs, traffic: &Traffic) {
         let rate = traffic.forward.rate.max(traffic.backward.rate);
-        let mut told = vec![false; self.hosts.len()];
+        let mut reported = vec![false; self.hosts.len()];
         for end in pairs.list.iter().flat_map(|pair| [pair.first, pair.second]) {
             let Some(host) = self.hosts.get(end as usize) else { continue };
             let small = host.bandwidth.filter(|bandwidth| *bandwidth < rate);
             if let Some(bandwidth) = small
-                && !std::mem::replace(&mut told[end as usize], true)
+                && !std::mem::replace(&mut reported[end as usize], true)
             {
                 table.fault(
                     "name",

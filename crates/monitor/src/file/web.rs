@@ -11,7 +11,7 @@ pub fn web(file: &Sections<'_>, hosts: &[Host]) -> Option<WebRules> {
     let table = file.table(&WEB)?;
     let listen = table.quantity("listen", quantity::listen).map_or((None, None), Located::into_inner);
     let names: Vec<&str> = hosts.iter().map(|h| h.name.as_str()).collect();
-    let place = |name: Located<String>| {
+    let index = |name: Located<String>| {
         let found = names.iter().position(|known| known == name.get_ref());
         if found.is_none() {
             let meant = choose(name.get_ref(), &names);
@@ -20,7 +20,7 @@ pub fn web(file: &Sections<'_>, hosts: &[Host]) -> Option<WebRules> {
         }
         found
     };
-    let hosts = table.texts("hosts").map(|list| list.into_iter().filter_map(place).collect());
+    let hosts = table.texts("hosts").map(|list| list.into_iter().filter_map(index).collect());
     let token = table.needed_if_there("token-file", "token-file = \"page.token\"");
     let readers = match (token, table.truth("behind-proxy").unwrap_or(false)) {
         (Some(_), true) => {

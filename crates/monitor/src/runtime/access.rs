@@ -14,7 +14,7 @@ use std::path::Path;
 use std::sync::Arc;
 use tracing::{info, warn};
 
-/// Returns the key with which `host` authenticates at others; `None` if it has none.
+/// Returns the key with which `host` authenticates to other hosts; `None` if it has none.
 pub fn own_key(model: &Model, host: usize, folder: &Path) -> Result<Option<PresharedKey>> {
     let source = model.hosts[host].key.as_ref().or(model.serve.key.as_ref());
     source.map(|source| key(source, folder)).transpose()

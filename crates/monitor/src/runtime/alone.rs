@@ -20,7 +20,7 @@ pub struct StandaloneRunner {
     pub archive: PathBuf,
     /// Far hosts that are allowed; empty: those of the archive.
     pub hosts: Vec<String>,
-    /// Key with which this host authenticates at servers; `None`: none.
+    /// Key with which this host authenticates to servers; `None`: none.
     pub key: Option<PresharedKey>,
 }
 

@@ -22,7 +22,7 @@ pub trait Equipment: Instruments + fmt::Debug + Send + Sync {
     /// [`EntryError`], with the option it is about.
     fn test(&self, asked: &DeclaredTest<'_>, site: &TestSite<'_>) -> Result<Box<dyn Instrument>, EntryError>;
 
-    /// Captures until `stop`; `key` is the key with which this host authenticates at others.
+    /// Captures until `stop`; `key` is the key with which this host authenticates to other hosts.
     ///
     /// # Errors
     /// The reason why it could not begin.

@@ -19,7 +19,7 @@ pub struct Task {
     pub model: Arc<Model>,
     /// The test.
     pub job: TestJob,
-    /// Key with which this host authenticates at others.
+    /// Key with which this host authenticates to other hosts.
     pub key: Option<PresharedKey>,
     /// Archive for the result; `None`: the result is not stored.
     pub archive: Option<PathBuf>,

@@ -33,16 +33,16 @@ pub fn measure(
     for (stream, session) in sessions.iter().enumerate() {
         let records = collected.records.get(stream).map_or(&[][..], Vec::as_slice);
         let tcp = collected.tcp.get(stream).map_or(&[][..], Vec::as_slice);
-        tests.push(PreparedTest::measured(session, records, tcp).map_err(|e| not_kept(root, &e))?);
+        tests.push(PreparedTest::measured(session, records, tcp).map_err(|e| not_stored(root, &e))?);
     }
     let added = Archive::make(root).and_then(|archive| archive.add_all(&mut tests));
     let added = added.and_then(|added| added.into_iter().collect::<Result<Vec<AddOutcome>, _>>());
-    let added = added.map_err(|e| not_kept(root, &e))?;
+    let added = added.map_err(|e| not_stored(root, &e))?;
     Ok(added.into_iter().map(|(AddOutcome::New(id) | AddOutcome::Known(id))| id).collect())
 }
 
-fn not_kept(root: &Path, why: &ArchiveError) -> (SlotFailure, String) {
-    (SlotFailure::NotKept, format!("archive {}: {why}", root.display()))
+fn not_stored(root: &Path, why: &ArchiveError) -> (SlotFailure, String) {
+    (SlotFailure::NotStored, format!("archive {}: {why}", root.display()))
 }
 
 /// Kind of failure of an error.

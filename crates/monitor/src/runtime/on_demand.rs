@@ -135,12 +135,12 @@ impl DemandedTest {
             traffic: Traffic::default(),
             about: String::new(),
         };
-        demand.traffic = equipment.traffic(&demand.asked()).map_err(refused)?;
+        demand.traffic = equipment.traffic(&demand.declared()).map_err(refused)?;
         demand.about = about(&choice.name, choice.one_way, request, &demand.traffic, direction);
         Ok(demand)
     }
 
-    fn asked(&self) -> DeclaredTest<'_> {
+    fn declared(&self) -> DeclaredTest<'_> {
         DeclaredTest {
             instrument: self.instrument,
             profiles: &self.profiles,
@@ -175,7 +175,7 @@ impl DemandedTest {
             tags: tags.map(|(key, value)| (key.to_owned(), value.to_owned())).to_vec(),
             is_watched: true,
         };
-        let result = measure(equipment, &self.asked(), &site, Some(&mut feed), &stop, Some(place.archive));
+        let result = measure(equipment, &self.declared(), &site, Some(&mut feed), &stop, Some(place.archive));
         feed.ended(result.map_err(|(_, why)| why));
     }
 }

@@ -316,7 +316,7 @@ impl Monitor<'_> {
                 thread.asked = Some(now);
             }
         }
-        self.say();
+        self.log_news();
         let counts = self.agenda.counts().iter().chain(self.captures.counts());
         self.state.look(now, self.threads.len(), counts);
     }
@@ -456,7 +456,7 @@ impl Monitor<'_> {
         }
     }
 
-    fn say(&mut self) {
+    fn log_news(&mut self) {
         for outcome in self.agenda.outcomes() {
             debug!(
                 "{} with {}, slot {}: {}",
@@ -660,7 +660,7 @@ impl Monitor<'_> {
                 break;
             }
             self.collect();
-            self.say();
+            self.log_news();
             if !self.threads.is_empty() {
                 wake::wait(
                     &[self.waker.as_fd()],
@@ -670,7 +670,7 @@ impl Monitor<'_> {
             }
         }
         self.collect();
-        self.say();
+        self.log_news();
         if let Some(thread) = self.pruning.take()
             && thread.join().is_err()
         {

@@ -79,8 +79,8 @@ impl<'a> PassiveReport<'a> {
         for run in runs.iter().filter(|r| r.summary.intervals.is_empty()) {
             if shown.interval.is_some() && result.is_measured() {
                 notes.push(format!(
-                    "{}: no windows, which need the packets: of more than a million a way none are kept (editcap -i cuts \
-                     captures), or there would be more than 100 000",
+                    "{}: no windows, because packets are not retained above a million per direction (editcap -i \
+                     splits captures), or because there would be more than 100 000 windows",
                     run.label
                 ));
             }

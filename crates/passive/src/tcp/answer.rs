@@ -224,6 +224,7 @@ pub fn answer(r: &TcpResult) -> Answer {
     causes.truncate(MAX_CAUSES);
     Answer {
         complete: !incomplete,
+        host: None,
         severity: judged.iter().map(|w| w.severity()).max().unwrap_or(Severity::Unknown),
         headline: if incomplete {
             format!("The capture is incomplete. {}", headline(&judged, directions.len()))

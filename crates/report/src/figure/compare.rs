@@ -185,8 +185,8 @@ pub fn cdfs(subject: ComparedQuantity, runs: &[ComparedRun<'_>]) -> Option<Figur
         title: format!("{}, cumulative distributions", subject.title()),
         subtitle: format!("{} runs", runs.len()),
         measured: String::new(),
-        about: "The curve further to the left is the faster run; the steeper one the steadier. Curves that \
-                cross are better in one part and worse in another: look at the percentile you need."
+        about: "Curves further left are faster; steeper curves are steadier. Curves that cross are better in one \
+                part and worse in another: look at the percentile you need."
             .into(),
         x,
         y: Axis::linear("cumulative share of packets", AxisUnit::Share, 0.0, 1.0),
@@ -233,8 +233,8 @@ pub fn ipdv_cdfs(runs: &[ComparedRun<'_>]) -> Option<Figure> {
         )
     };
     let beyond =
-        "The axis ends three interquartile ranges of the most variable run from 0, or where 0.5 % of it lie \
-                  beyond: where a curve leaves it, the rest of that run lies beyond."
+        "The axis ends at three interquartile ranges of the most variable run from 0, or where 0.5 % of it lie \
+         beyond; the rest of each run is outside the axis."
             .to_owned();
     Some(Figure {
         id: "compare-ipdv-cdf".into(),
@@ -242,8 +242,8 @@ pub fn ipdv_cdfs(runs: &[ComparedRun<'_>]) -> Option<Figure> {
         subtitle: format!("{} runs", runs.len()),
         measured: String::new(),
         about:
-            "How far the delay of each packet is from that of the one before. The steeper a curve at 0, the \
-                steadier the run; long arms to either side are rare, large jumps."
+            "Difference in delay between consecutive packets. The steeper a curve at 0, the steadier the run; \
+             long arms on either side are rare, large jumps."
                 .into(),
         x: Axis::linear("delay − delay of the previous packet", AxisUnit::Time, -reach, reach),
         y: Axis::linear("cumulative share of pairs", AxisUnit::Share, 0.0, 1.0),
@@ -345,9 +345,8 @@ pub fn spreads(subject: ComparedQuantity, runs: &[ComparedRun<'_>]) -> Option<Fi
         ),
         measured: String::new(),
         about:
-            "Where each run's packets lie. Compare boxes for what most packets see, ticks for what the worst \
-                do."
-            .into(),
+            "Spread of each run's packets. Compare boxes for most packets, and ticks for the slowest ones."
+                .into(),
         x: Axis::linear(subject.quantity(), AxisUnit::Time, low, high + (high - low) * 0.02),
         y: Axis::linear("", AxisUnit::Plain, 0.0, 1.0),
         right: None,

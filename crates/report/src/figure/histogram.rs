@@ -24,8 +24,8 @@ pub fn latency(run: &DrawnRun<'_>) -> Option<Figure> {
         id: "latency",
         title: run.titled(if run.correction().is_some() { "Latency, clocks corrected" } else { "Latency" }),
         quantity: run.delay(),
-        about: "How long packets took, and the share that took no longer (line, right axis). One narrow peak \
-                is an idle path; a long tail is queueing; several peaks are several paths or states.",
+        about: "Distribution of delay, and its cumulative share (line, right axis). One narrow peak is an idle \
+                path; a long tail is queueing; several peaks are several paths or states.",
     };
     let mut figure = distribution(&subject, &run.summary.latency, run.correction().unwrap_or(0))?;
     figure.notes.extend(run.position());
@@ -38,8 +38,8 @@ pub fn jitter(run: &DrawnRun<'_>) -> Option<Figure> {
         id: "jitter",
         title: run.titled("Jitter (packet delay variation)"),
         quantity: "delay above the minimum",
-        about: "How much later than the fastest packet the others came: what a play-out buffer must hold. Read \
-                the line at 99 % for a buffer that 1 % of packets miss. Free of any constant clock error.",
+        about: "Delay above that of the fastest packet, which a play-out buffer must absorb. Read the line at 99 \
+                % for a buffer that 1 % of packets exceed. Independent of any constant clock error.",
     };
     distribution(&subject, &run.summary.pdv, 0)
 }
@@ -118,7 +118,7 @@ pub fn ipdv(run: &DrawnRun<'_>) -> Option<Figure> {
         id: "ipdv",
         title: run.titled("Delay variation between consecutive packets (IPDV)"),
         quantity: "delay − delay of the previous packet",
-        about: "Symmetric and narrow is a quiet path. A second hump on each side, a fixed distance out, is \
+        about: "A symmetric, narrow peak is a quiet path. A second hump on each side, at a fixed distance, is \
                 competing traffic of one packet size or a scheduler's time slot.",
     };
     let reach = |p: Option<i64>| p.map_or(0.0, |v| (v as f64).abs());
@@ -167,8 +167,8 @@ pub fn send_error(run: &DrawnRun<'_>) -> Option<Figure> {
         id: "send-error",
         title: run.titled("Send error"),
         quantity: "sent later than due by",
-        about: "How late the sender itself was. If this is as wide as the jitter, the jitter is the sending \
-                host's, not the path's.",
+        about: "Delay of the sender behind its schedule. If this is as wide as the jitter, the jitter is caused \
+                by the sending host, not by the path.",
     };
     // The reference is the first percentile, so earlier packets are rare by definition.
     let (p99, min) = (error.p99.max(1) as f64, error.min as f64);

@@ -25,9 +25,10 @@ pub fn losses(run: &DrawnRun<'_>) -> Option<Figure> {
         value_label(AxisUnit::Share, counts.lost as f64 / counts.sent.max(1) as f64),
         group_thousands(&loss.periods.to_string()),
     );
-    figure.about = "How losses cluster. Single losses can be concealed or repaired by sending a little \
-                    redundancy; runs longer than a codec or a code bridges are audible and visible."
-        .into();
+    figure.about =
+        "Clustering of losses. Isolated losses can be concealed, or repaired with a little redundancy; \
+                    bursts longer than a codec or a code can bridge are audible and visible."
+            .into();
     figure.series[0].name = "bursts observed".into();
     let independent = if_independent(counts.sent, counts.lost, &bars);
     if independent.len() > 1 {
@@ -84,8 +85,8 @@ pub fn duplicates(run: &DrawnRun<'_>) -> Option<Figure> {
         group_thousands(&run.summary.counts.duplicate.to_string()),
         group_thousands(&run.summary.counts.unique_valid.to_string()),
     );
-    figure.about = "Duplicates come from retransmitting links and from loops while routes change. Many in a \
-                    row point at a loop or a mirrored path, single ones at a radio link."
+    figure.about = "Duplicates come from retransmitting links and from loops while routes change. Many \
+                    consecutive ones suggest a loop or a mirrored path, single ones a radio link."
         .into();
     Some(figure)
 }
@@ -116,9 +117,9 @@ pub fn reordering(run: &DrawnRun<'_>) -> Option<Figure> {
         group_thousands(&r.reordered.to_string()),
         value_label(AxisUnit::Share, r.ratio.unwrap_or(0.0)),
     );
-    figure.about = "How far packets arrive from their place. The largest displacement to the right is the \
-                    number of packets a receiver must hold to put the stream back in order; three or more \
-                    late make TCP believe in loss."
+    figure.about = "Distance of packets from their original position. The largest displacement to the right is \
+                    the number of packets that a receiver must hold to restore the order; TCP takes a packet that \
+                    is three or more late for lost."
         .into();
     Some(figure)
 }

@@ -35,8 +35,8 @@ pub struct LivePlot {
     pub draw: fn(&[LiveStream<'_>]) -> Vec<Figure>,
 }
 
-const PACKETS: &str = "It needs the packets themselves: those that arrive at this host. Of what arrives at the far host, \
-                       the report has it at the end.";
+const PACKETS: &str = "This figure needs single packets, which are known for packets that arrive at this host. \
+                       For packets that arrive at the far host, the final report has it.";
 
 /// All kinds of figures, the most useful first.
 pub const LIVE_PLOTS: [LivePlot; 8] = [
@@ -184,8 +184,8 @@ fn delay(streams: &[LiveStream<'_>]) -> Option<Figure> {
     let x = Axis::linear("time since the first packet", AxisUnit::Elapsed, 0.0, end);
     let y = Axis::linear(quantity(streams), AxisUnit::Time, low - margin, high + margin);
     let mut figure = figure("live-delay", "Delay over time", streams, x, y, drawn);
-    figure.about = "Marks along the lower edge are packets that are missing. A ramp is a queue that fills, a gap an outage, a \
-                    step another route."
+    figure.about = "Marks along the lower edge are missing packets. A ramp is a queue that fills, a gap an \
+                    outage, a step another route."
         .into();
     Some(figure)
 }
@@ -223,9 +223,10 @@ fn distribution(streams: &[LiveStream<'_>]) -> Option<Figure> {
     let x = Axis::linear(quantity(streams), AxisUnit::Time, low, end);
     let y = Axis::linear("cumulative share of packets", AxisUnit::Share, 0.0, 1.0);
     let mut figure = figure("live-distribution", "Distribution of the delay", streams, x, y, drawn);
-    figure.about = "The share of the packets that took no longer. A steep line is an idle path, a long slope queueing, a step \
+    figure.about =
+        "Cumulative distribution of delay. A steep line is an idle path, a long slope queueing, a step \
                     another path or state."
-        .into();
+            .into();
     if beyond {
         figure.notes.push("The axis ends a little after the 99th percentile.".into());
     }

@@ -27,7 +27,7 @@ pub fn measured_of_several<'a>(runs: impl IntoIterator<Item = (&'a str, Option<S
     }
 }
 
-/// Adds the place and time of measurement to each of `figures` that lacks them.
+/// Adds the hosts and the time of the measurement to each of `figures` that lacks them.
 pub fn label_measured(figures: &mut [Figure], measured: &str) {
     let silent = figures.iter_mut().filter(|figure| figure.measured.is_empty());
     silent.for_each(|figure| measured.clone_into(&mut figure.measured));

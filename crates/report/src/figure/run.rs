@@ -44,10 +44,14 @@ impl DrawnRun<'_> {
         }
         let Some(correction) = self.correction() else {
             return Some(match clock.correction_ns {
-                Some(_) => "Latency is not corrected for the difference of the two clocks; -L corrects it.".into(),
-                None => "Latency compares two clocks and nothing is known here of their difference: not corrected, \
-                         the shape is sure, the position is not."
-                    .into(),
+                Some(_) => {
+                    "Latency is not corrected for the difference of the two clocks; -L corrects it.".into()
+                }
+                None => {
+                    "Latency compares two clocks with an unknown offset and is not corrected: the shape is \
+                         reliable, the position is not."
+                        .into()
+                }
             });
         };
         let known =

@@ -27,8 +27,8 @@ pub fn burstiness(run: &DrawnRun<'_>) -> Option<Figure> {
         subtitle: format!("n = {} packets{how}", group_thousands(&n.to_string())),
         measured: String::new(),
         about:
-            "Gaps are pauses in delivery, diagonals falling to the right are packets released together after \
-                a pause, a rising floor is a filling queue or a drifting clock."
+            "Gaps are pauses in delivery, diagonals falling to the right are packets released together after a \
+             pause, a rising floor is a filling queue or a drifting clock."
                 .into(),
         x: Axis::linear("arrival time since the first packet", AxisUnit::Elapsed, from, to),
         y: Axis::linear(run.delay(), AxisUnit::Time, low - margin, high + margin),
@@ -103,8 +103,9 @@ pub fn local_queue(run: &DrawnRun<'_>) -> Option<Figure> {
             value_label(AxisUnit::Time, queue.p99 as f64),
         ),
         measured: String::new(),
-        about: "Time from entering the queue of the sending host's interface to leaving it. A ramp is more than the interface \
-                sends, a level a full queue, a sawtooth bursts of other traffic."
+        about: "Time from entering the queue of the sending host's interface to leaving it. A ramp means that \
+                more is sent than the interface can carry, a plateau is a full queue, a sawtooth is bursts of \
+                other traffic."
             .into(),
         x: Axis::linear("send time since the first packet", AxisUnit::Elapsed, first, last.max(first + 1.0)),
         y: Axis::linear("in the sender's own queue", AxisUnit::Time, 0.0, 1.04 * queue.max as f64),
@@ -141,8 +142,8 @@ pub fn schedule(run: &DrawnRun<'_>) -> Option<Figure> {
         ),
         measured: String::new(),
         about:
-            "Spikes are moments when the sending host was kept from sending: its scheduler, its disk, its \
-                virtual machine. A ramp is a clock that runs at another rate than the timer."
+            "Spikes are moments when the sending host could not send in time because of its scheduler, its disk \
+             or its virtual machine. A ramp is a clock that runs at a different rate than the timer."
                 .into(),
         x: Axis::linear("send time since the first packet", AxisUnit::Elapsed, first, last),
         y: Axis::linear("sent later than due by", AxisUnit::Time, low - margin, high + margin),
@@ -220,8 +221,8 @@ pub fn dejitter(run: &DrawnRun<'_>) -> Option<Figure> {
         ),
         measured: String::new(),
         about:
-            "A larger buffer saves late packets and adds delay. Take the smallest size after which the loss \
-                no longer falls; where the quality peaks, both are in balance."
+            "A larger buffer saves late packets but adds delay. Take the smallest size after which the loss no \
+             longer falls; at the peak of the voice quality, both are in balance."
                 .into(),
         x: Axis::linear("buffer", AxisUnit::Time, 0.0, reach),
         y: Axis::log("packets lost or too late, log scale", AxisUnit::Share, foot, (worst * 1.3).min(1.0)),

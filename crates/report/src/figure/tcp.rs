@@ -172,9 +172,10 @@ fn round_trips(t: &TcpTrace, id: &str, name: &str) -> Option<Figure> {
         title: format!("TCP round trips, {name}"),
         subtitle: n.join(" · "),
         measured: String::new(),
-        about: "Where the delay comes from: a rising band is a queue on the path; marks far above it are data that was \
-                sent again, as high as it had waited."
-            .into(),
+        about:
+            "Sources of delay: a rising band is a queue on the path; marks far above it are retransmitted \
+                data, at the height of their delay."
+                .into(),
         x: Axis::linear("time since the first value", AxisUnit::Elapsed, from, to),
         y: Axis::linear("round trip to the receiver and back", AxisUnit::Time, 0.0, high * 1.04),
         right: None,
@@ -218,9 +219,10 @@ fn flight(t: &TcpTrace, id: &str, name: &str) -> Option<Figure> {
         title: format!("Bytes in flight, {name}"),
         subtitle: format!("every {}", value_label(AxisUnit::Time, t.flight.width() as f64)),
         measured: String::new(),
-        about: "Where the line touches the window, the receiver holds the sender up; where it falls steeply, the sender \
-                met a loss."
-            .into(),
+        about:
+            "If the line touches the window, the receiver limits the sender; if it falls steeply, the sender \
+                has detected a loss."
+                .into(),
         x: Axis::linear("time since the first value", AxisUnit::Elapsed, 0.0, to),
         y: Axis::linear("bytes", AxisUnit::Count, 0.0, reach.max(1.0)),
         right: None,

@@ -69,8 +69,8 @@ fn basis(grid: &ComparisonGrid) -> &'static str {
         }
         Basis::Delay => "Compared by delay, corrected if the clock offset is known.",
         Basis::Ipdv => {
-            "Compared by absolute IPDV: how far the delay of each packet is from that of the one before, in either \
-             direction. No clocks need to agree."
+            "Compared by absolute IPDV: the difference in delay between consecutive packets, without its sign. It \
+             does not depend on clock offsets."
         }
     }
 }
@@ -124,8 +124,8 @@ fn details(c: &Comparison) -> Vec<String> {
     }
     if let Some(t) = &c.tests {
         items.push(format!(
-            "For the record, supposing independent packets, which those of one run are not: Mann–Whitney U = {}, {}; \
-             Kolmogorov–Smirnov D = {:.3}, {}.",
+            "For reference, assuming independent packets (which packets of one run are not): Mann–Whitney U = {}, \
+             {}; Kolmogorov–Smirnov D = {:.3}, {}.",
             t.u,
             p_value(t.p),
             t.ks,
@@ -231,9 +231,9 @@ fn compared(grid: &ComparisonGrid) -> Markup {
                 div { dt { "bootstrap" } dd { "moving blocks, seed " (grid.seed) } }
             }
             p {
-                "Different means three things at once: the 95 % interval of the change, which allows for packets that resemble \
-                 their neighbours, excludes no change; the effect is not negligible; and the change exceeds what the \
-                 measurements themselves may be wrong by. Latency is shown where something is known of how the clocks relate."
+                "Different means three things: the 95 % interval of the change, which accounts for correlated \
+                 packets, excludes zero; the effect is not negligible; and the change exceeds the combined \
+                 measurement error. Latency is shown if the clock offset is known."
             }
         }
     }

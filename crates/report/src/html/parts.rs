@@ -185,8 +185,8 @@ pub(super) fn plots(groups: &[FigureGroup]) -> Markup {
                 }
             }
             p.help hidden {
-                "Drag across a figure to zoom, double-click to see all. A name in a legend hides what it stands for. With the \
-                 keyboard: plus and minus zoom, arrows move, zero resets."
+                "Drag across a figure to zoom, double-click to reset. Click a name in a legend to hide its \
+                 series. Keyboard: plus and minus zoom, arrows move, zero resets."
             }
         }
     }

@@ -109,8 +109,7 @@ pub(super) fn notes_on(grid: &ComparisonGrid) -> Vec<&'static str> {
     let mut notes = Vec::new();
     if cells().any(|c| !c.latency_trusted) {
         notes.push(
-            "latency is of clocks about whose relation nothing is known, in at least one run: jitter and loss \
-             can be compared, latency cannot",
+            "the clock offset of at least one run is unknown: jitter and loss can be compared, latency cannot",
         );
     }
     if cells().any(|c| c.lost.is_none()) {
@@ -178,7 +177,7 @@ fn verdict(page: &mut Page, row: &str, c: &Comparison, _options: &TextOptions) {
     }
     if let Some(t) = &c.tests {
         page.item(&format!(
-            "for the record, supposing independent packets, which those of one run are not: Mann-Whitney U = {}, \
+            "for reference, assuming independent packets (which packets of one run are not): Mann-Whitney U = {}, \
              {}; Kolmogorov-Smirnov D = {:.3}, {}",
             t.u, p_value(t.p), t.ks, p_value(t.ks_p)
         ));

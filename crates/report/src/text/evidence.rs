@@ -239,13 +239,13 @@ fn unknown_queues(s: &Summary) -> Vec<&'static str> {
     let sent = &s.stamps.sent;
     if s.header.proto == Transport::Tcp.number() {
         said.push(
-            "in the sending host's own queue: unknown, as its kernel stamps segments and not messages; a wait there is \
-             part of the delay",
+            "in the sending host's own queue: unknown, because its kernel stamps segments, not messages; a wait \
+             there is part of the delay",
         );
     } else if s.local_queue.is_none() && sent.user > 0 && sent.kernel + sent.hardware + sent.wire == 0 {
         said.push(
-            "in the sending host's own queue: unknown, as its kernel stamped no packet on leaving; a wait there is part \
-             of the delay",
+            "in the sending host's own queue: unknown, because its kernel stamped no departure; a wait there is \
+             part of the delay",
         );
     }
     let answers = s.two_way.is_some() || s.direction() == Some(Direction::Down);
@@ -301,7 +301,7 @@ fn hosts(page: &mut Page, s: &Summary) {
             some => format!("; for {} an upper bound from the program's send time", count(some, "packet")),
         };
         page.item(&format!(
-            "in the sending host's own queue, before the path and not in its delay: median {}, mean {}, 99% {}, \
+            "in the sending host's own queue, not included in the path's delay: median {}, mean {}, 99% {}, \
              largest {}{bound}",
             eng4_f64(q.median),
             eng4_f64(q.mean),
@@ -319,8 +319,8 @@ fn hosts(page: &mut Page, s: &Summary) {
         ));
         if let Some(p) = e.handed_over.as_ref().filter(|p| p.over_half_period < e.over_half_period) {
             page.item(&format!(
-                "the same without the time in the host's own queue, of the program alone: 99% {}, largest {}; {} more \
-                 than half a period late",
+                "the same without the time in the host's own queue, for the program alone: 99% {}, largest {}; {} \
+                 more than half a period late",
                 eng4(p.p99),
                 eng4(p.max),
                 count(p.over_half_period, "packet")

@@ -87,8 +87,8 @@ fn describe(t: &mut String, fit: Option<&LinkFit>, sizes: &[SizeFigures]) {
         let same = sizes.iter().filter(|s| s.out_length == s.in_length).count();
         let _ = writeln!(
             t,
-            "Link: not found; it takes pairs of four or more sizes, the same both ways (a payload sweep), and here are \
-             {same}"
+            "Link: not found; this needs pairs of four or more sizes, equal in both directions (a payload sweep), \
+             but there are {same}"
         );
         return;
     };

@@ -114,8 +114,8 @@ fn sending(page: &mut Page, t: &TwoWayFigures) {
             format!("open loop: requests were sent on schedule, without waiting for earlier answers{timeout}")
         }
         SendingMode::StopAndWait => format!(
-            "stop and wait: each request left {} after the answer to the one before; while the path stalls \
-             nothing is sent, so slow times are under-represented{timeout}",
+            "stop and wait: each request was sent {} after the previous answer; while the path stalls nothing is \
+             sent, so slow times are under-represented{timeout}",
             eng4(t.wait_ns.unwrap_or(0))
         ),
     });
@@ -134,8 +134,8 @@ pub(super) fn describe_far_report(r: &FarReport) -> Vec<String> {
         None => "stamps of unknown origin",
     };
     let mut said = vec![format!(
-        "one way, of two clocks, as the server reports it with {stamps}: {} received, {} out of order, {}, {} \
-         with a latency of zero or below",
+        "one-way delay between two clocks, as reported by the server with {stamps}: {} received, {} out of order, \
+         {}, {} with a latency of zero or below",
         r.received,
         r.out_of_order,
         r.duplicates.map_or_else(|| "duplicates not counted".to_owned(), |d| count(d, "duplicate")),
@@ -208,8 +208,8 @@ fn corrected(page: &mut Page, t: &TwoWayFigures) {
     };
     let bound = up.bound_ns.map(|b| format!(", known to +/- {}", eng4_f64(b))).unwrap_or_default();
     page.item(&format!(
-        "less the clocks' difference of {}{bound}: avg {} there, {} back, taking the two ways of the fastest \
-         exchange for equally long",
+        "corrected by the clock difference of {}{bound}: avg {} up, {} down, assuming that both directions of the \
+         fastest exchange take equally long",
         full_f64(up.offset_ns as f64),
         dash(up.mean.map(eng4_f64)),
         dash(down.mean.map(eng4_f64)),

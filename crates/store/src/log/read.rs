@@ -238,7 +238,7 @@ impl LogReader {
         self.scanner.tcp
     }
 
-    /// Passes on the remaining records, some hundreds at a time.
+    /// Passes on the remaining records, several hundred at a time.
     ///
     /// # Errors
     /// [`LogReadError`], after the records before it.

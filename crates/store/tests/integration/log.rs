@@ -171,7 +171,7 @@ fn absurd_row_numbers_are_a_broken_numbering() {
     assert!(reading.warnings[0].contains(&found), "{:?}", reading.warnings);
 }
 
-/// Returns some thousand bytes at a time, as pipes do, and fails at the end of the text.
+/// Returns several thousand bytes at a time, as pipes do, and fails at the end of the text.
 struct Failing(Cursor<Vec<u8>>);
 
 impl Read for Failing {

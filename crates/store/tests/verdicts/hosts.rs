@@ -50,7 +50,7 @@ pub fn sender_stall(draw: &mut Draw) -> Variant {
     }
     c.sender().entries = entries(draw);
     let longest = stalls.iter().copied().max_by(|a, b| a.1.total_cmp(&b.1)).unwrap();
-    let mut truth = Truth::of("sender-stall", &["good", "fair"]).magnitude(longest.1 * 1e9, 1.4);
+    let mut truth = Truth::of("sender-stall", &["good", "fair", "unknown"]).magnitude(longest.1 * 1e9, 1.4);
     let as_long = stalls.iter().filter(|s| s.1 > 0.85 * longest.1 - c.period);
     truth.times = as_long.map(|s| (s.0, s.0 + s.1, tolerance(&c, 0.0))).collect();
     variant(c, truth)
@@ -173,10 +173,10 @@ pub fn local_queue(draw: &mut Draw) -> Variant {
     if draw.chance(0.2) && c.trial.spec.direction() == Direction::Up {
         two_way(draw, &mut c);
     }
-    let mut truth = Truth::of("local-queue", by_delay(0.85 * peak))
+    // The path's grade has nothing of it, but what the queue dropped looks like the path's loss.
+    let mut truth = Truth::of("local-queue", &["good", "fair", "poor"])
         .magnitude(peak * MS, 1.6)
         .also(&["random-loss", "bursty-loss"]);
-    truth.severity.extend(by_delay(0.55 * peak));
     truth.times = vec![(from, from + length + peak / 1000.0, tolerance(&c, length))];
     if matches!(load, CrossTraffic::Constant(_)) {
         // The rise is too slow to fill the queue.
@@ -208,7 +208,7 @@ pub fn send_failure(draw: &mut Draw) -> Variant {
         Choice::Within(from..=from + (p * c.packets as f64) as u64, Box::new(Choice::Bernoulli(1.0)))
     };
     // Requests that were never sent are not lost, and do not make the path worse.
-    variant(c, Truth::of("send-failure", &["good", "fair", "poor", "bad"]))
+    variant(c, Truth::of("send-failure", &["good", "fair", "poor", "bad", "unknown"]))
 }
 
 /// A log that is truncated.

@@ -11,6 +11,7 @@ mod matrix;
 mod paths;
 mod saved;
 mod sentences;
+mod unusual;
 mod variant;
 
 use context::Draw;
@@ -26,7 +27,7 @@ use variant::Variant;
 type Family = (&'static str, fn(&mut Draw) -> Variant);
 
 /// All kinds of tests.
-const FAMILIES: [Family; 35] = [
+const FAMILIES: [Family; 44] = [
     ("clean", paths::clean),
     ("nearly clean", paths::nearly_clean),
     ("outage", paths::outage),
@@ -58,6 +59,15 @@ const FAMILIES: [Family; 35] = [
     ("few packets", hosts::few),
     ("nothing arrives", hosts::nothing),
     ("clean, wide jitter", paths::wide_jitter),
+    ("clean, sliding slots", unusual::sliding_slots),
+    ("sender stalls, any size", unusual::sender_stalls),
+    ("receiver stalls, any size", unusual::receiver_stalls),
+    ("receiver stalls, short", unusual::short_receiver_stalls),
+    ("sender's clock, any step", unusual::sender_clock),
+    ("receiver's clock, any step", unusual::receiver_clock),
+    ("short queues", unusual::short_queues),
+    ("hand-over", unusual::hand_over),
+    ("clock skew, radio", unusual::radio_skew),
     ("Gilbert-Elliott", losses::gilbert_elliott),
     ("periodic loss", losses::periodic),
     ("few gaps", losses::gaps),
@@ -84,7 +94,7 @@ fn run(all: Range<u64>) -> Matrix {
     let single = std::env::var("JITLAT_SEED").ok().and_then(|s| s.parse::<u64>().ok());
     let mut matrix = Matrix::default();
     for (family, (name, draw)) in (0..).zip(FAMILIES) {
-        if wanted.as_deref().is_some_and(|w| w != name) {
+        if wanted.as_deref().is_some_and(|w| !w.split(';').any(|w| name.starts_with(w))) {
             continue;
         }
         let seeds: Vec<u64> = single.map_or(all.clone().collect(), |s| vec![s]);

@@ -39,6 +39,14 @@ pub struct Truth {
     pub times: Vec<(f64, f64, f64)>,
     /// Magnitude of the main cause (ns or a ratio), and factor of tolerance.
     pub magnitude: Option<(f64, f64)>,
+    /// True if no cause is right, too.
+    pub or_nothing: bool,
+    /// Its sign, where the magnitude has one.
+    pub sign: Option<f64>,
+    /// A word that the evidence contains.
+    pub says: Option<&'static str>,
+    /// Its size in parts per million.
+    pub ppm: Option<f64>,
     /// Period of the main cause, in seconds.
     pub period_s: Option<f64>,
     /// False for truncated logs.
@@ -63,6 +71,11 @@ impl Truth {
 
     pub fn between(mut self, from: f64, to: f64, tolerance: f64) -> Truth {
         self.times.push((from, to, tolerance));
+        self
+    }
+
+    pub fn signed(mut self, value: f64) -> Truth {
+        self.sign = Some(value.signum());
         self
     }
 

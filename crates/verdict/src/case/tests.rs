@@ -270,10 +270,10 @@ fn an_application_lives_through_losses_but_not_through_outages() {
 }
 
 #[test]
-fn what_a_host_held_back_is_not_the_paths_and_what_it_queued_is_waited() {
+fn packets_that_a_host_held_or_sent_late_are_set_aside() {
     let held = |k: u32| if (300..320).contains(&k) { 200 * MS - i64::from(k - 300) * PERIOD } else { 0 };
     let mut test = Test::new(1000, PERIOD, &every(PERIOD, 1000, |k| Some(held(k))));
-    let longest = |test: &Test, queued: Vec<(usize, i64)>| {
+    let longest = |test: &Test, queued: Vec<(usize, i64)>| -> i64 {
         let material = test.material();
         let mut case = Case::new(&material);
         case.episodes.holds = vec![Hold { from: 300, to: 320, length: 200 * MS }];
@@ -282,10 +282,8 @@ fn what_a_host_held_back_is_not_the_paths_and_what_it_queued_is_waited() {
     };
     // The longest wait, or the smallest buffer of speech.
     assert_eq!(longest(&test, vec![]), MIN_SPEECH_BUFFER_NS);
-    assert_eq!(longest(&test, vec![(500, 30 * MS)]), 30 * MS);
-    assert_eq!(longest(&test, vec![(319, 30 * MS)]), MIN_SPEECH_BUFFER_NS);
-    assert_eq!(longest(&test, vec![(320, 30 * MS)]), 30 * MS);
-    assert_eq!(longest(&test, vec![(299, 30 * MS)]), 30 * MS);
+    // Waits in the host's own interface are not the path's either.
+    assert_eq!(longest(&test, vec![(500, 30 * MS)]), MIN_SPEECH_BUFFER_NS);
     test.arrived_by = Some(StampSource::Kernel);
     assert_eq!(longest(&test, vec![]), 200 * MS);
 }

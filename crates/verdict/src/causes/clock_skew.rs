@@ -25,7 +25,7 @@ fn find(case: &Case<'_>) -> Vec<FoundCause> {
     if drift.saturating_abs() < varies.max(MIN_DRIFT_NS) || skew.abs() < MIN_RATE {
         return Vec::new();
     }
-    let why = clock_skew(1e6 * skew.abs(), drift);
+    let why = clock_skew(1e6 * skew.abs(), 1e6 * case.skew_error, drift);
     let mut found =
         FoundCause::of(CauseId::ClockSkew, Severity::Good, 1e-4, 0.85).whole(case).ns(drift).because(why);
     found.cause.magnitude = Some(1e6 * skew.abs());

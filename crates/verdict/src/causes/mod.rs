@@ -8,15 +8,15 @@ mod local_queue;
 mod loss;
 mod outage;
 pub(crate) mod queue;
-mod receiver_stall;
+pub(crate) mod receiver_stall;
 mod reordering;
 mod route_change;
 mod rule;
 mod send_failure;
-mod sender_stall;
+pub(crate) mod sender_stall;
 
-pub(crate) use rule::merge_if_many;
 pub use rule::{CauseRule, FoundCause};
+pub(crate) use rule::{merge_of_kind, merge_repeated};
 
 /// All rules.
 pub const RULES: [CauseRule; 17] = [

@@ -1,6 +1,6 @@
 //! The receiving program stood still.
 
-use super::rule::{CauseRule, Find, FoundCause, merge_if_many};
+use super::rule::{CauseRule, Find, FoundCause};
 use crate::case::Case;
 use crate::sentences::causes::receiver_stall;
 use crate::severity::{of_host, of_missing};
@@ -9,13 +9,16 @@ use jitlat_core::spec::Transport;
 
 pub const RULE: CauseRule = CauseRule {
     id: CauseId::ReceiverStall,
-    threshold: "three packets or more sent in turn arrive together, the first of them 60 ms late or more and four times what \
-                all others but two wait, each one less by what it was sent later; the program's stamps, or its own reading of the \
-                clock after the kernel's",
+    threshold: "three packets or more sent in turn arrive together, the first of them 60 ms late or more (40 ms \
+                where three do, or where the program's own reading of the clock proves it) and four times what all \
+                others but two wait, each one less by what it was sent later; the program's stamps, or its own \
+                reading of the clock after the kernel's",
     source: "definition: what a host did is not the path's fault",
     find,
 };
 
+/// Confidence of a stall that the program's own reading of the clock shows.
+pub(crate) const PROVEN: f64 = 0.95;
 /// What a program's own reading varies by, in ns.
 const READING_NOISE_NS: i64 = 2_000_000;
 
@@ -65,10 +68,10 @@ fn find(case: &Case<'_>) -> Vec<FoundCause> {
         k += 1;
         if longest >= case.longest_usual_hold() && k - from >= 3 {
             let length = if longest >= MAX_LAG_NS { until_read(case, &waits[from..k]) } else { longest };
-            found.push(stall(waits[from].0, waits[k - 1].0 + 1, length, 0.95));
+            found.push(stall(waits[from].0, waits[k - 1].0 + 1, length, PROVEN));
         }
     }
-    merge_if_many(found)
+    found
 }
 
 /// Longest wait that a record can hold, in ns; a longer one is recorded as this.
@@ -136,7 +139,7 @@ mod tests {
         let found = read_late(&stall(100 * MS, 10)).remove(0);
         assert_eq!((found.cause.packets, found.cause.magnitude_ns), ([300, 309], Some(100 * MS)));
         assert_eq!((found.cause.confidence, found.harm), (0.95, 0.01));
-        assert_eq!(first(0..=500 * MS, |ns| !read_late(&stall(ns, 10)).is_empty()), 60 * MS);
+        assert_eq!(first(0..=500 * MS, |ns| !read_late(&stall(ns, 10)).is_empty()), 40 * MS);
         assert_eq!(first(1..=20, |n| !read_late(&stall(100 * MS, n as u32)).is_empty()), 3);
         assert!(
             read_late(&[(5000, 100 * MS), (5001, 100 * MS), (5002, 100 * MS)]).is_empty(),

@@ -2,7 +2,7 @@
 
 use crate::case::Case;
 use crate::sentences::causes::repeated;
-use jitlat_core::answer::{Cause, CauseId, Severity};
+use jitlat_core::answer::{Cause, CauseId, LargestEvent, Severity};
 
 /// Detection of one kind of cause.
 pub struct CauseRule {
@@ -77,12 +77,32 @@ impl Find for FoundCause {
     }
 }
 
-/// Merges `found`, in order of time, into one cause if there are too many to report each.
-pub(crate) fn merge_if_many(mut found: Vec<FoundCause>) -> Vec<FoundCause> {
-    if found.len() < MAX_SEPARATE_CAUSES {
-        return found;
+/// One for all of `found`, in order of time, where they are too many to be reported one by one.
+pub(crate) fn merge_if_many(found: Vec<FoundCause>) -> Vec<FoundCause> {
+    if found.len() < MAX_SEPARATE_CAUSES { found } else { merge(found) }
+}
+
+/// One for all of `found`, which are of the kind `id`, if events of this kind are reported together or are many.
+pub(crate) fn merge_of_kind(id: CauseId, found: Vec<FoundCause>) -> Vec<FoundCause> {
+    let together = matches!(id, CauseId::Queue | CauseId::SenderStall | CauseId::ReceiverStall);
+    if together && found.len() > 1 { merge(found) } else { merge_if_many(found) }
+}
+
+/// The causes `found` of any kinds, with repeated events of one kind as one cause.
+pub(crate) fn merge_repeated(found: Vec<FoundCause>) -> Vec<FoundCause> {
+    let mut kinds: Vec<(CauseId, Vec<FoundCause>)> = Vec::new();
+    for found in found {
+        match kinds.iter_mut().find(|(id, _)| *id == found.cause.id) {
+            Some((_, same)) => same.push(found),
+            None => kinds.push((found.cause.id, vec![found])),
+        }
     }
+    kinds.into_iter().flat_map(|(id, same)| merge_of_kind(id, same)).collect()
+}
+
+fn merge(mut found: Vec<FoundCause>) -> Vec<FoundCause> {
     let count = found.iter().map(|f| f.cause.count).sum();
+    let period_s = period(&found);
     let harm = found.iter().map(|f| f.harm).sum();
     let from = found.iter().map(|f| f.cause.from_s).fold(f64::INFINITY, f64::min);
     let to = found.iter().map(|f| f.cause.to_s).fold(0.0, f64::max);
@@ -90,15 +110,34 @@ pub(crate) fn merge_if_many(mut found: Vec<FoundCause>) -> Vec<FoundCause> {
     let last = found.iter().map(|f| f.cause.packets[1]).max().unwrap_or(0);
     found.sort_by_key(|f| std::cmp::Reverse(f.cause.magnitude_ns.map(i64::saturating_abs)));
     let severity = found.iter().map(|f| f.cause.severity).max().unwrap_or(Severity::Good);
+    let confidence = found.iter().map(|f| f.cause.confidence).fold(0.0, f64::max);
     found.truncate(1);
     for f in &mut found {
         f.harm = harm;
         let c = &mut f.cause;
+        let (from_s, to_s) = (c.from_s, c.to_s);
+        let alone = c.magnitude_ns.map(|magnitude_ns| LargestEvent { from_s, to_s, magnitude_ns });
+        c.largest = c.largest.or(alone);
+        c.confidence = confidence;
+        c.period_s = period_s;
         (c.count, c.from_s, c.to_s, c.packets, c.severity) = (count, from, to, [first, last], severity);
         c.because = repeated(count, &c.because);
     }
     found
 }
+
+/// Time in seconds from one of `found` to the next, in order of time, if it is always about the same.
+fn period(found: &[FoundCause]) -> Option<f64> {
+    let apart: Vec<f64> = found.windows(2).map(|w| w[1].cause.from_s - w[0].cause.from_s).collect();
+    let mean = apart.iter().sum::<f64>() / apart.len().max(1) as f64;
+    let is_even = apart.iter().all(|apart| (apart - mean).abs() <= MAX_UNEVENNESS * mean);
+    (found.len() >= MIN_PERIODIC && is_even && mean > 0.0).then_some(mean)
+}
+
+/// Fewest events that show a period.
+const MIN_PERIODIC: usize = 4;
+/// Largest deviation of a distance between events from their mean, as a share of it.
+const MAX_UNEVENNESS: f64 = 0.15;
 
 #[cfg(test)]
 mod tests {
@@ -126,6 +165,23 @@ mod tests {
         assert_eq!((cause.count, cause.from_s, cause.to_s, cause.packets), (21, 1.0, 7.0, [100, 650]));
         assert_eq!((cause.severity, cause.magnitude_ns), (Severity::Poor, Some(-4 * MS)));
         assert_eq!(cause.because, "21 times, the largest: 4");
+        let largest = cause.largest.unwrap();
+        assert_eq!((largest.from_s, largest.to_s, largest.magnitude_ns), (4.0, 5.0, -4 * MS));
+        assert_eq!(cause.period_s, Some(1.0));
+    }
+
+    #[test]
+    fn events_at_even_distances_have_a_period() {
+        let of = |at: &[f64]| {
+            let event = |at: &f64| {
+                let mut event = found(1, MS);
+                event.cause.from_s = *at;
+                event
+            };
+            period(&at.iter().map(event).collect::<Vec<_>>())
+        };
+        assert_eq!(of(&[1.0, 3.0, 5.0, 7.0]), Some(2.0));
+        assert_eq!([of(&[1.0, 3.0, 5.0]), of(&[1.0, 3.0, 5.0, 8.0]), of(&[])], [None; 3]);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The sending program stood still.
 
-use super::rule::{CauseRule, Find, FoundCause, merge_if_many};
+use super::rule::{CauseRule, Find, FoundCause};
 use crate::case::Case;
 use crate::sentences::causes::sender_stall;
 use crate::severity::{of_host, of_missing};
@@ -8,16 +8,19 @@ use jitlat_core::answer::CauseId;
 
 pub const RULE: CauseRule = CauseRule {
     id: CauseId::SenderStall,
-    threshold: "a packet of a periodic stream leaves one and a half periods and 15 ms later than the earliest of the seven \
-                before it, and eight times what neighbours usually differ by, whether the schedule is caught up with or not; \
-                not where delays fall by as much (a clock was set), and over TCP only where few packets are late; their stay \
-                in the host's interface left out",
+    threshold: "a packet leaves one and a half periods and 15 ms later than the earliest of the seven before it, by \
+                the schedule that the packets follow, and eight times what neighbours usually differ by, whether the \
+                schedule is caught up with or not; or, where the schedule is not known, after a gap of three periods \
+                with about as many others at once as were due meanwhile; not where delays fall by as much (a clock \
+                was set), and over TCP only where few packets are late; their stay in the host's interface left out",
     source: "definition: what a host did is not the path's fault",
     find,
 };
 
 /// Shorter stalls are named only where they are many.
 const MIN_SINGLE_STALL_NS: i64 = 50_000_000;
+/// Harm of a stall in which all packets leave late.
+pub(crate) const HARM_PER_SHARE: f64 = 0.5;
 
 fn find(case: &Case<'_>) -> Vec<FoundCause> {
     let n = case.known.sent.max(1);
@@ -29,7 +32,7 @@ fn find(case: &Case<'_>) -> Vec<FoundCause> {
         let share = packets as f64 / n as f64;
         let severity = of_host(of_missing(share, packets, n));
         // It began when the first of the packets was due.
-        let mut found = FoundCause::of(CauseId::SenderStall, severity, 0.5 * share, 0.9)
+        let mut found = FoundCause::of(CauseId::SenderStall, severity, HARM_PER_SHARE * share, 0.9)
             .places(case, s.from, s.to)
             .ns(s.length);
         let sent = found.cause.from_s;
@@ -38,7 +41,7 @@ fn find(case: &Case<'_>) -> Vec<FoundCause> {
         let why = sender_stall(case.begin.of(found.cause.from_s), s.length, packets);
         found.because(why)
     });
-    merge_if_many(found.collect())
+    found.collect()
 }
 
 #[cfg(test)]

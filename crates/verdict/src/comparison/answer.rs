@@ -102,6 +102,7 @@ pub fn answer(rows: &[ComparisonRow]) -> Answer {
     causes.sort_by_key(|cause| std::cmp::Reverse(cause.severity));
     Answer {
         complete: !answers.is_empty() && answers.iter().all(|a| a.complete),
+        host: None,
         severity: answers.iter().map(|a| a.severity).max().unwrap_or(Severity::Unknown),
         headline: headline(rows),
         buffer_ns: buffer.and_then(|all| all.into_iter().max()),

@@ -1,6 +1,7 @@
 use super::*;
 use crate::severity::{MIN_BUFFER_NS, Waits};
 use crate::testing::{MS, SECOND, Test, cause, every, first};
+use jitlat_core::metrics::classify::AcceptedPacket;
 use jitlat_core::spec::{Direction, Schedule, Transport};
 use jitlat_core::twoway::TwoWay;
 
@@ -39,14 +40,36 @@ fn the_gravest_cause_comes_first_and_of_equals_the_one_that_harms_more() {
 }
 
 #[test]
-fn what_hosts_did_is_felt_besides_the_delay() {
+fn hosts_have_a_grade_of_their_own() {
     for id in CauseId::ALL {
-        let felt = felt_besides(&[found(id, Severity::Poor, 0.0)]);
-        let besides = [CauseId::SenderStall, CauseId::ReceiverStall, CauseId::SendFailure].contains(&id);
-        assert_eq!(felt, if besides { Severity::Poor } else { Severity::Good }, "{}", id.name());
+        let all = [found(id, Severity::Poor, 0.0)];
+        let of_host = matches!(id.fault(), Fault::Sender | Fault::Receiver);
+        let (severity, causes) = if of_host { (Severity::Poor, vec![id]) } else { (Severity::Good, vec![]) };
+        assert_eq!(host_grade(&all), HostGrade { severity, causes }, "{}", id.name());
+        assert_eq!(standing(&all), Severity::Good);
     }
-    let standing = FoundCause { whole_test: true, ..found(CauseId::Queue, Severity::Poor, 0.0) };
-    assert_eq!(felt_besides(&[standing]), Severity::Poor);
+    let never_empties = FoundCause { whole_test: true, ..found(CauseId::Queue, Severity::Poor, 0.0) };
+    assert_eq!(standing(&[never_empties]), Severity::Poor);
+}
+
+#[test]
+fn a_stall_leaves_the_grade_of_the_path() {
+    // The sender stalls for so many packets from packet 100 on, and then sends them at once.
+    let stalled = |packets: u32| {
+        let late = |k: u32| {
+            i64::from((100 + packets).saturating_sub(k).min(if k < 100 { 0 } else { u32::MAX })) * PERIOD
+        };
+        let sent = every(PERIOD, 1000, |_| Some(20 * MS)).into_iter();
+        let sent: Vec<_> = sent.map(|p| AcceptedPacket { sent: p.sent + late(p.seq), ..p }).collect();
+        judge(&Test::new(1000, PERIOD, &sent).material()).answer
+    };
+    let short = stalled(100);
+    assert_eq!((short.severity, short.buffer_ns), (Severity::Good, Some(0)));
+    let host = short.host.unwrap();
+    assert_eq!((host.severity, host.causes), (Severity::Fair, vec![CauseId::SenderStall]));
+    // Where a fifth of the packets left late the test was not as asked.
+    assert_eq!(first(100..=900, |n| stalled(n as u32).severity == Severity::Unknown), 202);
+    assert_eq!(stalled(500).causes[0].id, CauseId::SenderStall);
 }
 
 #[test]

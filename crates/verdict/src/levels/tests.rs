@@ -186,6 +186,36 @@ fn the_lower_slope_joins_the_lower_halves_of_both_ends() {
 
 /// The slope of 101 points a second apart on a line by `slope`, moved by `off` ns each.
 fn line_of(slope: f64, median: i64, off: impl Fn(usize) -> f64) -> Option<f64> {
+    drift_of(slope, median, off).map(|drift| drift.rate)
+}
+
+#[test]
+fn the_error_of_a_drift_contains_the_true_one() {
+    // By chance: each point for itself, and each like the one before it.
+    let mut state = 1u64;
+    let mut chance = move || {
+        state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        (state >> 33) as f64 / f64::from(1u32 << 31) - 0.5
+    };
+    for memory in [0.0, 0.7] {
+        let found = (0..200).filter(|_| {
+            let mut last = 0.0;
+            let off: Vec<f64> = (0..101)
+                .map(|_| {
+                    last = memory * last + chance() * 200e3;
+                    last
+                })
+                .collect();
+            drift_of(1e-4, 100_000, |k| off[k]).is_some_and(|d| (d.rate - 1e-4).abs() <= d.error)
+        });
+        let found = found.count();
+        assert!((176..=200).contains(&found), "{found} of 200 with a memory of {memory}");
+    }
+    let exact = drift_of(1e-4, 0, |_| 0.0).unwrap();
+    assert!(exact.error < 1e-9, "{exact:?}");
+}
+
+fn drift_of(slope: f64, median: i64, off: impl Fn(usize) -> f64) -> Option<Drift> {
     let time: Vec<f64> = (50..151).map(|k| k as f64 * 1e9).collect();
     let min: Vec<f64> = time.iter().enumerate().map(|(k, t)| slope * t + off(k)).collect();
     line(slope, &time, &min, DelayNoise { median, p90: 0 })
@@ -219,7 +249,7 @@ fn what_lies_on_the_line_gives_the_slope() {
     // The slope asked for need not be quite that of the points.
     let time: Vec<f64> = (0..101).map(|k| k as f64 * 1e9).collect();
     let min: Vec<f64> = time.iter().map(|t| 1.1e-5 * t).collect();
-    is_near(line(1e-5, &time, &min, NO_NOISE), 1.1e-5);
+    is_near(line(1e-5, &time, &min, NO_NOISE).map(|drift| drift.rate), 1.1e-5);
     // A queue in the middle fifth, far above: those points are left out.
     is_near(line_of(1e-5, 0, |k| if (40..60).contains(&k) { 5e6 } else { 0.0 }), 1e-5);
 }
@@ -293,7 +323,7 @@ fn points_lie_as_near_to_the_line_as_the_noise_allows() {
 fn drifts(n: u32, delay: impl Fn(f64) -> f64) -> Option<f64> {
     let d =
         delays(&every(PERIOD, n, |k| Some((delay(f64::from(k) * 0.01)) as i64 + i64::from(k % 4) * 50 * US)));
-    drift(&d, &d.blocks(), d.noise())
+    drift(&d, &d.blocks(), d.noise()).map(|drift| drift.rate)
 }
 
 #[test]

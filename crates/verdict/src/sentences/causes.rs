@@ -249,9 +249,15 @@ pub fn clock_step(at_s: f64, clock: SteppedClock, by_ns: i64) -> String {
 }
 
 /// Clocks that drift apart.
-pub fn clock_skew(ppm: f64, drift_ns: i64) -> String {
+pub fn clock_skew(ppm: f64, error: f64, drift_ns: i64) -> String {
+    // An error that no digit shows is not worth a word.
+    let interval = if error < 0.05 {
+        String::new()
+    } else {
+        format!(" ({:.1} to {:.1} with 95 % confidence)", (ppm - error).max(0.0), ppm + error)
+    };
     format!(
-        "the clocks drift apart by {ppm:.1} ppm, {} over the test; the path's delay did not change",
+        "the clocks drift apart by {ppm:.1} ppm{interval}, {} over the test; the path's delay did not change",
         time(drift_ns.saturating_abs() as f64)
     )
 }

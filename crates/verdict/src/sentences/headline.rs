@@ -2,7 +2,7 @@
 
 use super::causes::{direction, lost_size};
 use super::numbers::{buffer_size, count, moment, percent, time};
-use jitlat_core::answer::{Answer, Cause, CauseId, Severity};
+use jitlat_core::answer::{Answer, Cause, CauseId, Fault, Severity};
 use jitlat_core::evidence::KnownPackets;
 use jitlat_core::metrics::stat::wilson95;
 
@@ -35,7 +35,10 @@ pub fn headline(
     } else if severity == Severity::Unknown {
         too_few(known.sent, lost)
     } else {
-        let wrong = causes.iter().find(|c| c.id != CauseId::IncompleteLog);
+        // What a host or a clock did does not explain the path's grade.
+        let explains =
+            |c: &Cause| severity == Severity::Good || matches!(c.fault, Fault::Path | Fault::Record);
+        let wrong = causes.iter().find(|c| c.id != CauseId::IncompleteLog && explains(c));
         let finding = match wrong.filter(|c| c.severity > Severity::Good || severity == Severity::Good) {
             Some(cause) => sentence(cause, known.end),
             None if severity == Severity::Good && !is_delay_known(answer) => {
@@ -86,6 +89,12 @@ pub fn of_counts(sent: u64, received: u64) -> String {
         }
     };
     format!("No verdict: {result}; the far host reports nothing but this count.")
+}
+
+/// Reason for no verdict: hosts touched so many packets of `sent`.
+pub fn not_as_asked(touched: u64, sent: u64) -> String {
+    let share = percent(touched as f64 / sent.max(1) as f64);
+    format!("it was not measured as asked: the hosts sent late, read late or refused {share} of packets")
 }
 
 /// Hosts answered `received` of `sent` requests that were broadcast.
@@ -199,7 +208,10 @@ fn sentence(c: &Cause, packets: u64) -> String {
 fn stall(who: &str, c: &Cause, ns: &str, from: &str) -> String {
     match c.count {
         0..=1 => format!("the {who} stalled for {ns}, from {from} on"),
-        n => format!("the {who} stalled {n} times, for up to {ns}, from {from} to {}", moment(c.to_s)),
+        n => {
+            let longest = c.largest.map_or(c.from_s, |largest| largest.from_s);
+            format!("the {who} stalled {n} times, the longest for {ns} at {}", moment(longest))
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! A value counts at the upper end of its bucket in the pool, which is at most 1/1024 above it and the same in every pool.
 //! The counts of all tests are therefore the sum of the counts of each test, and they never decrease, whether they are
-//! updated or computed anew.
+//! updated or computed again.
 
 use jitlat_core::distribution::log_histogram::LogHistogram;
 use std::collections::BTreeMap;

@@ -154,11 +154,15 @@ mod tests {
         let admit = |now| table.admit(&RunRequest::default(), planned(1, 1, 1), &limits, now);
         for at in 0..3 {
             let run = admit(at).unwrap();
-            assert!(matches!(admit(at), Err(RunRefusal::Busy(why)) if why.contains("under way")));
+            assert!(
+                matches!(admit(at), Err(RunRefusal::Busy(why)) if why.contains("another test is running"))
+            );
             RunFeed::new(run.clone()).ended(Err("x".to_owned()));
             assert!(run.is_over());
         }
-        assert!(matches!(admit(HOUR - 1), Err(RunRefusal::Busy(why)) if why.contains("last hour")));
+        assert!(
+            matches!(admit(HOUR - 1), Err(RunRefusal::Busy(why)) if why.contains("limit of tests per hour"))
+        );
         let run = admit(HOUR).unwrap();
         assert_eq!(table.all()[0].id, run.id);
         table.forget(&run);

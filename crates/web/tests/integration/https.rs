@@ -103,12 +103,8 @@ fn who_proves_to_be_the_one_that_was_asked_is_told_and_nobody_else() {
         let said = went.unwrap_err().to_string();
         assert!(said.contains(why) && got.is_empty(), "{said}, not {why}; {got}");
     };
-    refused(&good, Some(&false_one), "an authority that is not known here");
-    refused(
-        &good,
-        Some(&other),
-        "an authority that is not known here: name the authority's certificate with ca-file",
-    );
+    refused(&good, Some(&false_one), "an unknown authority");
+    refused(&good, Some(&other), "an unknown authority: set ca-file to the authority's certificate");
     // This system does not trust it either, if it has any authorities.
     let (went, got) = posted_or_no_authorities(&good);
     assert!(
@@ -131,7 +127,7 @@ fn posted_or_no_authorities(certificate: &[PathBuf; 2]) -> (Result<(), PostError
 fn a_file_without_certificates_and_a_server_without_tls_are_said_to_be_so() {
     let folder = tempfile::tempdir().unwrap();
     let empty = folder.path().join("ca.pem");
-    for (content, why) in [(None, "No such file"), (Some("nothing\n"), "there is no certificate in it")] {
+    for (content, why) in [(None, "No such file"), (Some("nothing\n"), "it contains no certificate")] {
         content.iter().for_each(|text| std::fs::write(&empty, text).unwrap());
         let said =
             post("https://localhost:9/", String::new(), Some(&empty), PATIENCE).unwrap_err().to_string();

@@ -90,9 +90,12 @@ fn a_test_is_asked_for_watched_and_found_in_the_archive() {
         assert!(page.contains(said), "{said}: {page}");
     }
     // Each plot has its figure, without anything that the page's own policy refuses.
-    for (plot, what) in
-        [("delay", "largest"), ("distribution", "no later"), ("losses", "missing"), ("packets", "<svg")]
-    {
+    for (plot, what) in [
+        ("delay", "largest"),
+        ("distribution", "cumulative share"),
+        ("losses", "missing"),
+        ("packets", "<svg"),
+    ] {
         let page = served.get(&format!("{address}?plot={plot}")).body;
         assert!(
             page.contains(&format!("<option value=\"{plot}\" selected>")) && page.contains(what),
@@ -321,7 +324,7 @@ fn what_is_not_allowed_is_refused_with_the_reason() {
     for (body, status, said) in [
         ("{\"host\":\"oslo\",\"packets\":\"x\"}", 400, "\"field\":\"packets\""),
         ("{\"host\":\"oslo\",\"colour\":\"x\"}", 400, "colour"),
-        ("{", 400, "no wanted_test"),
+        ("{", 400, "cannot be read"),
     ] {
         let answer = post(&served, "/api/v1/runs", JSON, body);
         assert!(answer.status == status && answer.body.contains(said), "{body}: {}", answer.body);

@@ -69,7 +69,7 @@ mod tests {
         for (port, up, down) in [(2667, [2667, 0], [0, 2667]), (40_001, [40_001, 40_001], [40_001, 40_001])] {
             let why = check(up, down).unwrap_err();
             assert!(
-                why.contains(&format!("-b -s {port}: both streams would be between the same two ports")),
+                why.contains(&format!("-b -s {port}: both streams would use the same two ports")),
                 "{why}"
             );
         }

@@ -146,7 +146,7 @@ pub enum FollowUpKind {
 }
 
 impl FollowUpKind {
-    fn asked(self, stamps: StampMode) -> LampFollowUp {
+    fn request(self, stamps: StampMode) -> LampFollowUp {
         match self {
             FollowUpKind::Given(kind) => kind,
             FollowUpKind::Same => match stamps {
@@ -275,7 +275,7 @@ impl PingClient for LampClient {
             mode: self.mode,
             payload: test.size - HEADER_LEN,
             timeless: self.timeless,
-            follow_up: self.follow_up.map(|kind| kind.asked(test.link.stamps)),
+            follow_up: self.follow_up.map(|kind| kind.request(test.link.stamps)),
             broadcast: self.broadcast,
         };
         let (mut found, client) = test.datagrams(|_| lamp::Client::new(options))?;

@@ -167,7 +167,7 @@ impl CaptureStore {
                 self.setup.archive.display()
             );
             if period.is_new {
-                self.send(SlotEnding::Failed(SlotFailure::NotKept));
+                self.send(SlotEnding::Failed(SlotFailure::NotStored));
             }
         }
     }
@@ -279,7 +279,7 @@ fn archive_all(setup: &CaptureSetup, finished: &Receiver<FinishedLogs>, outcomes
         }
         failing = kept.is_err();
         let Some(ending) = period.ending else { continue };
-        let ending = if kept.is_ok() { ending } else { SlotEnding::Failed(SlotFailure::NotKept) };
+        let ending = if kept.is_ok() { ending } else { SlotEnding::Failed(SlotFailure::NotStored) };
         let _ = outcomes.send(PeriodOutcome { name: name.clone(), far: setup.far.clone(), ending });
     }
 }

@@ -73,7 +73,7 @@ pub struct PeriodOutcome {
 /// Running captures, until this is dropped.
 pub struct RunningCaptures {
     equipment: Arc<dyn Equipment>,
-    /// Captures of the file, and the key with which this host authenticates at others.
+    /// Captures of the file, and the key with which this host authenticates to other hosts.
     wanted: (Vec<CaptureSetup>, Option<PresharedKey>),
     /// Running captures, including those that were asked to end.
     running: Vec<RunningCapture>,

@@ -54,9 +54,10 @@ pub(super) fn by_size(run: &PassiveRun<'_>) -> Option<Figure> {
     );
     f.subtitle =
         format!("n = {} pairs{}, {} sizes", n(cloud.grid.n()), how.replace("packets", "pairs"), means.len());
-    f.about = "What a byte costs is the slope; steps of 48 bytes are ATM cells. Where the round trips stand above the \
-               model by the same at every size, the link explains all that depends on size."
-        .into();
+    f.about =
+        "The slope is the cost per byte; steps of 48 bytes are ATM cells. If the distance between round \
+               trips and model is the same at every size, the link explains all dependence on size."
+            .into();
     f.notes.extend(trace.left_out_note());
     f.series.push(MarkSeries::new("pairs", Tone::Data, mark));
     if !model.is_empty() {

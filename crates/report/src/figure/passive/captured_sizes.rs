@@ -26,9 +26,10 @@ pub(super) fn captured_sizes(run: &PassiveRun<'_>) -> Option<Figure> {
     );
     let [reference, monitor] = points.map(|lengths| n(lengths.total()));
     f.subtitle = format!("{reference} packets at the reference, {monitor} at the monitor, both directions");
-    f.about = "Bulk data has two sizes: full packets one way, acknowledgements the other. Where the two points differ, \
-               packets of that size were lost, or merged by offloading at one of them."
-        .into();
+    f.about =
+        "Bulk data has two sizes: full packets in one direction, acknowledgements in the other. If the two \
+               points differ, packets of that size were lost, or merged by offloading at one of them."
+            .into();
     let names = ["at the reference", "at the monitor"];
     for ((curve, name), k) in curves.into_iter().zip(names).zip(0u8..) {
         let foot = (from, 0.0);

@@ -42,9 +42,10 @@ pub(super) fn cdf(run: &PassiveRun<'_>) -> Option<Figure> {
         .map(|((name, g), _)| format!("{name}: n = {}", n(g.n())))
         .collect::<Vec<_>>()
         .join(" · ");
-    f.about = "Per pair is what the application's packets had, so busy times count more; per unit of time is what a \
-               regular probe would have met, and the one to compare with ping."
-        .into();
+    f.about =
+        "Per pair: round trips that the application's packets had, so busy times count more. Per unit of \
+               time: round trips that a regular probe would measure, to be compared with ping."
+            .into();
     f.notes.push("The axis ends at the largest 99th percentile.".into());
     f.notes.extend(trace.left_out_note());
     f.series = shown

@@ -29,8 +29,8 @@ pub(super) fn histogram(run: &PassiveRun<'_>) -> Option<Figure> {
     let beyond = trace.pairs.n().saturating_sub(inside as u64);
     f.subtitle = format!("n = {} pairs · {} per bar", n(trace.pairs.n()), time(bars.width));
     f.about =
-        "Peaks at equal distances are whole packets, or ATM cells, waited for; one peak is a path that \
-               queues nothing."
+        "Peaks at equal distances are waits for whole packets or ATM cells; a single peak is a path without \
+         queueing."
             .into();
     if beyond > 0 {
         let most = time(quantile(&trace.pairs, 1.0));

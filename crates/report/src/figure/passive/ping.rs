@@ -25,9 +25,10 @@ pub(super) fn compared_with_ping(run: &PassiveRun<'_>) -> Option<Figure> {
     let counts: String =
         trace.pings().map(|(source, _, tally)| format!(", {}: {}", source.label(), n(tally.n()))).collect();
     f.subtitle = format!("{} pairs{}{counts}", n(trace.pairs.n()), how.replace("packets", "pairs"));
-    f.about = "What the application had and what ping would have said of it. They part where the network treats the two \
-               differently, or where ping's own packets meet another queue."
-        .into();
+    f.about =
+        "Round trips of the application and of ping. They differ if the network treats the two differently, \
+               or if ping's packets wait in another queue."
+            .into();
     f.series.push(MarkSeries::new("pairs", Tone::Data, spp));
     for (source, cloud, _) in trace.pings() {
         let (mark, _) = drawn(cloud, 0.0)?;

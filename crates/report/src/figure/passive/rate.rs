@@ -43,9 +43,10 @@ pub(super) fn rate(run: &PassiveRun<'_>) -> Option<Figure> {
     );
     f.subtitle =
         format!("counted every {}; moving average of {}", time(width), time(width * AVERAGED_BINS as f64));
-    f.about = "How often the two ways alternate: a proxy for the rate of the application's packets. High round trips at a \
-               high rate are the application's own queue; at a low rate, that of other traffic. Where pair rate over packet rate is \
-               steady (one half if the ways alternate strictly), the one stands for the other."
+    f.about = "Rate at which the two directions alternate, which follows the rate of the application's packets. \
+               Long round trips at a high rate are caused by the application's own queue; at a low rate, by other \
+               traffic. If the ratio of pair rate to packet rate is steady (one half if directions alternate \
+               strictly), the pair rate represents the packet rate."
         .into();
     f.series.push(MarkSeries::new("pairs per second", Tone::Data, Mark::Step { points }));
     let ratios = ratios(trace);

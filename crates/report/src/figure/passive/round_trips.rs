@@ -25,10 +25,11 @@ pub(super) fn round_trips(run: &PassiveRun<'_>) -> Option<Figure> {
         Axis::linear("round-trip time", AxisUnit::Time, lo, hi),
     );
     f.subtitle = format!("n = {} synthetic pairs{}", n(trace.pairs.n()), how.replace("packets", "pairs"));
-    f.about = "The round trip the application's own packets had. Horizontal bands are packets queued before a slow \
-               link, one packet apart; a sawtooth is TCP filling that queue; gaps are times when the application was \
-               silent."
-        .into();
+    f.about =
+        "Round trips of the application's own packets. Horizontal bands, one packet apart, are packets \
+               queued before a slow link; a sawtooth is TCP filling that queue; gaps are times when the \
+               application sent nothing."
+            .into();
     // Bands that the link explains are more certain than others.
     let bands = || levels.iter().filter(|l| !l.of_differences);
     if let Some(level) = bands().find(|l| !l.explained.is_empty()).or_else(|| bands().next()) {

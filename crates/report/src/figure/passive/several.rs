@@ -102,9 +102,10 @@ fn sizes(runs: &[NamedRun<'_>]) -> Option<Figure> {
         Axis::linear("round-trip time", AxisUnit::Time, lo, hi),
     );
     f.subtitle = counts(runs);
-    f.about = "Steps of 48 bytes are ATM cells. The size at which a step begins tells the bytes that are put around a \
-               packet: encapsulations differ by where their steps are."
-        .into();
+    f.about =
+        "Steps of 48 bytes are ATM cells. The size at which a step begins shows the number of bytes that \
+               are added to a packet, which differs between encapsulations."
+            .into();
     for ((name, points), k) in curves.into_iter().zip(0u8..) {
         f.series.push(MarkSeries::new(
             name,

@@ -31,9 +31,10 @@ pub(super) fn size_cdf(run: &PassiveRun<'_>) -> Option<Figure> {
     );
     let pairs: u64 = sizes.iter().map(|s| s.pairs).sum();
     f.subtitle = format!("n = {} pairs of {} sizes", n(pairs), sizes.len());
-    f.about = "Each size of packet has its own serialisation delay: the curves stand apart by it, and have the same shape \
-               where nothing else depends on size."
-        .into();
+    f.about =
+        "Each packet size has its own serialisation delay, which shifts its curve; curves have the same \
+               shape if nothing else depends on size."
+            .into();
     f.notes.push("The axis ends at the largest 99th percentile.".into());
     if run.trace.left_out > 0 {
         f.notes.push("All pairs, including those outside the range of other figures.".into());

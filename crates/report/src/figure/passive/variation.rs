@@ -36,8 +36,8 @@ pub(super) fn variation(run: &PassiveRun<'_>) -> Option<Figure> {
         Axis::linear("delay above the smallest", AxisUnit::Time, 0.0, (most * 1.06).max(1000.0)),
     );
     f.subtitle = format!("all matched packets, not only pairs; the largest of every {}", time(width));
-    f.about = "Which way the delay comes from: the way whose line rises is the one with the queue. Free of the offset \
-               between the clocks; a steady slope both ways, up in one and down in the other, is their skew."
+    f.about = "Direction that causes the delay: its line rises if its queue fills. Independent of the clock \
+               offset; a steady slope in both directions, up in one and down in the other, is clock skew."
         .into();
     f.series = series;
     Some(f)

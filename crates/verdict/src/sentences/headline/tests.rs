@@ -1,5 +1,6 @@
 use super::*;
 use crate::testing::{MS, answer, cause, known};
+use jitlat_core::answer::LargestEvent;
 use jitlat_core::spec::Direction;
 
 const WHOLE: KnownPackets = known(1000, 0, true);
@@ -125,12 +126,10 @@ fn each_kind_of_cause_has_its_sentence() {
     for (id, text) in table {
         assert_eq!(sentence(&Cause { direction: Some(Direction::Up), ..cause(id) }, 0), text);
     }
-    let twice = |id| sentence(&Cause { count: 2, ..cause(id) }, 0);
+    let largest = Some(LargestEvent { from_s: 1.5, to_s: 2.0, magnitude_ns: 30 * MS });
+    let twice = |id| sentence(&Cause { count: 2, largest, ..cause(id) }, 0);
     assert_eq!(twice(CauseId::Outage), "2 outages, the longest 30 ms, from 1.0 s to 2.0 s");
-    assert_eq!(
-        twice(CauseId::SenderStall),
-        "the sender stalled 2 times, for up to 30 ms, from 1.0 s to 2.0 s"
-    );
+    assert_eq!(twice(CauseId::SenderStall), "the sender stalled 2 times, the longest for 30 ms at 1.5 s");
     let down = sentence(&Cause { direction: Some(Direction::Down), ..cause(CauseId::RandomLoss) }, 0);
     assert_eq!(down, "5.0 % of packets lost in the down direction, in isolated losses");
     let no_size = Cause { because: "no size".into(), ..cause(CauseId::SizeDependent) };
