@@ -398,8 +398,8 @@ const MAX_PROBE_BOUND_NS: f64 = 500e6;
 /// Maximum excess of the probes' median round trip over the shortest, as a share of a bound above that.
 const MAX_PROBE_SCATTER: f64 = 0.5;
 
-/// Minimum number of packets for a verdict. N packets without loss only exclude loss above 3/N (95 % confidence); with fewer
-/// than this, 3/N exceeds the 3 % that a conversation tolerates.
+/// Minimum number of packets for a verdict. N packets without loss only exclude loss above 3/N (95 % confidence); with
+/// fewer than this, 3/N exceeds the 3 % that a conversation tolerates.
 pub const MIN_PACKETS: usize = 100;
 
 /// Returns the length of the slots in which a link of the path forwards packets, in ns; `None` if delays show no slots.
@@ -448,8 +448,8 @@ fn is_level(reason: StepReason) -> bool {
     matches!(reason, StepReason::Route | StepReason::HandOver)
 }
 
-/// Returns the step to a new smallest delay after the peak of `queue`, if that lasts to the end of the test and is far below
-/// the peak: the path stored packets while it changed.
+/// Returns the step to a new smallest delay after the peak of `queue`, if that lasts to the end of the test and is far
+/// below the peak: the path stored packets while it changed.
 fn level_after(delays: &Delays<'_>, queue: &Episode, noise: DelayNoise) -> Option<LevelStep> {
     let n = delays.len();
     if queue.to < n {

@@ -26,7 +26,7 @@ pub struct Delays<'a> {
     skew: f64,
     /// Lasting changes of the smallest delay, ascending: index of the packet and the new smallest delay in ns.
     levels: Vec<(usize, i64)>,
-    /// Packets that a host sent or read late, as ascending, disjoint ranges of indices. They are no evidence of the path.
+    /// Packets that a host sent or read late, as ascending, disjoint ranges of indices. They do not show the path.
     aside: Vec<Range<usize>>,
     pace: SendPattern,
 }
@@ -189,8 +189,8 @@ impl<'a> Delays<'a> {
         self.adjusted(sent, delay, self.shift(k))
     }
 
-    /// Corrects the `delay` of a packet sent at `sent` for skew and for clock steps that added `shift` to delays and to send
-    /// times. Returns it minus the first packet's delay, in ns.
+    /// Corrects the `delay` of a packet sent at `sent` for skew and for clock steps that added `shift` to delays and
+    /// to send times. Returns it minus the first packet's delay, in ns.
     #[inline]
     fn adjusted(&self, sent: i64, delay: i64, shift: (i64, i64)) -> i64 {
         let mut delay = delay.saturating_sub(self.first_delay).saturating_sub(shift.0);
@@ -256,7 +256,7 @@ impl<'a> Delays<'a> {
         self.skew = skew;
     }
 
-    /// Sets packets aside that are no evidence of the path: ascending, disjoint ranges of indices.
+    /// Sets aside packets that do not show the path: ascending, disjoint ranges of indices.
     pub fn set_aside(&mut self, aside: Vec<Range<usize>>) {
         self.aside = aside;
     }
@@ -299,8 +299,8 @@ impl<'a> Delays<'a> {
         self.levels = levels.collect();
     }
 
-    /// Calls `each` with the index and the lateness in ns of each packet, relative to a schedule of one packet every `period`
-    /// ns since the first.
+    /// Calls `each` with the index and the lateness in ns of each packet, relative to a schedule of one packet every
+    /// `period` ns since the first.
     pub fn each_off_schedule(&self, period: i64, mut each: impl FnMut(usize, i64)) {
         self.series.iter().fold(0, |k, packet| {
             each(k, self.off_schedule_of(k, packet, period));

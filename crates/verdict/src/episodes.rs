@@ -164,8 +164,8 @@ fn covers(hold: &Hold, episode: &Episode) -> bool {
     common * 5 >= (episode.to - episode.from) * 4
 }
 
-/// Extends `range` by the packets before and after it that are above `floor` without interruption (single strays allowed), but
-/// not below index `limit`. Blocks whose smallest delay is above `floor` are added as a whole.
+/// Extends `range` by the packets before and after it that are above `floor` without interruption (single strays allowed),
+/// but not below index `limit`. Blocks whose smallest delay is above `floor` are added as a whole.
 fn widen(
     delays: &Delays<'_>,
     blocks: &Blocks,
@@ -276,8 +276,8 @@ const MAX_JITTER_HOLD_NS: i64 = 60_000_000;
 /// Maximum length of holds that count as jitter, in ns, if there are this many: several clearly differ from the rest.
 const MAX_JITTER_HOLDS: (i64, usize) = (40_000_000, 3);
 
-/// Returns the minimum length, in ns, of holds that are excluded from usual waits: if several differ from jitter, others half
-/// as long do, too.
+/// Returns the minimum length, in ns, of holds that are excluded from usual waits: if several differ from jitter,
+/// others half as long do, too.
 fn least_hold_apart(holds: &[Hold]) -> i64 {
     let least = least_hold(holds);
     if least == MAX_JITTER_HOLDS.0 { least / 2 } else { least }

@@ -1,4 +1,4 @@
-//! [`findings`]: consequences of the figures for real-time traffic.
+//! [`findings`]: meaning of the figures for real-time traffic.
 
 use super::sentences::findings::{self as sentences, ClassKind, LossDistribution};
 use super::severity::{of_missing, of_wait};

@@ -94,8 +94,8 @@ fn clock_step(
     stays.then_some(LevelStep { place: k, change: delay, ramp: 0, spread: [0, 0] })
 }
 
-/// Returns the entries of `queued` (index, wait in ns) that waited in a queue: the waits of two neighbouring packets overlap.
-/// A program that is stopped within its send call cannot pass the next packet to the kernel in this time.
+/// Returns the entries of `queued` (index, wait in ns) that waited in a queue: the waits of two neighbouring packets
+/// overlap. A program that is stopped within its send call cannot pass the next packet to the kernel in this time.
 fn behind_others(delays: &Delays<'_>, queued: &[(usize, i64)]) -> Vec<(usize, i64)> {
     let wait = |k: usize| queued.binary_search_by_key(&k, |(at, _)| *at).map_or(0, |i| queued[i].1);
     let handed_over = |k: usize| delays.time(k) - wait(k);
@@ -159,8 +159,8 @@ pub struct SenderDelays {
     pub queued: Vec<(usize, i64)>,
     /// Packets that waited in the host after the send call, for any reason: index in send order, wait in ns.
     handed_over: Vec<(usize, i64)>,
-    /// Times for which the host held packets outside the queue and then sent them together: it did not know the address of the
-    /// next hop, for example because the path was interrupted.
+    /// Times for which the host held packets outside the queue and then sent them together: the address of the next hop was
+    /// unknown, for example because the path was interrupted.
     pub holds: Vec<Hold>,
     /// Number of packets of the stream.
     packets: usize,
@@ -308,8 +308,8 @@ impl SenderDelays {
         stalls.extend(unfinished);
     }
 
-    /// Returns the 95th percentile of the waits in the host's interface, in ns; `None` if fewer than 8 packets or less than 1 %
-    /// of them waited, which is not a queue.
+    /// Returns the 95th percentile of the waits in the host's interface, in ns; `None` if fewer than 8 packets or less than
+    /// 1 % of them waited, which is not a queue.
     pub fn height(&self) -> Option<i64> {
         let mut waits: Vec<i64> =
             self.queued.iter().map(|(_, ns)| *ns).filter(|ns| *ns >= MIN_STAY_NS).collect();
@@ -434,8 +434,8 @@ struct Stalled {
 }
 
 impl Stalled {
-    /// Returns the stall of a program that does not catch up; `None` if delays fell by its length when it began, because then
-    /// the clock was set and the packets were not late.
+    /// Returns the stall of a program that does not catch up; `None` if delays fell by its length when it began,
+    /// because then the clock was set and the packets were not late.
     fn never_caught_up(&self, delays: &Delays<'_>) -> Option<Stall> {
         let before = self.from.checked_sub(1)?;
         let fell = delays.delay(before).saturating_sub(delays.delay(self.from));

@@ -24,8 +24,9 @@ pub fn slot(delays: &Delays<'_>, period: i64) -> Option<i64> {
     (1..=4).find_map(|lag| of_pairs(delays, period, lag))
 }
 
-/// Returns the length of the slots, in ns, if all packets meet them at the same phase; `None` if there are none. The smallest
-/// delays `min` at `time` change slowly along a straight line, with occasional jumps by a slot in the opposite direction.
+/// Returns the length of the slots, in ns, if all packets meet them at the same phase; `None` if there are none. The
+/// smallest delays `min` at `time` change slowly along a straight line, with occasional jumps by a slot in the
+/// opposite direction.
 pub fn slipped(time: &[f64], min: &[i64]) -> Option<i64> {
     let value: Vec<f64> = min.iter().map(|m| *m as f64).collect();
     let slope = median_slope(time, &value, (min.len() / 12).max(2))?;
@@ -45,7 +46,8 @@ pub fn slipped(time: &[f64], min: &[i64]) -> Option<i64> {
     (is_slow && is_staircase && (shortest..=longest).contains(&slot)).then_some(slot as i64)
 }
 
-/// Maximum rate at which the slots' clock drifts relative to the sender's: 100 ppm, the most that free-running clocks differ.
+/// Maximum rate at which the slots' clock drifts relative to the sender's: 100 ppm, the most that free-running clocks
+/// differ.
 const MAX_SLIDE: f64 = 1e-4;
 
 /// Like [`slot`], from pairs of packets that are `lag` numbers apart.

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 pub enum SideChange {
     /// More jitter (or delay), or more loss.
     Worse,
-    /// Less of one and more of the other.
+    /// Less of one, more of the other.
     Mixed,
     /// Less of one, and not more of the other.
     Better,
@@ -47,7 +47,7 @@ impl SideChange {
         }
     }
 
-    /// Returns its name.
+    /// Returns the name of the difference.
     pub fn name(self) -> &'static str {
         match self {
             SideChange::Worse => "worse",
@@ -59,7 +59,7 @@ impl SideChange {
         }
     }
 
-    /// Returns the level with which it is marked.
+    /// Returns the level with which the difference is marked.
     pub fn level(self) -> Level {
         match self {
             SideChange::Worse => Level::Poor,
@@ -76,7 +76,7 @@ pub(crate) fn loss_difference(c: &Comparison) -> Option<Difference> {
     c.loss.filter(|d| d.ci95.is_some_and(beyond))
 }
 
-/// Returns the level of the whole answer, which is that of its worst comparison.
+/// Returns the level of the whole verdict, which is that of its worst comparison.
 pub fn level(rows: &[ComparisonRow]) -> Level {
     let changes: Vec<SideChange> = rows.iter().flat_map(|row| &row.comparisons).map(SideChange::of).collect();
     let first =

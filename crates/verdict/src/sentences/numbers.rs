@@ -1,8 +1,8 @@
-//! Formats the numbers in sentences: two significant digits, in a suitable unit.
+//! Formats numbers for sentences: two significant digits, in a suitable unit.
 
 use crate::severity::MIN_BUFFER_NS;
 
-/// A time, given in ns: `3.0 s`, `97 ms`, `320 us`.
+/// Formats a time given in ns: `3.0 s`, `97 ms`, `320 us`.
 pub fn time(ns: f64) -> String {
     let size = ns.abs();
     let (value, unit) = match size {
@@ -16,17 +16,17 @@ pub fn time(ns: f64) -> String {
     if value.abs() < 9.95 { format!("{value:.1} {unit}") } else { format!("{value:.0} {unit}") }
 }
 
-/// The size of a play-out buffer, given in ns; the smallest one is only bounded.
+/// Formats the size of a play-out buffer given in ns; the smallest one is given as an upper bound.
 pub fn buffer_size(ns: i64) -> String {
     if ns <= MIN_BUFFER_NS { "under 1 ms".to_owned() } else { time(ns as f64) }
 }
 
-/// Time since the first packet of a test, in seconds: `9.5 s`, `120 s`.
+/// Formats the time since the first packet of a test, given in seconds: `9.5 s`, `120 s`.
 pub fn moment(s: f64) -> String {
     if s < 100.0 { format!("{s:.1} s") } else { format!("{s:.0} s") }
 }
 
-/// A share: `2.7 %`, `0.14 %`, `31 %`.
+/// Formats a share: `2.7 %`, `0.14 %`, `31 %`.
 pub fn percent(share: f64) -> String {
     let value = 100.0 * share;
     match value {
@@ -36,7 +36,7 @@ pub fn percent(share: f64) -> String {
     }
 }
 
-/// A number of packets per second, with two digits where there are few: `50`, `1.4`, `0.71`.
+/// Formats a number of packets per second, with decimals below 10: `50`, `1.4`, `0.71`.
 pub fn rate(per_second: f64) -> String {
     match per_second {
         ..0.995 => format!("{per_second:.2}"),
@@ -45,9 +45,14 @@ pub fn rate(per_second: f64) -> String {
     }
 }
 
-/// `1 packet`, `7 packets`.
+/// Formats a number with its noun: `1 packet`, `7 packets`.
 pub fn count(n: u64, what: &str) -> String {
     format!("{n} {what}{}", if n == 1 { "" } else { "s" })
+}
+
+/// Formats a number of times: `once`, `7 times`.
+pub fn times(n: u64) -> String {
+    if n == 1 { "once".to_owned() } else { count(n, "time") }
 }
 
 #[cfg(test)]
@@ -76,5 +81,6 @@ mod tests {
         assert_eq!([9.94e3, 9.95e3, -3e9].map(time), ["9.9 us", "10 us", "-3.0 s"]);
         assert_eq!([99.94, 100.0].map(moment), ["99.9 s", "100 s"]);
         assert_eq!([0, 1, 2].map(|n| count(n, "packet")), ["0 packets", "1 packet", "2 packets"]);
+        assert_eq!([1, 2].map(super::times), ["once", "2 times"]);
     }
 }

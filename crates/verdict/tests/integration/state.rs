@@ -124,7 +124,7 @@ proptest! {
             parts.resume(begun.clone()).unwrap();
             rows[part[0]..part[1]].iter().for_each(|row| parts.push(row));
         }
-        // Facts that only the last part has.
+        // Facts that only the last part contains.
         parts.resume(session).unwrap();
         prop_assert_eq!(json(parts).to_string(), json(whole).to_string());
     }
@@ -140,7 +140,7 @@ proptest! {
         let session = with_id(session, "cut");
         let (first, second) = rows.split_at(cut.min(rows.len()));
         let of = |exact: bool, rows: &[PacketRecord]| if exact { of(&session, rows) } else { streaming(&session, rows) };
-        // One of them in constant memory is sufficient.
+        // It suffices that one of them is in constant memory.
         let mut merged = of(exact[0] && !exact[1], first);
         merged.merge(of(exact[1], second)).unwrap();
         prop_assert_eq!(json(again(&merged)).to_string(), json(streaming(&session, &rows)).to_string());
@@ -241,7 +241,7 @@ proptest! {
         prop_assert_eq!(both.counts.out_of_sequence, sum(|s| s.counts.out_of_sequence));
         let minima = parts.iter().filter_map(|s| s.latency.min);
         prop_assert_eq!(both.latency.min, minima.min());
-        // The only additional value is that of the pair across the border.
+        // The only additional value is that of the pair of packets across the border.
         let seam = both.ipdv.defined - sum(|s| s.ipdv.defined);
         prop_assert!(seam <= 1);
         prop_assert_eq!(both.session.tags["tests"].as_str(), "2");
@@ -378,7 +378,7 @@ fn parts_analysed_apart_in_constant_memory_are_the_whole() {
     let warnings = json(merged(nested.clone()))["warnings"].to_string();
     assert!(warnings.contains("percentiles may be up to 3/1024 too high"), "{warnings}");
     assert_whole(&session, &rows, nested, &[]);
-    // Packets so late that the bounded reorder density never expects the same again.
+    // Packets so late that the bounded reorder density never has the same expectation again.
     let (session, rows) = long(30_000, 1, 150);
     assert_whole(&session, &rows, split(&session, &rows, &[15_000]), &[".reordering.rd_fd_dt128"]);
 }
@@ -406,7 +406,7 @@ fn parts_that_do_not_follow_each_other_in_constant_memory_are_refused() {
     let before = json(first.clone());
     assert!(first.merge(first.clone()).is_err());
     assert_eq!(json(first.clone()), before);
-    // More numbers than are stored.
+    // More sequence numbers than are stored.
     let (session, rows) = long(30_000, 200, 100);
     let [mut first, second] = [&rows[..1000], &rows[1000..]].map(|rows| streaming(&session, rows));
     let error = first.merge(second).unwrap_err();
