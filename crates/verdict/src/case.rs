@@ -395,7 +395,8 @@ const MAX_CLOCK_ERROR_NS: i64 = 50_000_000;
 
 /// Maximum error of the clock offset, in ns, that is accepted even if the probes do not agree.
 const MAX_PROBE_BOUND_NS: f64 = 500e6;
-/// Maximum excess of the probes' median round trip over the shortest, as a share of a bound above that.
+/// Maximum excess of the probes' median round trip over the shortest, as a share of the bound, if the bound is larger
+/// than [`MAX_PROBE_BOUND_NS`].
 const MAX_PROBE_SCATTER: f64 = 0.5;
 
 /// Minimum number of packets for a verdict. N packets without loss only exclude loss above 3/N (95 % confidence); with
@@ -443,7 +444,7 @@ fn handed_over_to(steps: &mut [(LevelStep, StepReason)], episodes: &Episodes) {
 /// Maximum number of packets between a step and a hold or queue that belong to one event.
 const MAX_STEP_DISTANCE: usize = 3;
 
-/// Returns true if the smallest delay is another one after a step with this reason.
+/// Returns true if a step with this reason begins another smallest delay.
 fn is_level(reason: StepReason) -> bool {
     matches!(reason, StepReason::Route | StepReason::HandOver)
 }

@@ -30,7 +30,7 @@ pub struct Hold {
 /// Episodes of a series in which delays differ from the rest.
 #[derive(Clone, Debug, Default)]
 pub struct Episodes {
-    /// Queues, in ascending order and apart from each other.
+    /// Queues: ascending, disjoint.
     pub queues: Vec<Episode>,
     /// Holds that are not queues, in ascending order.
     pub holds: Vec<Hold>,

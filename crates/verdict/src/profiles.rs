@@ -8,7 +8,7 @@ use jitlat_core::metrics::stat::wilson95;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 
-/// Requirements of one profile. Limits are the upper ends of good, fair and poor.
+/// Requirements of one profile. Limits are the largest values that are good, fair and poor.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
@@ -212,7 +212,7 @@ impl Profile {
         let judged: Vec<_> = judged.collect();
         let least = judged.iter().map(|j| j.0).min()?;
         let fewest = judged.iter().filter(|j| j.0 == least).map(|j| j.4).fold(f64::INFINITY, f64::min);
-        // The smallest of the best buffers that loses hardly more than the best of them.
+        // Among the best buffers, the smallest that loses hardly more than the best one.
         let mut fits = judged.iter().filter(|j| j.0 == least);
         let recommended = played
             .filter(|_| self.speech)

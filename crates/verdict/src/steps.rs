@@ -54,7 +54,7 @@ pub fn explain(
                 && delays.time(to.max(1) - 1).saturating_sub(delays.time(from)) < MIN_ROUTE_TIME_NS
         };
         if explained[k].1 == StepReason::Route && (is_brief(step.place, end) || is_brief(begin, step.place)) {
-            // Many packets may be sent together after a stall: they all met the same short-lived state.
+            // After a stall, many packets are sent together and all meet the same short-lived state.
             (explained[k].1, explained[k].2) = (StepReason::Queue, false);
         }
         if !stays(delays, &step, begin, end) {
@@ -84,7 +84,7 @@ pub fn explain(
             }
         }
     }
-    // A drop after a queue has drained is not a route change.
+    // A fall after a queue has drained is not a route change.
     for k in 1..explained.len() {
         let (step, _, proven) = explained[k];
         let before = explained[k - 1].1;
@@ -126,7 +126,7 @@ fn drains(delays: &Delays<'_>, step: &LevelStep, noise: DelayNoise) -> bool {
     let close = |k: usize| {
         let sent = delays.time(k).saturating_sub(delays.time(k - 1));
         let apart = delays.arrival(k).saturating_sub(delays.arrival(k - 1));
-        // A fall by less than the distance of packets may happen between two packets for any reason.
+        // A fall by less than the interval between packets can occur between two packets for any reason.
         sent <= step.change.saturating_abs()
             && sent > 4 * noise.p90.max(50_000)
             && (0..sent / 4).contains(&apart)
@@ -160,8 +160,8 @@ fn proof(delays: &Delays<'_>, step: &LevelStep, material: &Evidence<'_>, noise: 
             return Proof::Clock;
         }
     }
-    // Changes between the probes before and after: a clock that was set changes the offset by as much and not the round
-    // trip; a longer route changes the offset by half of that, or not at all if both directions are longer.
+    // Changes from the probes before to those after. A clock step changes the offset by its size and the round trip
+    // not at all; a longer route changes the offset by half of its size, or not at all if both directions are longer.
     let mut clock_stood = false;
     let change_of = |before: Option<f64>, after: Option<f64>| Some(after? - before?);
     let offset = change_of(clock.offset_before_ns, clock.offset_after_ns);

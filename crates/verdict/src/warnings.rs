@@ -154,7 +154,7 @@ fn shows(s: &Summary, causes: &[CauseId]) -> bool {
     s.answer.as_ref().is_none_or(|answer| causes.iter().any(|id| answer.names(*id)))
 }
 
-/// Largest time that waking up two programs adds to a round trip of the control connection, in ns. A smaller difference
+/// Maximum time that waking up two programs adds to a round trip of the control connection, in ns. A smaller difference
 /// between a round trip and a delay is not a contradiction.
 const HOST_WAKE_UP_NS: i64 = 100_000;
 

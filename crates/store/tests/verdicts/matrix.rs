@@ -133,7 +133,7 @@ struct Bin {
     causes: usize,
     /// Mean confidence.
     stated: f64,
-    /// Share of them that are present.
+    /// Share of these causes that are present.
     right: f64,
 }
 

@@ -179,7 +179,7 @@ mod tests {
             "nothing arrived for 1.0 s, from 3.0 s on, then 100 packets at once: TCP delivers nothing before a lost segment is repaired"
         );
         assert_eq!(cause.severity, of_outage(1.0, 3.0, 10.0));
-        // Packets sent after the first of them arrived may be held, too, although the outage is over.
+        // Packets that are sent after the end of the outage may also be held.
         let long = &of(&[(300, 500, SECOND)])[0].cause;
         assert_eq!((long.from_s, long.to_s, long.packets), (3.0, 4.0, [300, 499]));
         let long = lasting(1e5, &[(300, 400, SECOND), (600, 700, 2 * SECOND)]);

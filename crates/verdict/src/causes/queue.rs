@@ -85,7 +85,7 @@ fn standing(case: &Case<'_>) -> Option<FoundCause> {
     // whole round trip.
     let least = if up { min.saturating_sub(high) } else { min.saturating_add(low) };
     let proven = least.saturating_sub(rtt / 2);
-    // A link with slots of its own clock looks like clock skew, and packets wait for a slot.
+    // A link whose slots follow their own clock looks like clock skew, and packets wait for a slot.
     let at_least = if case.skew.is_some() { MAX_USUAL_SLOT_NS } else { 5_000_000 };
     if proven < at_least || least < rtt.saturating_add(rtt / 4) {
         return None;

@@ -69,9 +69,9 @@ fn find(case: &Case<'_>) -> Vec<FoundCause> {
     vec![found.because(reordering(share, held, part))]
 }
 
-/// Returns true if reordered packets differ from all others: hardly any other packet waits nearly as long. If jitter
-/// is wider than the time between packets, it reorders them without another reason, many packets wait nearly as long,
-/// and the jitter is reported instead.
+/// Returns true if reordered packets differ from all others: hardly any other packet waits nearly as long. Jitter that
+/// is wider than the time between packets also reorders them, but then many packets wait nearly as long, and the
+/// jitter is reported instead.
 fn stands_out(case: &Case<'_>, late: &[usize], waits: &mut [i64]) -> bool {
     let tenth = waits.len() / 10;
     let least = *waits.select_nth_unstable(tenth).1;
@@ -87,9 +87,9 @@ fn stands_out(case: &Case<'_>, late: &[usize], waits: &mut [i64]) -> bool {
 const MAX_PACKETS: usize = 4096;
 const MAX_PACKETS_AFTER: usize = 64;
 
-/// Returns true if independent delays would not reorder packets like this. Either many packets that waited longer than
-/// later ones arrived in order, so that the path preserves order and something else breaks it; or packets with long
-/// waits were reordered more often than the widest jitter would.
+/// Returns true if independent delays would not reorder packets like this. There are two cases. Many packets that
+/// waited longer than later ones arrived in order: the path preserves order, and something else breaks it. Or packets
+/// with long waits were reordered more often than independent jitter would reorder them.
 fn is_no_jitter(case: &Case<'_>, late: &[usize], waits: &mut [i64]) -> bool {
     let tenth = waits.len() / 10;
     let least = *waits.select_nth_unstable(tenth).1;
@@ -193,7 +193,7 @@ mod tests {
         let step = |place| (LevelStep { place, change: MS, ramp: 0, spread: [0, 0] }, StepReason::Route);
         let with_step =
             |place: i64| !found_in(&test, &RULE, |case| case.steps = vec![step(place as usize)]).is_empty();
-        // Seven of the ten must remain; they do not from 60 packets before the fourth, packet 435, on.
+        // At least seven of the ten must remain. They do not if the step is within 60 packets of the fourth, packet 435.
         assert!(with_step(300) && !with_step(450) && with_step(600));
         assert_eq!(first(340..=450, |place| !with_step(place)), 375);
         let busy = |from, to| {

@@ -10,7 +10,7 @@ pub enum Basis {
     /// Delay above each run's own minimum: needs no clocks.
     #[default]
     Pdv,
-    /// One-way delay, corrected where there is an estimate: needs clocks.
+    /// One-way delay, corrected if the clock offset is estimated: needs clocks.
     Delay,
     /// Absolute variation of delay between consecutive packets (RFC 3393): needs no clocks. Of a symmetric distribution
     /// the median of absolute values is half the interquartile range.
@@ -40,7 +40,7 @@ pub enum Statistic {
     P99,
 }
 
-/// The parameters of a comparison.
+/// Settings of a comparison.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ComparisonSettings {
     /// Compared quantity.
@@ -89,7 +89,7 @@ impl Precondition {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Unlike {
-    /// Precondition.
+    /// Precondition in which the runs differ.
     pub what: Precondition,
     /// Description of the difference.
     pub text: String,

@@ -175,7 +175,7 @@ pub struct Cell {
     /// Verdict on the worst run; `None` if none is known.
     pub answer: Option<Answer>,
     /// Every defined figure by its key: for a single run all of them, for several those that follow from all packets or
-    /// counts. Latency is as above.
+    /// counts. `latency-*` figures are those of `latency`.
     pub figures: BTreeMap<String, ExactNumber>,
     /// The delays above the minimum, sorted; `None` without packets.
     #[serde(skip)]

@@ -30,7 +30,7 @@ pub fn compare(a: &ComparisonSide, b: &ComparisonSide, question: &ComparisonSett
     compare_ready(&Ready::new(a, question.seed), &Ready::new(b, question.seed), question)
 }
 
-/// A side with results that are computed once, for any number of comparisons.
+/// Side with results that are computed once for any number of comparisons.
 struct Ready<'a> {
     side: &'a ComparisonSide,
     all: Sample,
@@ -81,7 +81,7 @@ fn compare_ready(ready_a: &Ready<'_>, ready_b: &Ready<'_>, question: &Comparison
     result
 }
 
-/// Statistics of all pairs of a packet of A and one of B.
+/// Statistics of all pairs of a packet of A and a packet of B.
 #[derive(Clone, Copy)]
 struct AllPairs {
     delta: f64,
@@ -100,7 +100,7 @@ impl AllPairs {
         if !sa.is_empty() && !sb.is_empty() {
             let pairs = OrderedPairs::count(sa, sb);
             return Some(AllPairs {
-                // Pairs count A over B; the change reported is B's, so the sign changes.
+                // Pairs count A over B, but the change of B is reported, so the sign is reversed.
                 delta: -pairs.delta(),
                 delta_error: 0.0,
                 shift: hodges_lehmann(sb, sa),

@@ -155,8 +155,8 @@ impl ComparisonSide {
         self.values.iter().copied().min().unwrap_or(self.least)
     }
 
-    /// Returns the uncertainty of median and 99th percentile, above [`ComparisonSide::least`]; `all` are the
-    /// sorted values.
+    /// Returns the uncertainty of the median and the 99th percentile, both relative to [`ComparisonSide::least`].
+    /// `all`: the sorted values.
     pub(super) fn spread(&self, all: &Sample, seed: u64) -> Option<ResampledSpread> {
         if self.values.is_empty() {
             return self.comparable.as_ref()?.spread().cloned();

@@ -1,5 +1,5 @@
-//! The answer of a comparison: which run differs, by how much, since when and with what certainty, and the causes found
-//! in a worse run.
+//! Verdict on a comparison: the run that differs, the difference with its start and confidence, and the causes in a
+//! worse run.
 
 use crate::compare::comparison::{Comparison, ComparisonOutcome, Difference};
 use crate::compare::{Cell, ComparisonRow};
@@ -8,7 +8,7 @@ use jitlat_core::answer::Level;
 use jitlat_core::answer::{Answer, Cause, Severity, Suitability};
 use std::collections::BTreeMap;
 
-/// Difference of one side from the other, including its losses, which the outcome does not cover.
+/// Difference of one side from the other, including losses, which the outcome of a comparison does not cover.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum SideChange {
     /// More jitter (or delay), or more loss.
@@ -84,7 +84,7 @@ pub fn level(rows: &[ComparisonRow]) -> Level {
     first.into_iter().find(|change| changes.contains(change)).map_or(Level::Bad, SideChange::level)
 }
 
-/// Returns the answer of the comparisons in `rows`. Its severity, buffer and profiles are the worst among the columns
+/// Returns the verdict on the comparisons in `rows`. Its severity, buffer and profiles are the worst among the columns
 /// that are compared with the first.
 pub fn answer(rows: &[ComparisonRow]) -> Answer {
     let compared = || rows.iter().flat_map(compared_cells);

@@ -15,7 +15,7 @@ fn found(id: CauseId, severity: Severity, harm: f64) -> FoundCause {
     FoundCause { cause: Cause { severity, ..cause(id) }, harm, whole_test: false }
 }
 
-/// Judges a test of `n` packets of which those for which `comes` is true are received.
+/// Judges a test of `n` packets; those for which `comes` is true are received.
 fn judged(n: u32, comes: impl Fn(u32) -> bool) -> Judgement {
     judge(&Test::new(n, PERIOD, &every(PERIOD, n, |k| comes(k).then_some(20 * MS))).material())
 }

@@ -4,7 +4,7 @@ use crate::testing::{MS, SECOND, US, delays, every, first};
 const PERIOD: i64 = 10 * MS;
 const NO_NOISE: DelayNoise = DelayNoise { median: 0, p90: 0 };
 
-/// Blocks of four packets, `n` of them.
+/// Returns `n` blocks of four packets.
 fn blocks(n: usize) -> Blocks {
     Blocks { size: 4, min: (0..n as i64).collect(), max: vec![0; n] }
 }

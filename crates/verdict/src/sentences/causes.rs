@@ -5,13 +5,13 @@ use jitlat_core::answer::{Cause, CauseId, Fault};
 use jitlat_core::session::Ending;
 use jitlat_core::spec::Direction;
 
-/// Separates the number of events from the sentence about the largest of them.
+/// Separates the number of events from the description of the largest.
 const LARGEST: &str = " times, the largest: ";
 
 /// Separates the share of packets from their size in the evidence of size-dependent loss.
 const OF_SIZE: &str = ", all of ";
 
-/// Returns the evidence of `cause` with its direction, where it lies and its confidence: `no packet arrived for 3.0 s, from
+/// Returns the evidence of `cause` with its direction, location and confidence: `no packet arrived for 3.0 s, from
 /// 6.0 s on: 150 packets lost in a row (path, 97 % confidence)`.
 pub fn evidence(cause: &Cause) -> String {
     let place = match cause.fault {

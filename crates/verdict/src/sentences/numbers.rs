@@ -50,11 +50,6 @@ pub fn count(n: u64, what: &str) -> String {
     format!("{n} {what}{}", if n == 1 { "" } else { "s" })
 }
 
-/// Formats a number of times: `once`, `7 times`.
-pub fn times(n: u64) -> String {
-    if n == 1 { "once".to_owned() } else { count(n, "time") }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -81,6 +76,5 @@ mod tests {
         assert_eq!([9.94e3, 9.95e3, -3e9].map(time), ["9.9 us", "10 us", "-3.0 s"]);
         assert_eq!([99.94, 100.0].map(moment), ["99.9 s", "100 s"]);
         assert_eq!([0, 1, 2].map(|n| count(n, "packet")), ["0 packets", "1 packet", "2 packets"]);
-        assert_eq!([1, 2].map(super::times), ["once", "2 times"]);
     }
 }

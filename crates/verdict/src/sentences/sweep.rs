@@ -15,7 +15,7 @@ pub struct WorstPoint {
     pub lost: f64,
 }
 
-/// Content of the second half of a sweep's headline.
+/// Second half of a sweep's headline.
 #[derive(Clone, Copy, Debug)]
 pub enum SweepChange<'a> {
     /// Every condition had one value.

@@ -1,6 +1,6 @@
 //! Warnings: reasons to doubt a figure, and advice.
 
-use super::numbers::{count, rate, times};
+use super::numbers::{count, rate};
 use jitlat_core::session::Ending;
 use jitlat_core::spec::Transport;
 use jitlat_core::units::eng3 as time;
@@ -56,7 +56,7 @@ pub fn path_change(changes: u64, first_ns: Option<i64>, packet: u64) -> String {
     format!(
         "the smallest delay changes {}{by} at packet {packet}: the route or a clock changed; use the figures of each \
          segment, not the jitter of the whole test",
-        if changes == 1 { "once,".to_owned() } else { format!("{}, first", times(changes)) }
+        if changes == 1 { "once,".to_owned() } else { format!("{}, first", count(changes, "time")) }
     )
 }
 
@@ -68,9 +68,9 @@ pub fn clock_step(host: &str, by_ns: i64) -> String {
     format!("the {host}'s clock was set by {} during the test", time(by_ns as f64))
 }
 
-/// Warns that receive times went back, `steps` times.
-pub fn receive_time_went_back(steps: u64) -> String {
-    format!("receive times go back {}: the receiver's clock was set", times(steps))
+/// Warns that receive times went back this number of `times`.
+pub fn receive_time_went_back(times: u64) -> String {
+    format!("receive times go back {}: the receiver's clock was set", count(times, "time"))
 }
 
 /// Warns that the smallest raw delay is negative.
@@ -132,10 +132,10 @@ pub fn schedule_stretched(transport: Transport, sent: f64, asked: f64, late_ns: 
 }
 
 /// Warns that the sending host itself was late.
-pub fn sender_late(events: u64, longest_ns: i64) -> String {
+pub fn sender_late(times: u64, longest_ns: i64) -> String {
     format!(
-        "the sender was more than half a period late {}, by at most {}: this is the sending host, not the path",
-        times(events),
+        "the sender was more than half a period late {}, at most {}: this is the sending host, not the path",
+        count(times, "time"),
         time(longest_ns as f64)
     )
 }

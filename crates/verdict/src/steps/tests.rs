@@ -151,7 +151,7 @@ fn what_falls_from_a_queue_is_no_route() {
     );
 }
 
-/// True if the packets drain when packet `drop` arrives `apart` ns after its predecessor, for a fall at 500.
+/// True if packets drain when packet `drop` arrives `apart` ns after the one before it, for a fall at `place`.
 fn is_drained(period: i64, drop: usize, apart: i64, place: usize, noise: DelayNoise) -> bool {
     let at = |k: u32| if (k as usize) < drop { SECOND } else { SECOND + apart - period };
     let packets = every(period, 1000, |k| Some(at(k)));
@@ -201,7 +201,8 @@ fn proven(change: i64, down: bool, set: impl FnOnce(&mut Test)) -> char {
 
 #[test]
 fn a_host_that_says_its_clock_was_set_proves_it() {
-    // The server receives in the direction up, so that a change of its clock adds to delays. Within a third.
+    // In the up direction the server receives, so a forward step of its clock adds to delays. The sizes agree to
+    // within a third.
     let server =
         |down, change: i64, by: i64| proven(change, down, |t| t.session.server.clock_step = Some(Span(by)));
     let client =

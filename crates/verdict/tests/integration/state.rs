@@ -1,5 +1,5 @@
-//! States that are cut anywhere, saved, read and merged give the result of one analysis; arbitrary bytes are an
-//! error.
+//! Analyses that are split anywhere, saved, read and merged give the result of a single analysis; arbitrary bytes give
+//! an error.
 
 use crate::common;
 use crate::stream;
@@ -51,7 +51,7 @@ fn with_id(session: Session, id: &str) -> Session {
     Session { id: Some(id.to_owned()), ..session }
 }
 
-/// Returns the rows of a round-trip test made from those of a one-way test: every third is answered late.
+/// Converts the rows of a one-way test to those of a round-trip test: every third packet is answered late.
 fn round_trips(n: u64, rows: &[PacketRecord]) -> (Session, Vec<PacketRecord>) {
     let facts = TwoWay { protocol: "stamp".into(), far_clock: true, ..TwoWay::default() };
     let session = Session { two_way: Some(Box::new(facts)), ..session(n) };
@@ -168,7 +168,7 @@ proptest! {
         prop_assert_eq!(json(state).to_string(), json(whole).to_string());
     }
 
-    /// True if all packets fit into memory, some, or none.
+    /// Each analysis keeps all packets, some, or none in memory.
     #[test]
     fn the_bytes_of_a_state_do_not_tell_how_its_rows_came(
         (n, rows) in rows(),

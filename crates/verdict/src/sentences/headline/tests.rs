@@ -16,7 +16,7 @@ fn a_headline_names_the_first_cause_that_hurts() {
     let felt = headline(&answer(Severity::Poor, vec![]), WHOLE, [1000, 0], Some("the delay varies"));
     assert_eq!(felt, "Poor: the delay varies.");
     let harmless = || Cause { severity: Severity::Good, ..cause(CauseId::Duplication) };
-    // A cause that nobody notices does not explain a path that is not good.
+    // A cause without effect does not explain a path that is not good.
     assert_eq!(of(Severity::Fair, vec![harmless()]), "Fair: no single cause explains it.");
     assert_eq!(of(Severity::Good, vec![harmless()]), "Good: 5.0 % of packets arrive twice.");
     let skipped = of(Severity::Bad, vec![cause(CauseId::IncompleteLog), cause(CauseId::RandomLoss)]);
