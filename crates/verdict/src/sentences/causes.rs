@@ -165,13 +165,13 @@ pub fn random_loss(share: f64, span: LossSpan) -> String {
 /// Describes losses in bursts of `mean` packets on average, which is `burst_ratio` times the length of random bursts;
 /// `None` if the lost packets of a burst are not adjacent.
 pub fn bursty_loss(share: f64, bursts: u64, mean: f64, burst_ratio: Option<f64>, span: LossSpan) -> String {
-    let compared = match burst_ratio {
-        Some(ratio) => format!("{ratio:.1} times what random loss would give"),
-        None => "closer together than random loss would be".to_owned(),
+    let (packets, compared) = match burst_ratio {
+        Some(ratio) => ("packets", format!("{ratio:.1} times what random loss would give")),
+        None => ("lost packets", "closer together than random loss would be".to_owned()),
     };
     let size = match bursts {
-        1 => format!("{mean:.0} lost packets"),
-        _ => format!("{mean:.1} lost packets on average"),
+        1 => format!("{mean:.0} {packets}"),
+        _ => format!("{mean:.1} {packets} on average"),
     };
     format!("{} lost in {} of {size}, {compared}{}", percent(share), count(bursts, "burst"), span.text())
 }
