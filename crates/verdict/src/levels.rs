@@ -273,8 +273,8 @@ pub struct Drift {
     pub error: f64,
 }
 
-/// Returns the slope of the line through the mean of the lower half of the points in the first fifth and in the last
-/// fifth of the test: it fits a path without a queue at both ends.
+/// Returns the slope of the line through two points: the mean of the lower half of the values in the first fifth of
+/// the test, and the same for the last fifth. The line fits a path without a queue at both ends.
 fn lower_slope(time: &[f64], value: &[f64]) -> Option<f64> {
     let k = value.len();
     let fifth = (k / 5).max(2);

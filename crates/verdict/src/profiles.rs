@@ -529,7 +529,7 @@ mod tests {
         for pair in ladder.windows(2) {
             assert!(of(pair[0]).iter().zip(of(pair[1])).all(|(short, long)| *short <= long), "{pair:?}");
         }
-        // The answer, then voice, video, gaming, cloud-desktop, telemetry, v2x: good, fair, poor, bad.
+        // The general verdict, then voice, video, gaming, cloud-desktop, telemetry, v2x: good, fair, poor, bad.
         assert_eq!(
             levels,
             [

@@ -57,7 +57,7 @@ fn lateness(delays: &Delays<'_>, material: &Evidence<'_>) -> Option<Vec<i64>> {
     let in_time = (1..n).filter(|k| apart(*k) > period / 4);
     let mut changes: Vec<i64> =
         in_time.map(|k| late[k].saturating_sub(late[k - 1]).saturating_abs()).collect();
-    // Bursts that the log does not state are a guess, which most packets must fit.
+    // Bursts are a guess if the log does not state them, so most packets must fit.
     let is_guess =
         matches!(due, DueTimes::Bursts(..)) && material.session.spec.schedule() == Schedule::Periodic;
     let [usual] = at_shares(&mut changes, [if is_guess { 80 } else { 30 }]);

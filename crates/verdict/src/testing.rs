@@ -182,7 +182,7 @@ pub fn cause(id: CauseId) -> Cause {
     }
 }
 
-/// Answer with these causes and this severity.
+/// Verdict with these causes and this severity.
 pub fn answer(severity: Severity, causes: Vec<Cause>) -> Answer {
     Answer {
         complete: true,

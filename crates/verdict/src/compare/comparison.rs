@@ -183,7 +183,7 @@ pub struct Comparison {
     pub shift: Option<f64>,
     /// Sum of the measurement errors of both runs.
     pub floor: f64,
-    /// Secondary tests; `None` without packets.
+    /// Tests that assume independence; `None` without packets.
     pub tests: Option<IndependenceTests>,
     /// Statistic on which the verdict is based.
     pub statistic: Statistic,

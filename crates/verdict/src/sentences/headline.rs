@@ -7,7 +7,7 @@ use jitlat_core::evidence::KnownPackets;
 use jitlat_core::metrics::stat::wilson95;
 
 /// Returns the headline of `answer` for a test with the packets `known`, of which `received` arrived and `lost` were
-/// lost. `effect` is the effect that users notice most, for an answer whose severity no cause explains.
+/// lost. `effect` is the effect that users notice most, for a verdict whose severity no cause explains.
 pub fn headline(
     answer: &Answer,
     known: KnownPackets,

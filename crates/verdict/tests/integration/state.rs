@@ -415,7 +415,7 @@ fn parts_that_do_not_follow_each_other_in_constant_memory_are_refused() {
     assert_whole(&session, &rows, split(&session, &rows, &[24_000]), &[".answer"]);
 }
 
-/// Changes a byte, or replaces a number (MessagePack's of one byte, or the one after a marker).
+/// Changes a byte, or replaces a number (a one-byte MessagePack number, or the number after a marker).
 fn change() -> impl Strategy<Value = (prop::sample::Index, u8, Option<u32>)> {
     (any::<prop::sample::Index>(), any::<u8>(), prop::option::weighted(0.8, 0u32..=64))
 }

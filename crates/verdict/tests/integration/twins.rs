@@ -154,7 +154,7 @@ proptest! {
         prop_assert_eq!(d.time_to_duplicate.map(|t| (t.min, t.max)), times.first().copied().zip(times.last().copied()));
     }
 
-    /// Metrics §18: every packet is checked against every buffer.
+    /// Buffers (metrics §18): every packet is checked against every buffer.
     #[test]
     fn buffers((n, rows) in rows()) {
         let twin = Twin::of(n, &rows);
@@ -250,7 +250,7 @@ proptest! {
         }
     }
 
-    /// Metrics §9 and §22.
+    /// Periods (metrics §9) and schedule (§22).
     #[test]
     fn periods_and_schedule((n, rows) in rows()) {
         let (twin, s) = (Twin::of(n, &rows), summary(n, &rows));
@@ -268,7 +268,7 @@ proptest! {
         prop_assert_eq!(figures.over_half_period, errors.iter().filter(|e| 2 * (**e - anchor) > PERIOD).count() as u64);
     }
 
-    /// Metrics §21: no other cell and overhead fit better, and none as well is preferred.
+    /// Metrics §21: no other cell and overhead fit better, and none that fit as well are preferred.
     #[test]
     fn steps_of_cells(cell in 33u32..60, overhead in 0u32..60, noise in prop::collection::vec(-0.2f64..0.2, 40)) {
         let points: Vec<(u32, f64)> = (0..40)
