@@ -190,7 +190,7 @@ fn sentence(c: &Cause, packets: u64) -> String {
         }
         CauseId::RouteChange => {
             let how = if c.magnitude_ns.unwrap_or(0) < 0 { "shorter" } else { "longer" };
-            format!("the path{direction} became {ns} {how} at {from}")
+            format!("the path{direction} became {ns} {how} at {from}: a route change")
         }
         CauseId::ClockStep => format!("nothing is wrong with the path; a clock was set by {ns} at {from}"),
         CauseId::ClockSkew => format!("nothing is wrong with the path; the clocks drift apart by {ns}"),

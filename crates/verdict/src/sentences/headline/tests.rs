@@ -106,7 +106,7 @@ fn each_kind_of_cause_has_its_sentence() {
         (CauseId::Policing, "5.0 % of packets lost in the up direction, dropped by a rate limit"),
         (CauseId::PeriodicLoss, "5.0 % of packets lost in the up direction at regular times, every 0 ns"),
         (CauseId::Reordering, "5.0 % of packets reordered in the up direction"),
-        (CauseId::RouteChange, "the path in the up direction became 30 ms longer at 1.0 s"),
+        (CauseId::RouteChange, "the path in the up direction became 30 ms longer at 1.0 s: a route change"),
         (CauseId::ClockStep, "nothing is wrong with the path; a clock was set by 30 ms at 1.0 s"),
         (CauseId::ClockSkew, "nothing is wrong with the path; the clocks drift apart by 30 ms"),
         (CauseId::SenderStall, "the sender stalled for 30 ms, from 1.0 s on"),
