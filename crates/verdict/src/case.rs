@@ -426,7 +426,7 @@ fn is_of_a_stall(step: &LevelStep, late: &SenderDelays, delays: &Delays<'_>) -> 
 /// Minimum number of packets before or after a stall that show the smallest delay there.
 const MIN_STALL_NEIGHBOURS: usize = 8;
 
-/// Classifies as hand-overs the steps at which the path delivers stored packets.
+/// Classifies steps at which the path delivers stored packets as hand-overs.
 fn handed_over_to(steps: &mut [(LevelStep, StepReason)], episodes: &Episodes) {
     for (step, reason) in steps.iter_mut().filter(|(_, reason)| *reason == StepReason::Route) {
         let meets = |from: usize, to: usize, size: i64| {

@@ -26,7 +26,7 @@ pub struct Delays<'a> {
     skew: f64,
     /// Lasting changes of the smallest delay, ascending: index of the packet and the new smallest delay in ns.
     levels: Vec<(usize, i64)>,
-    /// Packets that a host sent or read late, as ascending, disjoint ranges of indices. They do not show the path.
+    /// Packets that a host sent or read late, as ascending, disjoint ranges of indices. The path is not judged by them.
     aside: Vec<Range<usize>>,
     pace: SendPattern,
 }
@@ -256,7 +256,7 @@ impl<'a> Delays<'a> {
         self.skew = skew;
     }
 
-    /// Sets aside packets that do not show the path: ascending, disjoint ranges of indices.
+    /// Sets aside packets by which the path is not judged: ascending, disjoint ranges of indices.
     pub fn set_aside(&mut self, aside: Vec<Range<usize>>) {
         self.aside = aside;
     }

@@ -31,7 +31,7 @@ pub(super) struct CaseFindings {
     pub received: u64,
     /// Time from the first packet to the last whose fate is known, in seconds.
     pub duration: f64,
-    /// Number of packets that a host sent late, read late or refused; they do not show the path.
+    /// Number of packets that a host sent late, read late or refused; the path is not judged by them.
     pub touched: u64,
     /// Severity of gaps within bursts of loss.
     pub gaps: Severity,

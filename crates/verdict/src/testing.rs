@@ -74,7 +74,7 @@ pub fn packets(times: impl IntoIterator<Item = (i64, i64)>) -> Vec<AcceptedPacke
     (0..).zip(times).map(|(seq, (sent, delay))| AcceptedPacket { seq, sent, delay }).collect()
 }
 
-/// Series of `packets` in order of arrival. Its memory is leaked, which a short test may do.
+/// Series of `packets` in order of arrival. Its memory is leaked, which is acceptable in a test.
 pub fn series(packets: &[AcceptedPacket]) -> &'static Series<'static> {
     let mut arrived = packets.to_vec();
     arrived.sort_by_key(AcceptedPacket::arrived);
