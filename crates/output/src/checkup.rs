@@ -35,7 +35,7 @@ fn page(c: &Checkup, findings: &[Finding], options: &TextOptions) -> String {
     let mut page = Page::new(options);
     let text = |t: &Option<String>| t.clone().unwrap_or_else(|| "-".to_owned());
     page.line(&format!(
-        "{}, {}: can it be trusted with {} bytes every {}?",
+        "{}, {}: is it fit for tests with {} bytes every {}?",
         text(&c.host.name),
         text(&c.host.system),
         c.question.payload,
@@ -63,12 +63,12 @@ fn page(c: &Checkup, findings: &[Finding], options: &TextOptions) -> String {
 
 fn verdict(findings: &[Finding]) -> &'static str {
     match findings.iter().map(|f| f.level).max() {
-        Some(Level::Bad) => "Do not trust this host until the bad findings are fixed.",
+        Some(Level::Bad) => "Do not measure with this host until the bad findings are fixed.",
         Some(Level::Poor) => {
             "This host affects its measurements: use --doctor, and consider the poor findings."
         }
-        Some(Level::Note) => "This host can be trusted, down to its noise floor.",
-        _ => "This host can be trusted.",
+        Some(Level::Note) => "This host is fit for measurements, down to its noise floor.",
+        _ => "This host is fit for measurements.",
     }
 }
 
