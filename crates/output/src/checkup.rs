@@ -49,7 +49,7 @@ fn page(c: &Checkup, findings: &[Finding], options: &TextOptions) -> String {
     processors(&mut page, c);
     interfaces(&mut page, c);
     privileges(&mut page, c);
-    page.heading("What it means");
+    page.heading("Findings");
     for finding in findings {
         page.finding(finding.level, &finding.text);
         if let Some(change) = &finding.change {
@@ -77,7 +77,7 @@ fn clock(page: &mut Page, c: &Checkup) {
     for (name, r) in [("wall", &c.wall_clock), ("steady", &c.steady_clock)] {
         let resolution = r.resolution.map_or_else(|| "-".to_owned(), |s| eng4(s.0));
         page.item(&format!(
-            "{name}: a reading takes {}, 99.9 % {}, at most {}; resolution {resolution}; {} stall(s) above 100 us in {}, \
+            "{name}: a reading takes {}, 99.9 % {}, at most {}; resolution {resolution}; stalls above 100 us: {} in {}, \
              {} in all",
             eng4(r.p50.0),
             eng4(r.p999.0),
@@ -139,7 +139,7 @@ fn baseline(page: &mut Page, name: &str, b: &Result<Baseline, String>) {
 fn processors(page: &mut Page, c: &Checkup) {
     let m = &c.machine;
     page.heading("Processors and sockets");
-    let mut facts = vec![format!("{} processor(s) for this program", m.cpus)];
+    let mut facts = vec![format!("processors for this program: {}", m.cpus)];
     facts.extend(m.model.clone());
     facts.extend(m.smt.map(|on| format!("SMT {}", if on { "on" } else { "off" })));
     facts.extend(m.isolated.as_ref().map(|l| format!("isolated {l}")));

@@ -31,7 +31,7 @@ pub fn begin(state: &SweepState) -> Result<String, SweepError> {
     let done = state.outcomes().len();
     let left = if done > 0 { format!(", {done} of them done") } else { String::new() };
     Ok(format!(
-        "{} to {}: {} combinations, {} packets per run, {} run(s) each{left}\nStored in {}\n",
+        "{} to {}: {} combinations, {} packets per run, runs per combination: {}{left}\nStored in {}\n",
         plan.quantity(),
         plan.host,
         runs / (plan.repetitions as usize).max(1),

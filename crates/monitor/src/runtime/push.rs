@@ -431,7 +431,7 @@ impl<'a> PushSession<'a> {
                 self.connection.give(SenderInput::Test(about));
             }
             Ok(_) => self.cannot_send(number, "its tags are too many or too long".to_owned()),
-            // Whether the test counts as dropped is decided when it is settled.
+            // When the test is settled, the archive decides if it counts as dropped.
             Err(
                 jitlat_archive::ArchiveError::Pruned(_) | jitlat_archive::ArchiveError::NoSuchTest { .. },
             ) => {

@@ -66,7 +66,7 @@ pub struct PeriodOutcome {
     pub name: String,
     /// Name of the far end.
     pub far: String,
-    /// How the period ended.
+    /// Result of the period: measured, failed or missed.
     pub ending: SlotEnding,
 }
 
