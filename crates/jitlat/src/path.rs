@@ -1,4 +1,4 @@
-//! `jitlat path HOST`: examines the routers on the path, and how each treats packets.
+//! `jitlat path HOST`: examines the routers on the path, and their treatment of packets.
 
 use crate::exit::ExitStatus;
 use crate::interrupt;

@@ -158,7 +158,7 @@ fn read(
     {
         head.push(&f);
     }
-    // The identities of the first packets are computed again; these frames are few and small.
+    // The copy is cheap, because these frames are few and small; they are processed below like all others.
     if head_to.send(head.clone()).is_err() {
         return CaptureFacts::default();
     }

@@ -1,4 +1,4 @@
-//! [`PingTest`]: one two-way test as a protocol's client runs it. [`PingResult`]: its result.
+//! [`PingTest`]: a two-way test that a protocol's client runs. [`PingResult`]: the result of such a test.
 
 use super::Ping;
 use crate::error::Error;

@@ -185,7 +185,7 @@ pub fn serve_args(options: &[(String, OptionValue)]) -> Result<ServeArgs, EntryE
         ("no_sandbox", confined),
     ];
     let refused = refused.map(|(id, instead)| (id.to_owned(), instead.to_owned())).to_vec();
-    // Captures of the file may need the interfaces of this host; these options are valid then.
+    // Captures in the file may need interfaces of this host, for which these options are valid.
     let of_captures = ["capture-port", "capture-without-key", "max-digest-rate"];
     let named = |name: &str| options.iter().any(|(given, _)| given == name);
     let placeholder = of_captures.iter().any(|name| named(name)) && !named("capture");

@@ -1,4 +1,4 @@
-//! `--proto` of one-way tests and the options of every such protocol, made from [`ONE_WAY_PROTOCOLS`].
+//! `--proto` of one-way tests and the options of every such protocol, from [`ONE_WAY_PROTOCOLS`].
 
 use super::protocol::{GivenArgs, add_options};
 use anyhow::{Context, Result, bail};
