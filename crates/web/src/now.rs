@@ -52,7 +52,8 @@ pub struct StreamNow {
     pub verdict: TestVerdict,
     /// Headline of the verdict.
     pub headline: String,
-    /// Median time between its newest tests, ns; null with fewer than three tests, or if all were started from a page.
+    /// Median time between its newest tests, ns; null if there are fewer than three. For a stream that would otherwise be
+    /// silent, tests started from a page do not count.
     pub every_ns: Option<i64>,
     /// True if the last test is more than three such intervals ago.
     pub silent: bool,

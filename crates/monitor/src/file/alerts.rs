@@ -11,7 +11,7 @@ use crate::model::{Host, MonitoredCapture, MonitoredTest};
 use crate::window::TimeWindow;
 use jitlat_core::{Span, quantity};
 
-/// Largest number of consecutive tests in a rule.
+/// Maximum number of consecutive tests in a rule.
 const MAX_TESTS: u32 = 1000;
 
 pub fn alerts(

@@ -13,7 +13,7 @@ const DEFAULT_GUARD: Span = Span::seconds(1);
 /// Default time for set-up and results around the packets.
 const DEFAULT_SETUP: Span = Span::seconds(4);
 
-/// Largest number of concurrent tests of a host.
+/// Maximum number of concurrent tests of a host.
 const MAX_CONCURRENT: u32 = 64;
 
 pub fn hosts(file: &Sections<'_>) -> Vec<Host> {
