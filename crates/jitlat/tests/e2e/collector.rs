@@ -310,7 +310,7 @@ fn a_collector_that_is_away_costs_what_the_spool_has_no_room_for() {
     assert_eq!((push.dropped, push.stored + push.dropped), (dropped, 30), "{push:?}");
     assert!((3..27).contains(&dropped), "{dropped}");
     assert_eq!(collected(&central).map(|c| (c.stored, c.dropped)), Some((push.stored, dropped)));
-    assert_eq!(a.stderr.matches("counted as dropped").count(), 1, "{}", a.stderr);
+    assert_eq!(a.stderr.matches("the waiting tests exceed the limit").count(), 1, "{}", a.stderr);
     assert_eq!(a.stderr.matches("b: cannot push tests").count(), 1, "{}", a.stderr);
     drop(b);
     // The dropped tests are still in its own archive.
