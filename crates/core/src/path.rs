@@ -44,7 +44,8 @@ pub struct ProbeReply {
     pub from: IpAddr,
     /// Time from the probe to the answer.
     pub rtt: Span,
-    /// TOS octet or traffic class with which the probe arrived there; `None` if the answer does not quote it.
+    /// TOS octet or traffic class that the probe had when it arrived at this hop; `None` if the answer does
+    /// not quote it.
     pub traffic_class: Option<u8>,
     /// MPLS labels of the probe, the outermost first.
     pub labels: Vec<Label>,
@@ -76,9 +77,9 @@ pub struct Hop {
     pub responders: Vec<Responder>,
     /// Round-trip times of answered probes, in ns.
     pub rtt: Distribution,
-    /// DSCPs with which probes arrived there → number of probes; empty if no answer quotes any.
+    /// Number of probes that arrived at this hop, by their DSCP on arrival; empty if no answer quotes a DSCP.
     pub dscp: BTreeMap<u8, u64>,
-    /// MPLS labels with which the last answered probe arrived there, the outermost first.
+    /// MPLS labels that the last answered probe had when it arrived at this hop, outermost first.
     pub labels: Vec<Label>,
     /// Set if the path ends at this hop.
     pub end: Option<PathEnd>,
@@ -182,7 +183,7 @@ impl Hop {
         words
     }
 
-    /// Returns the most frequent DSCP of probes that arrived there.
+    /// Returns the most frequent DSCP of probes that arrived at this hop.
     pub fn usual_dscp(&self) -> Option<u8> {
         self.dscp.iter().max_by_key(|(_, n)| **n).map(|(dscp, _)| *dscp)
     }

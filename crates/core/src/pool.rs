@@ -274,7 +274,7 @@ impl Pool {
         whole(self.pdv.sum)
     }
 
-    /// Returns true if this can be a pool, as far as computations rely on it.
+    /// Returns true if this can be a pool. Checks only the properties that computations rely on.
     pub fn is_possible(&self) -> bool {
         [&self.delay, &self.pdv, &self.ipdv].iter().all(|p| p.values.is_possible(p.values.len()))
     }

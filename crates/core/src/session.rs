@@ -84,7 +84,7 @@ pub struct Session {
     /// answers SENDING.
     pub direction_known: bool,
     /// True if classic workorders were used. Then the clock offset is the median of the probes, as in the
-    /// seed document's A.2.
+    /// source document, A.2.
     pub classic: bool,
     /// Offset probes before and after the stream, in the order in which they were made.
     pub probes: Vec<ClockProbe>,

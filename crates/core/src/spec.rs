@@ -297,8 +297,8 @@ const MAX_READ_PAUSE: Span = Span::millis(1);
 const MIN_PACKETS_PER_PAUSE: i64 = 4;
 
 impl Default for TestSpec {
-    /// Returns the defaults of the seed document: 1000 UDP packets of 80 bytes, one every 20 ms, client to
-    /// server.
+    /// Returns the defaults of the source document: 1000 UDP packets of 80 bytes, one every 20 ms, client
+    /// to server.
     fn default() -> TestSpec {
         TestSpec {
             direction: Direction::Up,

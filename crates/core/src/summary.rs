@@ -56,7 +56,7 @@ pub struct Summary {
     /// Shares of packets near the mean and the median delay; `None` unless requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub within: Option<Within>,
-    /// Delay above the smallest delay: jitter in the seed document.
+    /// Delay above the smallest delay: jitter in the source document.
     pub pdv: Distribution,
     /// Delay corrected by the clock estimate; `None` without one.
     pub latency_corrected: Option<Corrected>,
@@ -76,7 +76,7 @@ pub struct Summary {
     /// Reordering.
     #[serde(default)]
     pub reordering: Reordering,
-    /// Regression of delay on arrival time: m and r of the seed document.
+    /// Regression of delay on arrival time: m and r of the source document.
     pub regression_arrival: Option<Regression>,
     /// Regression of delay on send time: use this one to draw conclusions.
     pub regression_send: Option<Regression>,
@@ -215,9 +215,9 @@ pub struct StampCounts {
     /// Number of packets whose departure stamp was requested but never received; `None` if no stamps were
     /// requested, or if it is unknown.
     pub sent_lost: Option<u64>,
-    /// Mean time from the arrived stamp to the receiving program's clock reading, in ns.
+    /// Mean time from the arrival stamp to the receiving program's clock reading, in ns.
     pub receive_lag_mean_ns: Option<i64>,
-    /// Largest time from the arrived stamp to the receiving program's clock reading, in ns.
+    /// Largest time from the arrival stamp to the receiving program's clock reading, in ns.
     pub receive_lag_max_ns: Option<i64>,
     /// Maximum part of that time that the receiver waited intentionally to read several packets at once, in
     /// ns. `None` if it read each packet immediately, or if it is unknown.
@@ -275,7 +275,7 @@ pub struct PathSegment {
     pub pdv_p999: i64,
     /// Largest PDV, in ns.
     pub pdv_max: i64,
-    /// Difference to the minimum of the previous segment, in ns; `None` for the first.
+    /// Difference from the minimum of the previous segment, in ns; `None` for the first segment.
     pub step_ns: Option<i64>,
 }
 

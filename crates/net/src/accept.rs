@@ -322,7 +322,7 @@ fn admit<S: ConnectionService>(
 
 fn join(service: &str, thread: JoinHandle<()>) {
     if thread.join().is_err() {
-        tracing::error!("{service}: the thread of a connection panicked");
+        tracing::error!("{service}: a connection's thread panicked");
     }
 }
 

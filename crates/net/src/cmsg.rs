@@ -230,7 +230,7 @@ pub(crate) fn on_system_clock(adapter: WallTime, system: WallTime) -> Option<Wal
 /// For packet sockets: the equivalent of `…_RECVERR` at the IP levels.
 const PACKET_TX_TIMESTAMP: c_int = 16;
 
-/// Moment of a sent packet that the kernel stamped.
+/// Point in a packet's transmission at which the kernel took the timestamp.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Passage {
     /// The packet entered the queue of the interface.
@@ -288,8 +288,8 @@ pub(crate) fn is_launch_missed(control: &[u8]) -> bool {
     })
 }
 
-/// Reads `ee_data` and `ee_info` of a `sock_extended_err` whose origin is time stamping: the packet's number
-/// and the stamped moment.
+/// Reads `ee_data` and `ee_info` of a `sock_extended_err` whose origin is timestamping: the packet's number and the
+/// stamped moment.
 fn departed_packet(extended_error: &[u8]) -> Option<(u32, Passage)> {
     // Values of the kernel's `SCM_TSTAMP_…`.
     const LEFT: u32 = 0;

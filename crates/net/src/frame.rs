@@ -133,7 +133,8 @@ pub(crate) fn parse(frame: &[u8]) -> Option<UdpFrame<'_>> {
     })
 }
 
-/// Addresses of both ends of a frame, of one family, and of the next hop.
+/// Source and destination of a frame: Ethernet addresses (the destination is the next hop) and IP addresses
+/// of the same family, with ports.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ends {
     pub from_mac: Mac,

@@ -20,7 +20,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Number of bytes read of an ICMP error; no router quotes more.
+/// Number of bytes read from an ICMP error; no router quotes more.
 const MAX_ERROR_BYTES: usize = 2048;
 /// Longest wait before the stop flag is checked.
 const MAX_WAIT: Span = Span::millis(50);

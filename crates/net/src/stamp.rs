@@ -1,4 +1,4 @@
-//! Enables time stamps of the kernel and the hardware (`SO_TIMESTAMPING`). Stamps of received packets arrive
+//! Enables timestamps of the kernel and the hardware (`SO_TIMESTAMPING`). Stamps of received packets arrive
 //! as control messages (`cmsg`), those of sent packets later through the socket's error queue (`departures`).
 //!
 //! The kernel enables receive stamping asynchronously, so the first packets after set-up may lack a stamp:

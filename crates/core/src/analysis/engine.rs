@@ -24,7 +24,7 @@ pub(super) struct Engine {
     judge: Option<SharedJudge>,
     /// Maximum number of packets that are stored before the analysis changes to constant memory.
     max_packets: usize,
-    /// Counts all packets received, with or without a delay.
+    /// Counts all received packets, including those whose delay is unknown.
     pub classifier: Classifier,
     pub tally: Tally,
     pub samples: Packets,
@@ -116,7 +116,7 @@ impl Engine {
         self.limit_memory();
     }
 
-    /// Adds the next record in arrival order, of a packet that was received and whose delay is unknown.
+    /// Adds the next record, in arrival order. The packet was received, but its delay is unknown.
     pub fn push_delayless(&mut self, record: &PacketRecord) {
         self.push_row(record, Row::Delayless);
     }

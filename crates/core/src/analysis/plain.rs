@@ -42,7 +42,7 @@ impl Plain {
     }
 
     /// Takes the packets at the start of `records` whose numbers ascend from `next` and are below `packets`.
-    /// Returns their number; 0 if they are too few to be processed together.
+    /// Returns their number; 0 if there are too few to be processed together.
     pub fn take(&mut self, records: &[PacketRecord], next: u64, packets: u32) -> usize {
         let (mut least, end) = (i64::try_from(next).unwrap_or(i64::MAX), i64::from(packets));
         self.len = 0;

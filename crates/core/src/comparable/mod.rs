@@ -7,7 +7,7 @@ pub use spread::{ResampledSpread, SpreadMethod, interval};
 use crate::distribution::sample::Sample;
 use serde::{Deserialize, Serialize};
 
-/// Number of ranks stored of a long run.
+/// Number of ranks stored for a long run.
 const MAX_RANKS: u64 = 257;
 
 /// Delay above the minimum (PDV) at evenly spaced ranks, and the uncertainty of the median and the 99th

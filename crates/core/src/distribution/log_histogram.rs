@@ -120,7 +120,8 @@ impl LogHistogram {
         self.extremes = Some((low, high));
     }
 
-    /// Returns true if this can be the histogram of `n` values, as far as computations rely on it.
+    /// Returns true if this can be the histogram of `n` values. Checks only the properties that computations
+    /// rely on.
     pub(crate) fn is_possible(&self, n: u64) -> bool {
         let Precision { exact, bits } = self.precision;
         if bits > 32 || self.n != n || self.extremes.is_some() != (n > 0) {
@@ -221,8 +222,8 @@ impl LogHistogram {
         };
     }
 
-    /// Returns the values that were added since the state `lead`. `lead` must be exact or have determined the
-    /// origin.
+    /// Returns the values that were added after the state was `lead`. `lead` must be exact or have determined
+    /// the origin.
     pub(crate) fn less(&self, lead: &LogHistogram) -> LogHistogram {
         let mut rest = LogHistogram::with_origin(self.origin, self.precision);
         if self.is_exact() {

@@ -33,9 +33,9 @@ use std::sync::Arc;
 pub struct Evidence<'a> {
     /// The session of the test.
     pub session: &'a Session,
-    /// The packets with a delay, in send order.
+    /// Packets whose delay is known, in send order.
     pub series: &'a Series<'a>,
-    /// Numbers of all packets received, with or without a delay.
+    /// Numbers of all received packets, including those whose delay is unknown.
     pub came: &'a SeqSet,
     /// Sorted delays; `None` if nothing else needs them sorted.
     pub sample: Option<&'a Sample>,
@@ -61,7 +61,7 @@ impl Evidence<'_> {
         self.sample.map_or_else(|| (!self.series.is_empty()).then(lowest), Sample::min)
     }
 
-    /// Returns the nominal time between packets in ns; `None` if the sender does not follow one.
+    /// Returns the nominal time between packets in ns; `None` if the sender does not follow a schedule.
     pub fn period(&self) -> Option<i64> {
         self.session.period().map(|p| bounded(p.0))
     }

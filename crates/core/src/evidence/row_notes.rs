@@ -24,7 +24,7 @@ pub struct RowNotes {
     /// were lost.
     #[serde(default)]
     pub unentered: Vec<(u32, i64)>,
-    /// Packets that spent a millisecond or more in the receiving host after their arrived stamp: number, ns.
+    /// Packets that spent a millisecond or more in the receiving host after their arrival stamp: number, ns.
     pub read_late: Vec<(u32, i64)>,
     /// Payload size of each packet received, by number; empty while all packets have the same size.
     pub sizes: Vec<(u32, u16)>,

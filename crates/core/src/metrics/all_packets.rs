@@ -28,7 +28,7 @@ pub(crate) struct AllPackets<'a> {
     pub series: Series<'a>,
     /// Numbers of the accepted packets.
     pub accepted: &'a SeqSet,
-    /// Numbers of all packets received, with or without a delay.
+    /// Numbers of all received packets, including those whose delay is unknown.
     pub came: Cow<'a, SeqSet>,
     pub copies: &'a Copies,
     /// Times in the queue of the sending host's interface, by number.

@@ -189,7 +189,7 @@ impl ClockEstimate {
         (self.offset_min_rtt_ns, self.bound_min_rtt_ns) = (Some(offset), Some(bound));
     }
 
-    /// Uses the median of the probes for correction (seed document, A.2).
+    /// Uses the median of the probes for correction (source document, A.2).
     fn use_median(&mut self, probes: &[ClockProbe]) {
         let mut doubled: Vec<i64> = probes.iter().map(ClockProbe::double_offset).collect();
         doubled.sort_unstable();
@@ -319,8 +319,8 @@ mod tests {
     fn the_sign_depends_on_the_direction() {
         let e = ClockEstimate::new(&session(Direction::Down, 5_000, [(0, 0); 5]), None);
         assert_eq!((e.offset_ns, e.correction_ns), (Some(5_000), Some(-5_000)));
-        // metrics §15, V18: synchronised clocks give θ = 0, not the RTT that the formula in the seed document
-        // would give.
+        // metrics §15, V18: synchronised clocks give θ = 0, not the RTT that the formula in the source
+        // document would give.
         let e = ClockEstimate::new(&session(Direction::Up, 0, [(0, 0); 5]), None);
         assert_eq!(e.offset_ns, Some(0));
     }

@@ -155,7 +155,7 @@ impl StayBack {
         stay_back.finish()
     }
 
-    /// Adds the packets that `whole` received after the state `lead`. If `lead` was not waiting for the same
+    /// Adds the packets that `whole` received after its state was `lead`. If `lead` was not waiting for the same
     /// numbers as this one, for example after a displacement beyond DT, the density becomes unknown.
     pub(crate) fn join(&mut self, whole: StayBack, lead: &StayBack) {
         self.found.join(&whole.found, &lead.found);
@@ -171,8 +171,8 @@ impl StayBack {
         self.unmet.0.iter().copied().filter(awaited).collect()
     }
 
-    /// Returns true if this can be the density of `n` packets with the threshold DT, as far as computations
-    /// rely on it.
+    /// Returns true if this can be the density of `n` packets with the threshold DT. Checks only the properties
+    /// that computations rely on.
     pub(crate) fn is_possible(&self, n: u64, threshold: u32) -> bool {
         let index = self.index <= 1 << 33 && self.threshold == threshold;
         index && self.window.len() <= threshold as usize && self.found.is_possible(n)

@@ -129,7 +129,8 @@ impl Hull {
         upper.add(&Mirrored(points), 0..points.len());
     }
 
-    /// Returns true if these can be the vertices of a hull, as far as computations rely on it.
+    /// Returns true if these can be the vertices of a hull. Checks only the properties that computations rely
+    /// on.
     pub(crate) fn is_possible(&self) -> bool {
         self.0.is_sorted_by(|a, b| a.0 < b.0)
     }

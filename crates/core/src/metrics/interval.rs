@@ -108,7 +108,8 @@ fn sent_in(series: &Series<'_>, length: i64, sent: u64) -> Vec<u64> {
     bounds
 }
 
-/// Sets the delay figures of `window`, whose packets end before number `end`.
+/// Sets the delay figures of `window`, which contains the packets from `window.first_seq` up to but not
+/// including `end`.
 pub fn add_delays(window: &mut Interval, end: u64, series: &Series<'_>) {
     let part = series.position_of(window.first_seq)..series.position_of(end);
     let values = series.range(part.clone()).map(|p| p.delay);

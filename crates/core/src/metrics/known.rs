@@ -24,7 +24,7 @@ pub(crate) struct ArrivalCounts {
     pub invalid: u64,
     pub late: u64,
     pub rx_time_regressions: u64,
-    /// Number of packets received without a delay.
+    /// Number of received packets whose delay is unknown.
     pub delayless: u64,
 }
 

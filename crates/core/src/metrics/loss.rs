@@ -188,8 +188,8 @@ impl LossScan {
         self.lengths.last_key_value().map_or(0, |(len, _)| *len)
     }
 
-    /// Returns true if this can be the state after losses below the number `next`, as far as computations
-    /// rely on it.
+    /// Returns true if this can be the state after losses below the number `next`. Checks only the properties
+    /// that computations rely on.
     pub(crate) fn is_possible(&self, next: u64) -> bool {
         let within = |run: [u64; 2]| run[1] > 0 && run[0].checked_add(run[1]).is_some_and(|end| end <= next);
         let last = match self.last {

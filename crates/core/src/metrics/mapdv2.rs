@@ -18,8 +18,8 @@ pub struct Mapdv2 {
 }
 
 impl Mapdv2 {
-    /// Adds the packets that `whole` received after the state `lead`, by which time the first packets no
-    /// longer had an effect.
+    /// Adds the packets that `whole` received after its state was `lead`. By then its first packets must no
+    /// longer have an effect.
     pub(crate) fn join(&mut self, whole: Mapdv2, lead: &Mapdv2) {
         let Some(n) = whole.n.checked_sub(lead.n).filter(|n| *n > 0) else { return };
         if self.n == 0 {

@@ -23,7 +23,7 @@ use std::ops::Range;
 pub(crate) trait Metric:
     Clone + fmt::Debug + Send + Sync + Serialize + DeserializeOwned + 'static
 {
-    /// Scalars that the metric reports, in the order of tables.
+    /// Scalars that the metric reports, in the order in which tables list them.
     const SCALARS: &'static [Scalar];
 
     /// Type of the result.
@@ -36,14 +36,15 @@ pub(crate) trait Metric:
     /// known about every stream.
     fn push(&mut self, _packets: &AcceptedPackets<'_>) {}
 
-    /// Adds the packets that `later` received after the state `lead`. Both began in the middle of the test.
-    /// `lead` has at most its first rows there, and this metric has received those, too.
+    /// Adds the packets that `later` received after its state was `lead`. Both began in the middle of the
+    /// test. `lead` has at most its first rows there, and this metric has received those, too.
     fn join(&mut self, _later: Self, _lead: &Self) {}
 
     /// Begins to store additional data about subsequent packets that [`Metric::join`] needs, if any.
     fn mark(&mut self) {}
 
-    /// Returns true if this can be the state after `n` packets, as far as computations rely on it.
+    /// Returns true if this can be the state after `n` packets. Checks only the properties that computations
+    /// rely on.
     fn is_possible(&self, _n: u64) -> bool {
         true
     }

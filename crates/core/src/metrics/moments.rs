@@ -161,7 +161,8 @@ impl Moments {
         self.squares.add(squares);
     }
 
-    /// Returns true if these can be the moments of `n` values, as far as computations rely on it.
+    /// Returns true if these can be the moments of `n` values. Checks only the properties that computations
+    /// rely on.
     pub(crate) fn is_possible(&self, n: u64) -> bool {
         let sums = self.sum.is_possible(n) && self.squares.spilt.is_finite();
         self.n == n && self.min <= self.max && sums
@@ -211,7 +212,7 @@ impl Moments {
         (self.n > 0).then(|| (self.sum_of_squares() / self.n as f64).sqrt())
     }
 
-    /// Adds the values that `whole` received after the state `lead`.
+    /// Adds the values that `whole` received after its state was `lead`.
     pub(crate) fn join(&mut self, whole: Moments, lead: &Moments) {
         // Both have the same origin, the first value.
         self.merge(Moments {
@@ -342,13 +343,14 @@ pub struct FittedLine {
 }
 
 impl CoMoments {
-    /// Returns true if these can be the sums of `n` packets, as far as computations rely on it.
+    /// Returns true if these can be the sums of `n` packets. Checks only the properties that computations
+    /// rely on.
     pub(crate) fn is_possible(&self, n: u64) -> bool {
         let finite = [self.tt, self.td, self.dd].iter().all(|sum| sum.spilt.is_finite());
         self.n == n && self.t.is_possible(n) && self.d.is_possible(n) && finite
     }
 
-    /// Adds the pairs that `whole` received after the state `lead`.
+    /// Adds the pairs that `whole` received after its state was `lead`.
     pub(crate) fn join(&mut self, whole: CoMoments, lead: &CoMoments) {
         self.merge(CoMoments {
             n: whole.n.saturating_sub(lead.n),

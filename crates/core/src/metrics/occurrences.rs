@@ -63,7 +63,7 @@ impl Occurrences {
         self.clone().into()
     }
 
-    /// Adds the counts that `whole` made after the state `lead`.
+    /// Adds the occurrences that `whole` counted after its state was `lead`.
     pub fn join(&mut self, whole: &Occurrences, lead: &Occurrences) {
         let mut all = self.to_map();
         join_counts(&mut all, &whole.to_map(), &lead.to_map());

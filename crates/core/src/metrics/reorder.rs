@@ -166,8 +166,8 @@ impl ReorderCounter {
         ReorderCounter { limit, ..ReorderCounter::default() }
     }
 
-    /// Returns true if this can be the state after `n` packets with a limit of `limit` discontinuities, as
-    /// far as computations rely on it.
+    /// Returns true if this can be the state after `n` packets with a limit of `limit` discontinuities.
+    /// Checks only the properties that computations rely on.
     pub(crate) fn is_possible(&self, n: u64, limit: usize) -> bool {
         let begins = |stretches: &[ArrivalRun]| stretches.first().map_or(n, |s| s.index);
         let kept = [&self.maxima, &self.ascent].iter().all(|s| s.len() <= limit && are_possible(s, n));
@@ -214,8 +214,8 @@ impl ReorderCounter {
         self.marked = true;
     }
 
-    /// Adds the packets that `whole` received after the state `lead`, at which it was marked. Their numbers
-    /// must be above all numbers here, except those that `lead` also has.
+    /// Adds the packets that `whole` received after its state was `lead`, at which it was marked. Their
+    /// numbers must be above all numbers here, except those that `lead` also has.
     pub(crate) fn join(&mut self, mut whole: ReorderCounter, lead: &ReorderCounter) {
         let (before, begin) = (self.arrivals, lead.arrivals);
         let later = whole.arrivals.saturating_sub(begin);

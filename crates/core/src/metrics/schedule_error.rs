@@ -69,9 +69,9 @@ use std::collections::HashMap;
 /// numbers.
 #[derive(Clone)]
 pub enum DueTimes {
-    /// One packet every so many ns.
+    /// Constant interval between packets, in ns.
     Every(i64),
-    /// Mean time per packet in ns, and packets that are due together.
+    /// Mean time per packet in ns, and number of packets that are due together.
     Bursts(i64, i64),
     /// Times drawn by a generator; the next number that it draws, and the last time drawn.
     Drawn(Box<Deadlines>, u64, i64),

@@ -23,7 +23,7 @@ pub struct Samples {
     /// stamps: number, ns, in order of arrival. Set at the end of an analysis.
     #[serde(skip)]
     pub queued: Vec<(u32, i64)>,
-    /// Numbers of packets received without a delay, ascending. Set at the end of an analysis.
+    /// Numbers of received packets whose delay is unknown, ascending. Set at the end of an analysis.
     #[serde(skip)]
     pub delayless: Vec<u32>,
 }

@@ -217,7 +217,8 @@ pub struct StreamingHull {
 impl StreamingHull {
     const BLOCK: usize = 4096;
 
-    /// Returns true if this can be the state after `n` packets, as far as computations rely on it.
+    /// Returns true if this can be the state after `n` packets. Checks only the properties that computations
+    /// rely on.
     pub(crate) fn is_possible(&self, n: u64) -> bool {
         let counted = self.n.checked_add(self.block.len() as u64) == Some(n);
         let settled = self.lower.is_possible() && self.upper.is_possible();
@@ -225,7 +226,7 @@ impl StreamingHull {
         counted && settled && sum && self.block.len() < Self::BLOCK
     }
 
-    /// Adds the packets that `whole` received after the state `lead`.
+    /// Adds the packets that `whole` received after its state was `lead`.
     pub(crate) fn join(&mut self, mut whole: StreamingHull, mut lead: StreamingHull) {
         [&mut *self, &mut whole, &mut lead].into_iter().for_each(StreamingHull::settle);
         let (Some(first), Some(theirs)) = (self.first.or(whole.first), whole.first) else { return };

@@ -146,7 +146,7 @@ impl Scalar {
         Scalar { applies, ..self }
     }
 
-    /// Includes it in short tables.
+    /// Includes the scalar in short tables.
     pub const fn headline(self) -> Scalar {
         Scalar { headline: true, ..self }
     }

@@ -218,8 +218,8 @@ pub struct SizeLaw {
     /// Straight line through the smallest delay of each size, by least squares and by Theil and Sen. Sizes
     /// are those of IP packets, in bytes.
     pub line: SizeFit,
-    /// Rate of all links in series that follows from the robust slope, in bits per second; in both directions
-    /// for round trips. `None` if delay does not grow with size.
+    /// Combined rate of all links in series, from the robust slope, in bits per second. For round trips, the
+    /// links of both directions are in series. `None` if delay does not grow with size.
     pub rate: Option<f64>,
     /// Model of a link with cells; `None` unless it fits better than the line.
     pub link: Option<link::LinkFit>,

@@ -56,7 +56,7 @@ pub enum InterfaceError {
 /// Settings of a capture at an interface.
 #[derive(Clone, Copy, Debug)]
 pub struct InterfaceSettings {
-    /// Number of bytes stored of each packet.
+    /// Snap length: number of bytes stored per packet.
     pub snap: u32,
     /// Size of the kernel's buffer for captured packets, in bytes.
     pub buffer: usize,
@@ -74,7 +74,7 @@ impl Default for InterfaceSettings {
     }
 }
 
-/// Maximum number of bytes stored of each packet.
+/// Snap length: maximum number of bytes stored per packet.
 const MAX_SNAP_BYTES: u32 = 1 << 17;
 const ARPHRD_ETHER: u16 = libc::ARPHRD_ETHER;
 const ARPHRD_LOOPBACK: u16 = libc::ARPHRD_LOOPBACK;
@@ -286,7 +286,7 @@ impl InterfaceCapture {
         self.intake.link
     }
 
-    /// Maximum number of bytes stored of each packet.
+    /// Snap length: maximum number of bytes stored per packet.
     pub fn snap(&self) -> u32 {
         self.snap
     }

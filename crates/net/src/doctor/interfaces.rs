@@ -1,4 +1,4 @@
-//! Network interfaces: the time stamps they support (`ETHTOOL_GET_TS_INFO`), how long they delay received
+//! Network interfaces: the timestamps they support (`ETHTOOL_GET_TS_INFO`), how long they delay received
 //! packets, and their queueing disciplines.
 
 use super::{line, number};
@@ -22,7 +22,7 @@ pub struct InterfaceReport {
     pub mtu: Option<u64>,
     /// Its addresses.
     pub addresses: Vec<IpAddr>,
-    /// Supported time stamps; `None` if the driver does not report them.
+    /// Supported timestamps; `None` if the driver does not report them.
     pub stamps: Option<Abilities>,
     /// Longest delay of a received packet by interrupt coalescing, in µs.
     pub coalesce_us: Option<u32>,
@@ -45,7 +45,7 @@ pub enum LaunchTimes {
     Adapter,
 }
 
-/// The time stamps that an adapter and its driver support.
+/// The timestamps that an adapter and its driver support.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Abilities {

@@ -5,7 +5,7 @@
 //! * [`wake`] – wake-up delays of this host
 //! * [`loopback`] – delay of a stream through this host alone
 //! * [`machine`] – processors, power saving, load, scheduling
-//! * [`interfaces`] – network interfaces and the time stamps they support
+//! * [`interfaces`] – network interfaces and the timestamps they support
 //! * [`sockets`] – sizes of socket buffers
 
 pub mod clock;

@@ -55,7 +55,7 @@ impl DeliveryLateness {
         self.bits[(64 - ns.leading_zeros()).min(63) as usize] += 1;
     }
 
-    /// Lateness that at most this share of deliveries (0…1) exceeded; exact to a factor of two.
+    /// Quantile of lateness: at most a `share` (0…1) of deliveries were later. Exact to a factor of two.
     pub fn quantile(&self, share: f64) -> Span {
         let wanted = (share.clamp(0.0, 1.0) * self.deliveries as f64).ceil() as u64;
         let mut seen = 0;

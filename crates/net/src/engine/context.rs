@@ -1,4 +1,4 @@
-//! [`Context`]: settings and channels of the thread of one flow.
+//! [`Context`]: settings and channels of a flow's thread.
 
 use super::counters::StreamCounters;
 use super::rendezvous::Rendezvous;

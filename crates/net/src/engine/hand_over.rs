@@ -43,7 +43,7 @@ impl<'a> HandOver<'a> {
         HandOver { socket, together, launch: None }
     }
 
-    /// Time before their due time at which packets are passed to the kernel.
+    /// Lead time: packets are passed to the kernel this long before they are due.
     pub fn advance(&self) -> Span {
         self.launch.map_or(Span::ZERO, |launch| launch.advance)
     }

@@ -59,8 +59,8 @@ impl StampsBySource {
 }
 
 impl SentTimes {
-    /// Collects stamps for a stream of `packets` packets, whose socket has stamping enabled for
-    /// [`StampedPackets::SENT`].
+    /// Creates a collector of send timestamps for a stream of `packets` packets. The socket must have
+    /// stamping enabled for [`StampedPackets::SENT`].
     pub fn new(want: StampMode, packets: u32) -> SentTimes {
         let mut times = StampsBySource {
             stored: true,
@@ -147,8 +147,8 @@ impl SentTimes {
         count
     }
 
-    /// Returns the stamps of one source: those of the adapter if they cover the stream as well as the
-    /// kernel's do.
+    /// Returns the stamps of one source: the adapter's if they cover at least as many packets as the
+    /// kernel's.
     pub fn finish(self) -> CollectedStamps {
         let StampsBySource { mut kernel, mut hardware, .. } = self.times;
         let (by_kernel, by_hardware) = (kernel.known(), hardware.known());

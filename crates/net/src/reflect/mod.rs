@@ -248,7 +248,7 @@ fn hint(address: &SocketAddr, error: &io::Error) -> String {
     }
 }
 
-/// Longest time until the thread of a connection notices a stop.
+/// Maximum time until a connection's thread notices a stop.
 const MAX_WAIT: Span = Span::millis(100);
 
 /// Running reflectors. Dropping them stops them.
@@ -352,7 +352,7 @@ impl Drop for Reflectors {
         }
         for thread in self.threads.drain(..) {
             if thread.join().is_err() {
-                tracing::error!("the thread of a reflector panicked");
+                tracing::error!("a reflector's thread panicked");
             }
         }
     }

@@ -424,7 +424,7 @@ impl Server {
         Ok(token)
     }
 
-    /// Removes the oldest session that was never used, of those for which `meant` is true.
+    /// Removes the oldest unused session for which `meant` returns true.
     fn remove_unused(&mut self, meant: impl Fn(&IrttSession) -> bool) -> Result<(), Silence> {
         let sessions = &self.sessions;
         let is_meant = |token: &u64| sessions.get(token).is_some_and(|s| s.first.is_none() && meant(s));

@@ -465,7 +465,7 @@ impl<R: Copy> Server<R> {
         Ok(())
     }
 
-    /// Updates the agenda if the next check of session `name` is sooner now.
+    /// Updates the agenda if the next check of session `name` is now earlier.
     fn look_sooner(&mut self, name: SessionName) {
         let Some(session) = self.sessions.get_mut(&name) else { return };
         let look = session.next_look(self.rules.idle);

@@ -243,7 +243,7 @@ fn milliseconds(seconds: Option<f64>) -> String {
     seconds.map_or("nan".to_owned(), |seconds| general(seconds * 1000.0, 3))
 }
 
-/// Formats a number with this number of significant digits, like C's `%g`.
+/// Formats `value` with `digits` significant digits, like C's `%g`.
 fn general(value: f64, digits: usize) -> String {
     if value == 0.0 || !value.is_finite() {
         return format!("{value}");

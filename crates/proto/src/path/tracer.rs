@@ -240,7 +240,7 @@ impl Tracer {
         self.round == self.plan.probes && !self.outstanding.iter().any(waits)
     }
 
-    /// Removes the hops after a silent end of the path. Called after the first round.
+    /// Limits probing to `MAX_SILENT_HOPS` hops beyond the last one that answered. Called after the first round.
     pub fn forget_silence(&mut self) {
         let answered = self.replies.iter().rposition(|r| !r.replies.is_empty()).map_or(0, |k| k + 1);
         self.last = self.last.min((answered + MAX_SILENT_HOPS).min(usize::from(u8::MAX)) as u8);

@@ -225,8 +225,8 @@ impl QuotaTable {
     }
 }
 
-/// Writes `policy` in the format of a policy file, with each of `services`. `serves` is true for the services
-/// that this server has at all. `files` provides the names of key files.
+/// Writes `policy` in the format of a policy file, with a section for each of `services`. `serves` returns
+/// true for the services that this server offers. `files` provides the names of key files.
 pub fn write(
     policy: &Policy,
     services: &[Service],

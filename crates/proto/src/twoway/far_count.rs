@@ -79,8 +79,9 @@ impl FarCount {
         self.has_answers && !self.stateful && !self.copies && !self.broken
     }
 
-    /// Handles the answer to a request whose number no count can have reached. The answer has a copy of that
-    /// number, or one from a count.
+    /// Handles the answer to a probe: a request with a number beyond any possible count. If the answer
+    /// contains the same number or none, the far host does not count; if it contains another number, the far
+    /// host counts.
     pub(super) fn note_probe(&mut self, seq: u32, far: Option<u32>) {
         match far {
             Some(far) if far != seq => self.stateful = true,

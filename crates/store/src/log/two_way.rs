@@ -33,7 +33,7 @@ pub(super) fn facts(facts: &TwoWay) -> Vec<(String, Vec<String>)> {
     .into()
 }
 
-/// Parses one line. `None` if the key is not one of these.
+/// Parses one line. `None` if the key is not one of a two-way test.
 pub(super) fn line(to: &mut Option<Box<TwoWay>>, key: &str, value: &str) -> Option<Result<(), String>> {
     if key == "two_way" {
         to.get_or_insert_default().protocol = unescape(value);
@@ -155,7 +155,8 @@ fn losses_text(runs: &[LossRun]) -> String {
 
 const SHIFTS_PER_LINE: usize = 16;
 
-/// `20+400000000 60+35000000`: first number, and how much later it and all later ones are due, in ns.
+/// Formats shifts as `20+400000000 60+35000000`: number of the first shifted packet, and the shift of
+/// this and all later packets, in ns.
 fn shifts_text(shifts: &[ScheduleShift]) -> String {
     let shifts: Vec<String> = shifts.iter().map(|shift| format!("{}+{}", shift.seq, shift.by.0)).collect();
     shifts.join(" ")

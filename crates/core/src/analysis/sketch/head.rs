@@ -15,7 +15,7 @@ pub struct Head {
     rows: Samples,
     /// Indices of rows that are not clean copies; their times are meaningless.
     damaged: Vec<u32>,
-    /// Indices of rows without a delay.
+    /// Indices of rows whose delay is unknown.
     #[serde(default)]
     delayless: Vec<u32>,
 }

@@ -43,7 +43,7 @@ pub struct Sketch {
     /// [`Engine`](super::engine::Engine) has it.
     #[serde(default)]
     pub classifier: Option<Classifier>,
-    /// Number of packets received without a delay.
+    /// Number of received packets whose delay is unknown.
     #[serde(default)]
     pub delayless: u64,
     /// Stamps and headers of the rows, also in the stored form only.
@@ -290,8 +290,8 @@ impl Sketch {
             self.stretches.take().and_then(|mut mine| mine.append_packets(next, came, tally).then_some(mine));
     }
 
-    /// Adds what `next` has received since it was in the state `lead`; this analysis already has the rows of
-    /// `lead`. `all` has all accepted packets.
+    /// Adds the packets that `next` received after its state was `lead`. This analysis already contains the
+    /// rows of `lead`; `all` contains all accepted packets.
     pub fn join(&mut self, mut next: Sketch, mut lead: Sketch, all: &mut Classifier) {
         let stretches = self.stretches.take().zip(next.stretches.take());
         self.stretches = stretches.and_then(|(mut mine, later)| mine.append(*later).then_some(mine));
