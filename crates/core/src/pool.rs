@@ -287,7 +287,7 @@ mod tests {
     use crate::{Analyzer, Options, PacketRecord, Session, TestSpec, WallTime};
     use proptest::prelude::*;
 
-    /// Analyses these delays; every seventh packet is lost, and some are reordered.
+    /// Analyses packets with the given delays; every seventh packet is lost, and some are reordered.
     fn analysed(delays: &[i64]) -> (Summary, Samples) {
         let spec = TestSpec::default().with_packets(delays.len().max(1) as u64).unwrap();
         let session = Session { sent: Some(delays.len() as u32), ..Session::new(spec) };

@@ -1,7 +1,7 @@
 //! [`Summary`]: all results of one direction of a test, serialisable as the JSON summary.
 //!
-//! Names, nesting and units are a file format (`docs/metrics`): nanoseconds unless the name says otherwise, `None`
-//! (JSON `null`) if a figure is undefined, never 0 or NaN.
+//! Names, nesting and units are a file format (`docs/metrics`): nanoseconds unless the name contains another unit,
+//! `None` (JSON `null`) if a figure is undefined, never 0 or NaN.
 
 pub use crate::answer::{Level, Verdict, Warning};
 pub use crate::comparable::Comparable;
@@ -78,7 +78,7 @@ pub struct Summary {
     pub reordering: Reordering,
     /// Regression of delay on arrival time: m and r of the source document.
     pub regression_arrival: Option<Regression>,
-    /// Regression of delay on send time: use this one to draw conclusions.
+    /// Regression of delay on send time: the one to draw conclusions from.
     pub regression_send: Option<Regression>,
     /// Cause of the slope of delay.
     pub trend: Option<Trend>,
@@ -103,7 +103,7 @@ pub struct Summary {
     /// Clock estimate and facts about both clocks.
     #[serde(default)]
     pub clock: ClockEstimate,
-    /// The figures compared with this host's noise floor; `None` if that was not measured.
+    /// The figures compared with this host's noise floor; `None` if the noise floor was not measured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub noise: Option<Noise>,
     /// Sources of the stamps.
@@ -298,7 +298,7 @@ pub struct Interval {
     pub lost: u64,
     /// Number of runs of loss that begin in the window.
     pub loss_runs: u64,
-    /// Length of the longest of these runs.
+    /// Length of the longest run of loss that begins in the window.
     pub longest_loss: u64,
     /// Number of duplicates of the window's packets.
     pub duplicate: u64,
@@ -328,8 +328,8 @@ pub struct Interval {
     pub ipdv_stddev: Option<f64>,
     /// Interquartile range of IPDV, in ns.
     pub ipdv_iqr: Option<i64>,
-    /// All other figures of this window's packets, computed as for a separate test. `None` if there are more
-    /// than 10 000 windows.
+    /// All other figures of the window's packets, computed as for a separate test. `None` if there are more than
+    /// 10 000 windows.
     pub summary: Option<Box<Summary>>,
 }
 

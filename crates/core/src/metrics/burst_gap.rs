@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 /// Segmentation of the loss sequence: losses with fewer than Gmin received packets between them form a
-/// burst, the rest are gaps.
+/// burst; the stretches between bursts are gaps.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct ClockEstimate {
-    /// θ used for correction, in ns; `estimator` says how it was obtained.
+    /// θ used for correction, in ns; `estimator` is the method by which it was obtained.
     pub offset_ns: Option<i64>,
     /// Method that gave `offset_ns`; `None` if it is unknown.
     pub estimator: Option<OffsetEstimator>,
@@ -150,7 +150,7 @@ impl ClockEstimate {
     }
 
     fn use_probes(&mut self, probes: &[ClockProbe], stream: Option<(WallTime, WallTime)>) {
-        // Clocks drift apart, so a probe is worth less the farther it is from the middle of the stream.
+        // Clocks drift apart, so a probe is less accurate the farther it is from the middle of the stream.
         // Without a stream, the newest probe is the reference.
         let reference = match stream {
             Some((first, last)) => first.0 / 2 + last.0 / 2,

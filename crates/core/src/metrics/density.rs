@@ -116,7 +116,7 @@ pub struct StayBack {
     threshold: u32,
     index: u64,
     window: VecDeque<u32>,
-    /// Numbers in the window, and of early packets already taken from it, without a matching receive index.
+    /// Numbers without a matching receive index: of packets in the window, and of early packets that have left it.
     unmet: SortedQueue,
     /// Numbers to remove once they are the smallest of `unmet`.
     discarded: SortedQueue,
@@ -140,7 +140,7 @@ impl StayBack {
     }
 
     /// Returns the density with DT = 128 of arrivals whose complete density is `complete`. If no displacement
-    /// exceeds DT both are equal, because every index is matched within the window.
+    /// exceeds DT, the two densities are equal, because every index is matched within the window.
     pub fn of(
         complete: &BTreeMap<i64, u64>,
         arrivals: impl Iterator<Item = Range<u32>>,
@@ -189,8 +189,8 @@ impl StayBack {
         }
     }
 
-    /// Fast path for arrivals in order: while the first arrival in the window is the smallest unmatched
-    /// number, shifts arrivals from `run` into the window. Returns how many.
+    /// Fast path for arrivals in order: while the first arrival in the window is the smallest unmatched number,
+    /// shifts arrivals from `run` into the window. Returns the number of shifted arrivals.
     fn take_in_place(&mut self, run: Range<u32>) -> u32 {
         let Some(first) = self.window.front().copied() else { return 0 };
         let full = self.window.len() == self.threshold as usize && self.discarded.is_empty();

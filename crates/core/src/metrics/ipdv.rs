@@ -55,7 +55,7 @@ use std::ops::Range;
 /// Computes the IPDV of `series`, a stream of which `n` packets were sent.
 pub fn ipdv(series: &Series<'_>, n: u64) -> Ipdv {
     let mut steps = Vec::with_capacity(series.len());
-    // A number that no other number follows, as the predecessor of the first packet.
+    // Predecessor of the first packet: its number has no successor.
     let mut before = AcceptedPacket { seq: u32::MAX, sent: 0, delay: 0 };
     series.iter().for_each(|packet| {
         if before.seq.wrapping_add(1) == packet.seq && before.seq < u32::MAX {

@@ -13,7 +13,7 @@ pub struct Occupancy {
     threshold: usize,
     /// The number for which the buffer waits.
     expected: u64,
-    /// Numbers above it that have arrived.
+    /// Numbers above the expected one that have arrived.
     held: HeldNumbers,
     /// Number of arrivals, indexed by the number of packets stored.
     found: Vec<u64>,

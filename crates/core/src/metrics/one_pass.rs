@@ -14,7 +14,7 @@ pub trait OnePass: Default {
 }
 
 /// A [`OnePass`] that merges exactly: pushing a stream into one instance gives the same output as pushing its
-/// parts into two and merging these.
+/// parts into two instances and merging them.
 pub trait Merge: OnePass {
     /// Adds the part of the stream that follows.
     fn merge(&mut self, next: Self);

@@ -22,7 +22,7 @@ pub struct SkewHull {
     /// Slopes of the first and the second half of the run.
     pub alpha_halves: Option<[f64; 2]>,
     /// True if the slope is a reliable estimate of clock skew: the edge spans more than a quarter of the run,
-    /// the slopes of both halves differ from it by at most half, and nothing indicates a queue instead.
+    /// the slopes of both halves differ from it by at most half, and no evidence indicates a queue instead.
     pub is_skew: bool,
 }
 
@@ -159,8 +159,8 @@ impl SkewHull {
         })
     }
 
-    /// Returns the line with the cause of the slope taken into account: a filling or emptying queue is not a
-    /// skew.
+    /// Returns the line, with `is_skew` corrected by the cause of the slope: a filling or draining queue is
+    /// not a skew.
     pub fn judged(self, trend: Option<&Trend>) -> SkewHull {
         let queue =
             trend.is_some_and(|t| matches!(t.verdict, TrendVerdict::Overload | TrendVerdict::Draining));
@@ -195,7 +195,7 @@ impl SkewHull {
     /// Returns the height of `delay` above the line at `t` ns after the first send time, in ns.
     #[inline]
     pub fn height(&self, t: i64, delay: i64) -> f64 {
-        // Relative to the edge's first point, so that the numbers are small and precise.
+        // Relative to the edge's first point, so that the numbers are small and no precision is lost.
         let [t1, d1] = self.edge[0];
         delay.wrapping_sub(d1) as f64 - self.alpha * t.wrapping_sub(t1) as f64
     }

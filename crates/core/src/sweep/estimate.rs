@@ -63,7 +63,7 @@ impl FromStr for ConfidenceLevel {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Estimate {
-    /// Number of runs that have it.
+    /// Number of runs that have the figure.
     pub n: u64,
     /// Mean over these runs.
     pub mean: f64,
@@ -156,7 +156,7 @@ pub struct SweepPoint {
     pub sent: u64,
     /// Number of packets accepted in these runs.
     pub received: u64,
-    /// Estimates of all figures that any of the runs has, in the order of the list.
+    /// Estimates of all figures that at least one run has, in the order of the list of scalars.
     pub figures: Vec<(Selector, Estimate)>,
 }
 

@@ -102,8 +102,7 @@ impl PcapNg {
                 return Ok(damaged(buffer, "a block of impossible length"));
             }
             if !matches!(kind, INTERFACE | OLD_PACKET | SIMPLE_PACKET | STATISTICS | PACKET) {
-                // Skip a block whole or not at all, so that a file that is still being written can be read on
-                // later.
+                // Skip a block completely or not at all, so that reading of a growing file can continue later.
                 let skipped = if length > MAX_BLOCK {
                     match buffer.skip(length.into()) {
                         Err(e) if e.kind() == ErrorKind::WouldBlock => false,

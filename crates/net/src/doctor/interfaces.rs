@@ -1,5 +1,5 @@
-//! Network interfaces: the timestamps they support (`ETHTOOL_GET_TS_INFO`), how long they delay received
-//! packets, and their queueing disciplines.
+//! Network interfaces: supported timestamps (`ETHTOOL_GET_TS_INFO`), delay of received packets, and queueing
+//! disciplines.
 
 use super::{line, number};
 use crate::{launch, sys};
@@ -12,15 +12,15 @@ use std::os::fd::AsFd;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct InterfaceReport {
-    /// Its name.
+    /// Name of the interface.
     pub name: String,
-    /// Its driver.
+    /// Driver of the interface.
     pub driver: Option<String>,
     /// Link speed, Mbit/s.
     pub speed: Option<u64>,
     /// MTU, in bytes.
     pub mtu: Option<u64>,
-    /// Its addresses.
+    /// Addresses of the interface.
     pub addresses: Vec<IpAddr>,
     /// Supported timestamps; `None` if the driver does not report them.
     pub stamps: Option<Abilities>,
@@ -28,9 +28,10 @@ pub struct InterfaceReport {
     pub coalesce_us: Option<u32>,
     /// Number of packets dropped on reception since the interface came up.
     pub dropped: Option<u64>,
-    /// Kinds of its queueing disciplines; empty if unknown.
+    /// Kinds of the interface's queueing disciplines; empty if unknown.
     pub queues: Vec<String>,
-    /// Component that releases packets at their launch times (`--pace etf`); `None` if no queue does.
+    /// Component that releases packets at their launch times (`--pace etf`); `None` if no queue supports launch
+    /// times.
     pub launch_times: Option<LaunchTimes>,
 }
 

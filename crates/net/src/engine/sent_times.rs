@@ -97,7 +97,7 @@ impl SentTimes {
         self.lead.as_ref().map_or(Span::ZERO, |lead| lead.of(to))
     }
 
-    /// Makes the kernel number packets from 0 again: before the stream, and after a failed send.
+    /// Makes the kernel number packets from 0 again. Called before the stream, and after a failed send.
     pub fn restart(&mut self, socket: impl AsFd) {
         if self.want != StampMode::User {
             let flags = flags(self.want, StampedPackets::SENT);
@@ -110,7 +110,7 @@ impl SentTimes {
         }
     }
 
-    /// Records that packet `seq` was sent; `reading` is the program's clock reading before that.
+    /// Records that packet `seq` was sent; `reading` is the program's clock reading before sending.
     #[inline]
     pub fn sent(&mut self, seq: u32, reading: WallTime) {
         self.sent += 1;

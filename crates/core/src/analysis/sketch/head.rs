@@ -1,4 +1,5 @@
-//! [`Head`]: the first rows of a stream. They are pushed again if its analysis is merged behind another one.
+//! [`Head`]: the first rows of a stream. These rows are pushed again if the analysis is appended to another
+//! one.
 
 use super::super::Samples;
 use super::super::row::Row;

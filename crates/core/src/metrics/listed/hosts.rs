@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 pub struct LatenessMetric {
     /// Period in ns, and the distribution of send time minus due time.
     offsets: Option<(i64, LogHistogram)>,
-    /// First number and total delay, in ns, of each part of the schedule that was shifted; empty while the test runs.
+    /// First packet number and total shift, in ns, of each shifted part of the schedule; empty while the test runs.
     #[serde(default)]
     shifts: Vec<(u32, i64)>,
 }
