@@ -55,7 +55,7 @@ pub struct Accounts {
     rates: AccountRates,
     accounts: Box<[Account]>,
     seed: u64,
-    /// True if no limit is set. Nothing is counted then.
+    /// True if no limit is set. Then packets are not counted.
     is_unlimited: bool,
 }
 

@@ -234,7 +234,8 @@ impl LossScan {
         self.last = Some(run);
     }
 
-    /// Removes a run that turned out not to be a loss. Its effect on distances and bursts is not corrected.
+    /// Removes a run that was counted as lost although it is not. Its effect on distances and bursts is not
+    /// corrected.
     pub(crate) fn remove(&mut self, run: SeqRun) {
         let Some(runs) = self.lengths.get_mut(&run.len) else { return };
         *runs -= 1;

@@ -194,7 +194,7 @@ impl SentStamps {
         self.entries.set(seq, at);
     }
 
-    /// Takes the queue times out of `other`, which belongs to the same stream.
+    /// Moves the queue times from `other`, which belongs to the same stream, to these timestamps.
     pub fn take_entries(&mut self, other: &mut SentStamps) {
         self.entries = std::mem::take(&mut other.entries);
     }

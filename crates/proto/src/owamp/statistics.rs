@@ -216,8 +216,8 @@ impl OwpingCounts {
     }
 }
 
-/// Returns the delay of a received packet in seconds, as these tools compute it: the times lose their last
-/// bits.
+/// Returns the delay of a received packet in seconds, as these tools compute it: the last bits of the times
+/// are lost.
 fn delay(record: &DataRecord) -> Option<f64> {
     let seconds = |at: NtpTime| at.0 as f64 / UNITS;
     Some(seconds(record.received?) - seconds(record.sent))

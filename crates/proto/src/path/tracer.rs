@@ -234,7 +234,7 @@ impl Tracer {
         if self.round == self.plan.probes { self.over_at } else { self.next_at }
     }
 
-    /// True if there is nothing left to send or to wait for.
+    /// True if no probes are left to send, and no answers to wait for.
     pub fn is_over(&self, now: SteadyTime) -> bool {
         let waits = |p: &Option<Outstanding>| p.is_some_and(|p| p.ttl <= self.last && now < p.until);
         self.round == self.plan.probes && !self.outstanding.iter().any(waits)

@@ -239,7 +239,8 @@ fn reach(run: &DrawnRun<'_>, curve: &Dejitter) -> Option<f64> {
     let late = curve.buffer_for_1pct_late_ns.unwrap_or(0) as f64;
     let tail = run.summary.pdv.max.unwrap_or(0) as f64;
     let wanted = (best * 1.6).max(late * 2.0).max(tail * 1.1);
-    // The first point of the curve at or beyond the requested buffer, so that the quality is drawn up to it.
+    // The first point of the curve at or beyond the requested buffer, so that the curve of voice quality reaches that
+    // buffer.
     let mut points = curve.curve.iter().map(|p| p.buffer_ms * 1e6);
     let until = points.clone().find(|b| *b >= wanted).or_else(|| points.next_back())?;
     (until > 0.0).then_some(until.min(wanted * 1.5))
