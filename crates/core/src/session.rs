@@ -6,7 +6,7 @@ use crate::metrics::seqset::SeqRun;
 use crate::noise::NoiseFloor;
 use crate::spec::TestSpec;
 use crate::time::{Span, WallTime};
-use crate::twoway::TwoWay;
+use crate::twoway::{ScheduleShift, TwoWay};
 use core::net::IpAddr;
 use serde::{Deserialize, Serialize};
 
@@ -119,6 +119,9 @@ pub struct Session {
     /// Number of packets that the sending host's own system refused, or dropped in the queue of its
     /// interface.
     pub unsent: u64,
+    /// Changes of the schedule after stalls of the sending host, ascending by `seq`.
+    #[serde(default)]
+    pub schedule_shifts: Vec<ScheduleShift>,
     /// True if the log is truncated: it ends within a line or before its closing lines.
     pub truncated: bool,
     /// Sequence numbers that the log does not cover although it continues after them, because rows are
@@ -171,6 +174,7 @@ impl Session {
             stamps_lost: None,
             read_pause: None,
             unsent: 0,
+            schedule_shifts: Vec::new(),
             truncated: false,
             unrecorded: Vec::new(),
             two_way: None,

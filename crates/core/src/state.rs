@@ -243,6 +243,9 @@ impl SavedAnalysis {
         let theirs = next.session.unrecorded_in(0, theirs);
         here.unrecorded.extend(theirs.map(|run| SeqRun { start: run.start + mine, ..run }));
         here.reason = here.reason.take().or(next.session.reason);
+        let later =
+            |shift: ScheduleShift| ScheduleShift { seq: shift.seq.saturating_add(mine as u32), ..shift };
+        here.schedule_shifts.extend(next.session.schedule_shifts.into_iter().map(later));
         if let (Some(here), Some(next)) = (&mut here.two_way, next.session.two_way) {
             add_facts(here, *next, mine as u32);
         }
@@ -319,9 +322,6 @@ fn add_facts(here: &mut TwoWay, next: TwoWay, sent: u32) {
     });
     let later = next.losses.into_iter().map(|run| LossRun { first: run.first.saturating_add(sent), ..run });
     here.losses.extend(later);
-    let later =
-        next.shifts.into_iter().map(|shift| ScheduleShift { seq: shift.seq.saturating_add(sent), ..shift });
-    here.shifts.extend(later);
     here.skipped = here.skipped.saturating_add(next.skipped);
     let (a, b) = (here.not_answers, next.not_answers);
     here.not_answers = NotAnswers {

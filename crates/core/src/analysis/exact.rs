@@ -14,7 +14,7 @@ use crate::metrics::clock::ClockEstimate;
 use crate::metrics::known::{ArrivalCounts, DelayKind, StreamFacts};
 use crate::metrics::metric::Write;
 use crate::metrics::periods::PacketExtent;
-use crate::metrics::schedule_error::SendErrors;
+use crate::metrics::schedule_error::{SendErrors, extreme_errors};
 use crate::metrics::series::Series;
 use crate::metrics::stream::EndedStream;
 use crate::session::Session;
@@ -108,6 +108,18 @@ impl Exact<'_> {
     }
 }
 
+impl Exact<'_> {
+    /// Returns the extremes of the sender's lateness by the schedule as it was planned: a verdict looks for stalls, which
+    /// moved it.
+    fn off_schedule(&self) -> Option<[i64; 2]> {
+        let session = self.stream.known.session;
+        match session.schedule_shifts.is_empty() {
+            true => self.all.errors().map(SendErrors::extremes),
+            false => session.period().and_then(|_| extreme_errors(&self.all.series, &session.spec)),
+        }
+    }
+}
+
 impl Findings for Exact<'_> {
     fn stream(&self) -> &EndedStream<'_> {
         &self.stream
@@ -152,7 +164,7 @@ impl Findings for Exact<'_> {
                 clock: &known.clock,
                 notes,
                 arrived_by: self.engine.tally.arrived_by(),
-                off_schedule: self.all.errors().map(SendErrors::extremes),
+                off_schedule: self.off_schedule(),
                 round_trip: known.kind == DelayKind::RoundTrips,
             })
         };

@@ -434,7 +434,7 @@ impl Rows {
             clock,
             notes,
             arrived_by,
-            off_schedule: session.period().and_then(|_| extreme_errors(&series, session)),
+            off_schedule: session.period().and_then(|_| extreme_errors(&series, &session.spec)),
             round_trip,
         })
     }

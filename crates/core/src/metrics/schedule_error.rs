@@ -94,7 +94,7 @@ impl DueTimes {
     /// take far too long for `received` packets.
     pub fn new(session: &Session, last: u32, received: usize) -> Option<DueTimes> {
         let planned = DueTimes::planned(&session.spec, last, received)?;
-        let shifts = session.two_way.as_ref().map_or(&[][..], |facts| &facts.shifts);
+        let shifts = &session.schedule_shifts;
         if shifts.is_empty() {
             return Some(planned);
         }
@@ -142,10 +142,10 @@ impl DueTimes {
 }
 
 /// Returns the smallest and the largest send time − due time of the packets of `series`, in ns from an
-/// arbitrary origin: the same values as [`SendErrors::new`] finds.
-pub fn extreme_errors(series: &Series<'_>, session: &Session) -> Option<[i64; 2]> {
+/// arbitrary origin: the values that [`SendErrors::new`] finds for a schedule that was not moved.
+pub fn extreme_errors(series: &Series<'_>, spec: &TestSpec) -> Option<[i64; 2]> {
     let last = series.len().checked_sub(1)?;
-    match DueTimes::new(session, series.get(last).seq, series.len())? {
+    match DueTimes::planned(spec, series.get(last).seq, series.len())? {
         DueTimes::Every(period) => extremes(series.arrivals().map(|p| off_schedule(p, period))),
         due => extremes(offsets(series, due)),
     }
@@ -345,7 +345,6 @@ mod tests {
     use super::*;
     use crate::spec::{Direction, Transport};
     use crate::time::Span;
-    use crate::twoway::TwoWay;
 
     fn errors(rows: &[(u32, i64)], schedule: Schedule) -> (Option<ScheduleError>, Vec<i64>) {
         let mut samples = Samples::default();
@@ -361,7 +360,7 @@ mod tests {
                 let (figures, each) = (e.figures(), e.of(&series).collect::<Vec<_>>());
                 let ends = [figures.min, figures.max].map(|x| figures.anchor_ns + x);
                 assert_eq!(e.extremes(), ends, "before the anchor is taken off");
-                assert_eq!(extreme_errors(&series, &session), Some(ends));
+                assert_eq!(extreme_errors(&series, &session.spec), Some(ends));
                 (Some(figures), each)
             }
             None => (None, Vec::new()),
@@ -380,10 +379,14 @@ mod tests {
         let series = Series::new(&samples);
         assert_eq!(SendErrors::new(&series, &session).unwrap().figures().max, 400_000_000);
         let shifts = vec![ScheduleShift { seq: 3, by: Span::millis(400) }];
-        session.two_way = Some(Box::new(TwoWay { shifts, ..TwoWay::default() }));
+        session.schedule_shifts = shifts;
         let errors = SendErrors::new(&series, &session).unwrap();
         assert_eq!((errors.figures().max, errors.figures().over_half_period), (0, 0));
-        assert_eq!(extreme_errors(&series, &session), Some([0, 0]));
+        assert_eq!(
+            extreme_errors(&series, &session.spec),
+            Some([0, 400_000_000]),
+            "by the schedule as planned"
+        );
     }
 
     #[test]

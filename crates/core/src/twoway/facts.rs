@@ -32,9 +32,6 @@ pub struct TwoWay {
     pub far_report: Option<FarReport>,
     /// TCP_INFO of the kernel during the test; `None` unless it used TCP.
     pub tcp: Option<TcpStats>,
-    /// Changes of the schedule after stalls of this host, ascending by `seq`.
-    #[serde(default)]
-    pub shifts: Vec<ScheduleShift>,
     /// Scheduled requests that were never sent, because this host missed their times.
     #[serde(default)]
     pub skipped: u64,

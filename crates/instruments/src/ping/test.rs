@@ -93,13 +93,13 @@ impl<'a> PingTest<'a> {
         session.unsent = unsent;
         session.stamps_lost = stamps_lost;
         session.client = host;
+        session.schedule_shifts = outcome.shifts;
         let facts = session.two_way.get_or_insert_default();
         facts.far_clock = outcome.protocol.far_clock();
         facts.processing_apart = outcome.protocol.follows_up();
         let (directions, losses) = outcome.requests.directions();
         facts.directions = Some(directions).filter(|d| d.stateful);
         facts.losses = losses;
-        facts.shifts = outcome.shifts;
         facts.skipped = outcome.skipped;
         // Error messages at the end of the test are the reason for its end, which is reported separately.
         let refused = if ending == Ending::PeerLost { 0 } else { refused };

@@ -137,7 +137,7 @@ fn what(report: &HtmlReport<'_>) -> Vec<String> {
     let shown = if directions { &report.parts[..1] } else { report.parts };
     let line = |part: &ReportPart<'_>| {
         let label = if alone || directions { String::new() } else { format!("{}: ", part.label) };
-        let both = if directions { "each way " } else { "" };
+        let both = if directions { "per direction: " } else { "" };
         format!("{label}{both}{}", tables::what(part.summary))
     };
     report.section.map(|section| section.what.clone()).into_iter().chain(shown.iter().map(line)).collect()

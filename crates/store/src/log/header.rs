@@ -14,6 +14,7 @@ use jitlat_core::noise::NoNoise;
 use jitlat_core::session::{Ending, HostFacts};
 use jitlat_core::spec::{HEADER_LEN, MAX_PACKETS, MAX_PAYLOAD};
 use jitlat_core::summary::ClockEstimate;
+use jitlat_core::twoway::ScheduleShift;
 use jitlat_core::{
     ClockProbe, Direction, Dscp, Schedule, Session, Span, TestSpec, Transport, WallTime, units,
 };
@@ -147,6 +148,8 @@ impl LogHeader {
                 self.ended_early = self.rows.is_none();
             }
             "unsent" => s.unsent = unless(forget, || parse("a number of packets", value))?.unwrap_or(0),
+            "shifts" if forget => s.schedule_shifts.clear(),
+            "shifts" => s.schedule_shifts.extend(shifts(value)?),
             "reason" => s.reason = unless(forget, || Ok(unescape(value)))?,
             "stamps_lost" => s.stamps_lost = unless(forget, || parse("a number of packets", value))?,
             "read_pause" => s.read_pause = unless(forget, || span(value))?,
@@ -531,6 +534,7 @@ pub(super) fn facts(session: &Session, layout: RowLayout) -> Vec<Fact> {
         ("control_rtt".to_owned(), clock.min_rtt_ns.iter().map(i64::to_string).collect()),
         ("sent".to_owned(), session.sent.iter().map(u32::to_string).collect()),
         ("unsent".to_owned(), Some(session.unsent).filter(|n| *n > 0).iter().map(u64::to_string).collect()),
+        ("shifts".to_owned(), session.schedule_shifts.chunks(SHIFTS_PER_LINE).map(shifts_text).collect()),
         ("stamps_lost".to_owned(), session.stamps_lost.iter().map(u64::to_string).collect()),
         ("read_pause".to_owned(), session.read_pause.iter().map(|pause| pause.0.to_string()).collect()),
         ("receiver_drops".to_owned(), session.receiver_drops.iter().map(u64::to_string).collect()),
@@ -607,6 +611,25 @@ pub(super) fn trailer_text(rows: u64, before: &[Fact], now: &[Fact]) -> String {
         }
     }
     out
+}
+
+const SHIFTS_PER_LINE: usize = 16;
+
+/// `20+400000000 60+35000000`: first number, and how much later it and all later ones are due, in ns.
+fn shifts_text(shifts: &[ScheduleShift]) -> String {
+    let shifts: Vec<String> = shifts.iter().map(|shift| format!("{}+{}", shift.seq, shift.by.0)).collect();
+    shifts.join(" ")
+}
+
+fn shifts(text: &str) -> Result<Vec<ScheduleShift>, String> {
+    let one = |text: &str| {
+        let (seq, by) = text.split_once('+')?;
+        let by = by.parse().ok().filter(|by| *by >= 0)?;
+        Some(ScheduleShift { seq: seq.parse().ok()?, by: Span(by) })
+    };
+    let read =
+        |text| one(text).ok_or_else(|| format!("'{text}' is not a shift of the schedule (20+400000000)"));
+    text.split_ascii_whitespace().map(read).collect()
 }
 
 #[cfg(test)]

@@ -80,8 +80,7 @@ impl Metric for LatenessMetric {
 
     fn begin(test: &Session) -> LatenessMetric {
         let period = test.period().filter(|_| test.spec.schedule() == Schedule::Periodic);
-        let shifts = test.two_way.iter().flat_map(|facts| &facts.shifts);
-        let total = shifts.scan(0_i64, |total, shift| {
+        let total = test.schedule_shifts.iter().scan(0_i64, |total, shift| {
             *total = total.saturating_add(shift.by.0);
             Some((shift.seq, *total))
         });
