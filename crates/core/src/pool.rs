@@ -52,7 +52,7 @@ pub struct Pool {
     pub duplicate: u64,
     /// Invalid rows.
     pub invalid: u64,
-    /// Packets sent but not accepted.
+    /// Packets that did not arrive intact and in time.
     pub lost: u64,
     /// Reordered packets.
     pub out_of_sequence: u64,

@@ -207,7 +207,7 @@ pub struct Suitability {
     pub missing: f64,
     /// One-way delay including the profile's buffer, in ns; `None` if the path's delay is unknown.
     pub delay_ns: Option<i64>,
-    /// The size of that buffer, in ns.
+    /// Size of the profile's buffer, in ns.
     pub buffer_ns: Option<i64>,
     /// The figure that decided the severity.
     pub because: String,

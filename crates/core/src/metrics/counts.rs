@@ -19,7 +19,7 @@ pub struct Counts {
     /// Rows with a sequence number out of range, with an anomaly flag, or with times that are missing or
     /// cannot be subtracted.
     pub invalid: u64,
-    /// Packets sent but not accepted.
+    /// Packets that did not arrive intact and in time.
     pub lost: u64,
     /// Lost packets that arrived clean but after the waiting time; 0 if none is set.
     pub late: u64,

@@ -360,7 +360,7 @@ impl Metric for StampSources {
             ScalarUnit::Time,
             ScalarGetter::Whole(|s| s.stamps().receive_lag_mean_ns),
         )
-        .about("mean time from the arrived stamp to the receiving program's clock reading")
+        .about("mean time from the arrival stamp to the receiving program's clock reading")
         .lower_is_better(),
         Scalar::new(
             "receive-lag-max",
@@ -368,7 +368,7 @@ impl Metric for StampSources {
             ScalarUnit::Time,
             ScalarGetter::Whole(|s| s.stamps().receive_lag_max_ns),
         )
-        .about("largest time from the arrived stamp to the receiving program's clock reading")
+        .about("largest time from the arrival stamp to the receiving program's clock reading")
         .lower_is_better(),
     ];
 
