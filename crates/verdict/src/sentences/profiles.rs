@@ -49,7 +49,6 @@ fn short_percent(share: f64) -> String {
 
 /// Reason of an interruption: outages of the path.
 pub const OUTAGES: &str = "outages";
-/// Reason of an interruption: packets that the sending host did not send.
 
 /// Traffic: payload in bytes, time between packets in ms.
 #[derive(Clone, Copy, Debug)]
