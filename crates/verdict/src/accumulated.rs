@@ -1,6 +1,6 @@
 //! [`add`]: judges the stretches of a stream one after another, in bounded memory; [`judgement`] judges the whole.
 
-use super::case::{Begin, Case, smallest_one_way};
+use super::case::{Begin, Case, is_one_host, smallest_one_way};
 use super::causes::queue::of_queue;
 use super::causes::{FoundCause, RULES, merge_of_kind};
 use super::causes::{receiver_stall, sender_stall};
@@ -169,7 +169,10 @@ pub fn judgement(
         sent: so_far.sent,
         lost: so_far.lost,
         burst_ratio: if so_far.lost > 0 { so_far.bursts / so_far.lost as f64 } else { 1.0 },
-        base_ns: min.and_then(|min| smallest_one_way(min, clock, round_trip, so_far.was_set)),
+        base_ns: min.and_then(|min| match is_one_host(session) {
+            true if !round_trip && !so_far.was_set => Some(min as f64),
+            _ => smallest_one_way(min, clock, round_trip, so_far.was_set),
+        }),
     };
     let found = so_far.found;
     let touched = (found.iter().map(touched_share).sum::<f64>() * known.sent as f64) as u64;

@@ -15,6 +15,7 @@ use jitlat_core::evidence::Evidence;
 use jitlat_core::evidence::KnownPackets;
 use jitlat_core::metrics::clock::ClockEstimate;
 use jitlat_core::metrics::seqset::{SeqRun, absent, without};
+use jitlat_core::session::Session;
 use jitlat_core::spec::Transport;
 
 /// Everything the rules use.
@@ -340,10 +341,10 @@ impl<'a> Case<'a> {
         let clock = self.material.clock;
         let was_set =
             self.steps.iter().any(|(_, r)| matches!(r, StepReason::SenderClock | StepReason::ReceiverClock));
-        let base_ns = self
-            .material
-            .min()
-            .and_then(|min| smallest_one_way(min, clock, self.material.round_trip, was_set));
+        let base_ns = self.material.min().and_then(|min| match is_one_host(self.material.session) {
+            true if !self.material.round_trip && !was_set => Some(min as f64),
+            _ => smallest_one_way(min, clock, self.material.round_trip, was_set),
+        });
         Experience {
             waits: self.waits(),
             sent,
@@ -352,6 +353,11 @@ impl<'a> Case<'a> {
             base_ns,
         }
     }
+}
+
+/// Returns true if sender and receiver have the same address, so that one clock stamps both ends.
+pub(super) fn is_one_host(session: &Session) -> bool {
+    session.src.zip(session.dst).is_some_and(|(src, dst)| src == dst)
 }
 
 /// Smallest one-way delay in ns where the smallest raw delay of a stream is `min`, however long; `None` if the clocks do not

@@ -229,7 +229,7 @@ impl Profile {
         };
         let limit = |limits: [f64; 3]| limits[(severity as usize).saturating_sub(2).min(2)];
         let because = match path {
-            _ if judged == Severity::Unknown && !known => sentences::delay_unknown(buffer, missing),
+            _ if judged == Severity::Unknown && !known => sentences::delay_unknown(missing),
             _ if judged == Severity::Unknown => sentences::too_few_packets(lived.sent, self.missing[1]),
             Severity::Good => sentences::suits(known.then_some(delay), buffer, missing),
             s if s == interrupted.severity && s > severity => interrupted.because.to_owned(),
@@ -417,7 +417,7 @@ mod tests {
         let of = judged(&lived(None, &waits, 0), Severity::Good);
         // Fair at best, and worse by an unknown amount.
         assert_eq!((of.severity, of.delay_ns, of.buffer_ns), (Severity::Unknown, None, Some(60 * MS)));
-        assert_eq!(of.because, "delay unknown; 0.00 % missing with a buffer of 60 ms");
+        assert_eq!(of.because, "delay unknown, 0.00 % missing");
         assert_eq!(of.limits.unwrap(), "the path's delay is unknown and not counted");
         let of = judged(&lived(None, &[0; 1000], 0), Severity::Good);
         assert_eq!((of.severity, of.buffer_ns), (Severity::Unknown, Some(MS)));

@@ -337,7 +337,7 @@ fn what_cannot_be_compared_is_said() {
         2,
         "nothing to compare it with",
     );
-    refused(&[&log, &data("metrics_golden.json")], 2, "is not a summary as --json writes it");
+    refused(&[&log, &data("metrics_golden.json")], 2, "is not a summary written by --json");
     refused(&[&log, &data("README.md")], 2, "README.md");
     let dir = tempfile::tempdir().unwrap();
     let part = |name: &str, lines: usize| {
@@ -349,7 +349,7 @@ fn what_cannot_be_compared_is_said() {
     };
     let (none, one, few) = (part("none", 11), part("one", 12), part("few", 20));
     refused(&[&log, &part("empty", 0)], 2, "it is empty");
-    refused(&[&log, &none], 0, "one of the two has no packets to look at");
+    refused(&[&log, &none], 0, "one of the two has no packets: nothing arrived");
     compared(&[log.clone(), none.clone(), one.clone(), few.clone()]);
     let (html, plots) = (dir.path().join("x.html"), dir.path().join("plots"));
     let drawn = ["--html", html.to_str().unwrap(), "--plots", plots.to_str().unwrap()];

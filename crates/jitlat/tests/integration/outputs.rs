@@ -70,7 +70,7 @@ fn a_format_of_round_trips_is_refused_where_there_are_none() {
         let output = jitlat(&format!("{command} --as irtt=x"), dir.path());
         let log = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(2), "{command}: {log}");
-        assert!(log.contains("--as irtt is defined for round trips"), "{command}: {log}");
+        assert!(log.contains("--as irtt is only defined for round trips"), "{command}: {log}");
     }
 }
 

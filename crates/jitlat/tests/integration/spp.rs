@@ -400,7 +400,7 @@ fn several_captures_are_several_curves() {
     for id in ["captures-rtt", "captures-rtt-cdf"] {
         assert!(figure(id).contains(">40 bytes<") && figure(id).contains(">1240<"), "{id}");
     }
-    assert!(figure("40-bytes-rtt").contains("Round trip against time"));
+    assert!(figure("40-bytes-rtt").contains("Round trip over time"));
     let all = json(&spp_sweep(&[&names[..], &["--json", "-"]].concat()));
     assert_eq!(
         (&all["captures"][3]["label"], &all["captures"][3]["summary"]["pairs"]),

@@ -222,7 +222,7 @@ const SAID: [Said; 4] = [
         &[],
         &[
             "10.9.8.7 to 10.9.8.7 2000 UDP packets of 80 bytes, one every 20.00 ms · Fri Jul 3 19:46:11 UTC 2009",
-            "one way good 64.3 µs 158 µs none 112 µs none (<0.15 %) 296 µs",
+            "one way good 64.3 µs 158 µs none 112 µs none (<0.15 %) <1 ms",
             "sent 2000 received 2000 unique and valid 2000 lost 0 (0 %) longest loss – duplicates 0 (0 %)",
             "latency, as measured 45.00 µs 70.69 µs 64.30 µs 91.60 µs 157.5 µs 498.0 µs 889.4 µs 35.22 µs",
             "jitter (PDV) 0 ns 25.69 µs 19.30 µs 46.60 µs 112.5 µs 453.0 µs 844.4 µs 35.22 µs",
@@ -251,7 +251,7 @@ const SAID: [Said; 4] = [
         &[],
         &[
             "192.168.2.1 to 192.168.2.4 1000 UDP packets of 80 bytes, one every 20.00 ms · Tue Dec 8 15:16:40 UTC 2009",
-            "one way bad 1.61 s 1.62 s 1.62 s 321 µs none (<0.30 %) 496 µs",
+            "one way bad 1.61 s 1.62 s 1.62 s 321 µs none (<0.30 %) <1 ms",
             "latency, clocks corrected 1.615 s 1.615 s 1.615 s 1.615 s 1.615 s 1.616 s 1.616 s 82.87 µs",
             "the clock offset was 31.3 s (server − client), known to ±1.62 s",
         ],

@@ -162,7 +162,7 @@ mod tests {
             (
                 &BURSTY,
                 LossManner::Bursty,
-                "2.0 % lost in 4 bursts of 5.0 lost packets on average, 2.5 times what random loss would give",
+                "2.0 % lost in 4 bursts of 5.0 packets on average, 2.5 times what random loss would give",
             ),
             (
                 &POLICING,

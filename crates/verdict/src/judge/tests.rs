@@ -64,7 +64,7 @@ fn a_stall_leaves_the_grade_of_the_path() {
         judge(&Test::new(1000, PERIOD, &sent).material()).answer
     };
     let short = stalled(100);
-    assert_eq!((short.severity, short.buffer_ns), (Severity::Good, Some(MS)));
+    assert_eq!((short.severity, short.buffer_ns), (Severity::Good, Some(MIN_BUFFER_NS)));
     let host = short.host.unwrap();
     assert_eq!((host.severity, host.causes), (Severity::Fair, vec![CauseId::SenderStall]));
     // Where a fifth of the packets left late the test was not as asked.

@@ -164,12 +164,12 @@ pub fn random_loss(share: f64, span: LossSpan) -> String {
 /// Losses in bursts of `mean` packets on average, `burst_ratio` times what random loss would give; without it, lost packets
 /// of a burst are not adjacent.
 pub fn bursty_loss(share: f64, bursts: u64, mean: f64, burst_ratio: Option<f64>, span: LossSpan) -> String {
-    let compared = match burst_ratio {
-        Some(ratio) => format!("{ratio:.1} times what random loss would give"),
-        None => "closer together than random loss would be".to_owned(),
+    let (packets, compared) = match burst_ratio {
+        Some(ratio) => ("packets", format!("{ratio:.1} times what random loss would give")),
+        None => ("lost packets", "closer together than random loss would be".to_owned()),
     };
     format!(
-        "{} lost in {} of {mean:.1} lost packets on average, {compared}{}",
+        "{} lost in {} of {mean:.1} {packets} on average, {compared}{}",
         percent(share),
         count(bursts, "burst"),
         span.text()

@@ -32,8 +32,8 @@ pub fn rating(rating: f64, limit: f64) -> String {
 }
 
 /// The path's delay is unknown, and nothing else is against the use.
-pub fn delay_unknown(buffer_ns: i64, missing: f64) -> String {
-    format!("delay unknown; {} missing with a buffer of {}", percent(missing), time(buffer_ns as f64))
+pub fn delay_unknown(missing: f64) -> String {
+    format!("delay unknown, {} missing", percent(missing))
 }
 
 /// Too few packets to exclude more missing packets than `limit`.

@@ -352,7 +352,7 @@ fn courses(screen: &Screen, options: &TextOptions, width: usize) -> Vec<TextRow>
 fn uses(screen: &Screen, width: usize) -> Vec<Statement> {
     let shown = &screen.uses;
     if let [first, others @ ..] = &shown[..]
-        && first.severity > Severity::Good
+        && first.severity != Severity::Good
         && !others.is_empty()
         && others.iter().all(|of| (of.severity, &of.because) == (first.severity, &first.because))
     {
@@ -362,16 +362,18 @@ fn uses(screen: &Screen, width: usize) -> Vec<Statement> {
         return vec![statement(Some((&of, mark(first.severity.into()).1)), &text, width)];
     }
     let name = shown.iter().map(|u| columns(&printable(&u.name))).max().unwrap_or(0).min(20);
+    let is_unknown = shown.iter().any(|of| of.severity == Severity::Unknown);
+    let severity = if is_unknown { 9 } else { 7 };
     let one = |(k, of): (usize, &ProfileLine)| {
         let mut row = TextRow::of(&format!("{:<name$}  ", cut(&printable(&of.name), name)), None);
-        row.push(&format!("{:<7}", of.severity.name()), Some(mark(of.severity.into()).1));
+        row.push(&format!("{:<severity$}", of.severity.name()), Some(mark(of.severity.into()).1));
         // A reason without a figure is shown once.
         let said = shown[..k].iter().any(|before| before.because == of.because);
         let because = match said && !of.because.contains(|c: char| c.is_ascii_digit()) {
             true => "likewise",
             false => &of.because,
         };
-        row.push(&cut(because, width - MARGIN - name - 9), None);
+        row.push(&cut(because, width - MARGIN - name - 2 - severity), None);
         vec![row]
     };
     shown.iter().enumerate().map(one).collect()
