@@ -101,7 +101,8 @@ impl DueTimes {
         Some(DueTimes::Shifted(Box::new(ShiftedTimes { planned, shifts: shifts.to_vec(), next: 0, by: 0 })))
     }
 
-    fn planned(spec: &TestSpec, last: u32, received: usize) -> Option<DueTimes> {
+    /// Creates the due times of the schedule as planned, before it was moved.
+    pub fn planned(spec: &TestSpec, last: u32, received: usize) -> Option<DueTimes> {
         let period = spec.period().0;
         Some(match spec.schedule() {
             Schedule::Periodic => DueTimes::Every(period),
