@@ -138,7 +138,10 @@ impl<'a> Case<'a> {
             slot = slot.or_else(|| find_slot(&delays, &blocks, material));
             if let Some(slot) = slot {
                 // Packets that miss their slot wait for no other packet.
-                episodes.queues.retain(|queue| queue.height > slot + slot / 4 + 2 * noise.median);
+                let least = slot + slot / 4 + 2 * noise.median;
+                if episodes.queues.iter().any(|queue| queue.height <= least) {
+                    episodes = Episodes::higher_than(least, &delays, &delays.blocks(), noise);
+                }
             }
         }
         let handed_over: Vec<_> =

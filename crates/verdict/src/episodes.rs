@@ -50,6 +50,11 @@ impl Episodes {
     /// Finds the episodes in `delays` with their `blocks`. `noise`: differences between neighbouring packets. Queues can be
     /// distinguished from holds only if packets are sent one by one.
     pub fn new(delays: &Delays<'_>, blocks: &Blocks, noise: DelayNoise) -> Episodes {
+        Episodes::higher_than(0, delays, blocks, noise)
+    }
+
+    /// The same without queues of up to `least` ns, which have another reason.
+    pub fn higher_than(least: i64, delays: &Delays<'_>, blocks: &Blocks, noise: DelayNoise) -> Episodes {
         let n = delays.len();
         if blocks.len() < 4 {
             return Episodes::default();
@@ -106,7 +111,9 @@ impl Episodes {
                 && (long || is_hill(delays, e.from..e.to, e.count, base, noise))
         });
         let quiet = quiet(blocks, threshold);
-        queues.retain(|q| q.height >= 3 * quiet);
+        queues.retain(|q| {
+            q.height >= 3 * quiet && q.height.saturating_add(base.saturating_sub(lowest)) > least
+        });
         // A hold at the end of a queue is part of its draining.
         holds.retain(|h| !queues.iter().any(|q| h.from < q.to && h.to > q.from));
         // Heights are reported relative to the fastest packet of the test, as a capture shows them.

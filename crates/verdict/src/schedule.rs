@@ -39,12 +39,16 @@ fn lateness(delays: &Delays<'_>, material: &Evidence<'_>) -> Option<Vec<i64>> {
     let n = delays.len();
     let last = n.checked_sub(1)?;
     let period = material.period()?;
-    let mut due = match (material.session.spec.schedule(), delays.pace()) {
-        // Logs of versions 1 and 2 call all schedules periodic.
-        (Schedule::Periodic, SendPattern::Bursts(size)) => DueTimes::Bursts(period, size.max(1) as i64),
+    // Logs of versions 1 and 2 call all schedules periodic.
+    let is_periodic = material.session.spec.schedule() == Schedule::Periodic;
+    let is_stated = is_periodic && material.session.version >= 3;
+    let mut due = match delays.pace() {
+        SendPattern::Bursts(size) if is_periodic && !is_stated => {
+            DueTimes::Bursts(period, size.max(1) as i64)
+        }
         _ => {
             let last = u32::try_from(delays.seq(last)).unwrap_or(u32::MAX);
-            DueTimes::new(material.session, last, n)?
+            DueTimes::planned(&material.session.spec, last, n)?
         }
     };
     let mut late = Vec::with_capacity(n);
@@ -58,11 +62,9 @@ fn lateness(delays: &Delays<'_>, material: &Evidence<'_>) -> Option<Vec<i64>> {
     let mut changes: Vec<i64> =
         in_time.map(|k| late[k].saturating_sub(late[k - 1]).saturating_abs()).collect();
     // Bursts are a guess if the log does not state them, so most packets must fit.
-    let is_guess =
-        matches!(due, DueTimes::Bursts(..)) && material.session.spec.schedule() == Schedule::Periodic;
+    let is_guess = matches!(due, DueTimes::Bursts(..)) && is_periodic;
     let [usual] = at_shares(&mut changes, [if is_guess { 80 } else { 30 }]);
     // A periodic schedule that the log states is right, even if a busy host sends nearly all packets late.
-    let is_stated = material.session.version >= 3 && material.session.spec.schedule() == Schedule::Periodic;
     (is_stated || 4 * usual <= period).then_some(late)
 }
 

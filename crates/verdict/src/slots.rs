@@ -2,6 +2,7 @@
 
 use super::delays::{Delays, at_shares};
 use super::levels::median_slope;
+use std::ops::RangeInclusive;
 
 /// Shortest and longest detectable slot, in ns.
 const SLOT_RANGE: [i64; 2] = [2_500_000, MAX_SLOT_NS];
@@ -34,21 +35,22 @@ pub fn slipped(time: &[f64], min: &[i64]) -> Option<i64> {
     let changes: Vec<f64> = rest.windows(2).map(|w| w[1] - w[0]).collect();
     let largest = changes.iter().copied().max_by(|a, b| a.abs().total_cmp(&b.abs()))?;
     let slot = largest.abs();
-    let [shortest, longest] = SLOT_RANGE.map(|ns| ns as f64);
     let drift = (slope * (time[time.len() - 1] - time[0])).abs();
-    let is_slow = slope.abs() <= MAX_SLIDE && slope * largest < 0.0 && drift >= slot / 10.0;
+    let is_slide = SLIDE_RANGE.contains(&slope.abs()) && slope * largest < 0.0 && drift >= slot / 10.0;
     // Each change is either one slot in this direction or small, and delays span at most about a slot.
     let is_slot = |change: f64| (change - largest).abs() <= slot / 4.0;
     let others = changes.iter().filter(|change| !is_slot(**change)).all(|change| change.abs() <= slot / 5.0);
     let range = min.iter().max()?.saturating_sub(*min.iter().min()?) as f64;
     let slips = changes.iter().filter(|change| is_slot(**change)).count();
     let is_staircase = others && range <= 1.25 * slot && slips * 10 <= changes.len();
-    (is_slow && is_staircase && (shortest..=longest).contains(&slot)).then_some(slot as i64)
+    (is_slide && is_staircase && SLIPPED_SLOT_RANGE.contains(&slot)).then_some(slot as i64)
 }
 
-/// Maximum rate at which the slots' clock drifts relative to the sender's: 100 ppm, the most that free-running clocks
-/// differ.
-const MAX_SLIDE: f64 = 1e-4;
+/// Rates at which the slots' clock drifts relative to the sender's. Free-running clocks differ by less than 100 ppm, and
+/// synchronised ones by less than 6 ppm: a step outside this range is a route change.
+const SLIDE_RANGE: RangeInclusive<f64> = 6e-6..=1e-4;
+/// Slots of radio links, in ns: a larger step is a route change.
+const SLIPPED_SLOT_RANGE: RangeInclusive<f64> = 2.5e6..=12e6;
 
 /// Like [`slot`], from pairs of packets that are `lag` numbers apart.
 fn of_pairs(delays: &Delays<'_>, period: i64, lag: usize) -> Option<i64> {

@@ -23,7 +23,8 @@ use std::borrow::Cow;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-/// Slow computations that several metrics share, in the order in which threads do them before the metrics.
+/// Slow computations shared by several metrics, in the order in which threads perform them before the
+/// metrics.
 const AHEAD: [fn(&Exact<'_>); 5] = [
     |found| _ = found.all.sample(),
     |found| _ = found.all.trend(),
@@ -45,8 +46,8 @@ pub(super) struct Exact<'a> {
     results: Vec<Mutex<Option<Write>>>,
 }
 
-/// Calls `make` with the findings of a stream whose packets are all stored; `late` of them were taken out.
-/// Returns its result.
+/// Calls `make` with the findings of a stream whose packets are all stored; `late` of them were removed.
+/// Returns the result of `make`.
 pub(super) fn found<T>(
     engine: &Engine,
     gathered: &Gathered,

@@ -41,12 +41,12 @@ pub(super) struct LogHeader {
     ports: [u16; 2],
     format: Option<u8>,
     seen: [bool; CLASSIC.len()],
-    /// Facts that need not be checked against others.
+    /// Facts that need no consistency check.
     facts: Session,
     pub layout: RowLayout,
     /// Number of rows as stated by the log after its last row.
     pub rows: Option<u64>,
-    /// True if the ending was stated before the rows.
+    /// True if the log states its ending before the rows.
     ended_early: bool,
     /// Lines that could not be parsed, with their number and the reason.
     pub problems: Vec<(u64, String)>,
@@ -73,8 +73,8 @@ impl LogHeader {
         }
     }
 
-    /// True if this `#` line can only be the first of another log. After the rows, a number of packets belongs to the
-    /// current log.
+    /// True if the line `line` can only be the first line of another log. After the rows, a number of packets belongs
+    /// to the current log.
     pub fn begins_a_log(line: &str, after_rows: bool) -> bool {
         split(line).is_some_and(|(key, _)| key == "command" || key == "npkts" && !after_rows)
     }
@@ -282,8 +282,8 @@ impl LogHeader {
 }
 
 impl LogHeader {
-    /// True if the stated ending is more than the expectation at the start. Logs that state it before their rows are trusted
-    /// only if the closing lines contain facts that only a finished test knows.
+    /// True if the stated ending is the real one, not an expectation written at the start. If a log states its ending
+    /// before the rows, the ending counts only if the closing lines contain facts that are known only after a test.
     fn is_ended(&self) -> bool {
         !self.ended_early
             || self.rows.is_some() && (self.facts.two_way.is_some() || self.facts.sent.is_some())
@@ -389,7 +389,7 @@ fn probe(value: &str) -> Result<ClockProbe, String> {
             answered: WallTime(answered),
             returned: WallTime(returned),
         }),
-        _ => Err(format!("probe '{}' is not four times in nanoseconds", value.trim())),
+        _ => Err(format!("probe '{}' does not have four timestamps in nanoseconds", value.trim())),
     }
 }
 
@@ -521,7 +521,7 @@ pub(super) fn facts(session: &Session, layout: RowLayout) -> Vec<Fact> {
         all.extend(facts.map(|(key, values)| (format!("{name}.{key}"), values)));
     }
     all.extend(session.two_way.iter().flat_map(|t| two_way::facts(t)));
-    // The result of the probes is for people and scripts; a reader computes it again.
+    // The result of the probes is written for people and scripts; log readers compute it again.
     let clock = match session.probes.as_slice() {
         [] => ClockEstimate::default(),
         _ => ClockEstimate::new(session, None),
@@ -583,7 +583,7 @@ pub(super) fn header_text(
             out += &format!("# Estimated relative clock error = {}\n", units::full(offset));
         }
         if let Some(rtt) = clock.min_rtt_ns {
-            // Four digits, as in the seed document, if they are exact.
+            // Four digits, as in the source document, if they are exact.
             let short = units::eng4(rtt);
             let text = if quantity(&short) == Some(Span(rtt)) { short } else { units::full(rtt) };
             out += &format!("# Estimated control channel minimum RTT = {text}\n");

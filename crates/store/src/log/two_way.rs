@@ -30,7 +30,7 @@ pub(super) fn facts(facts: &TwoWay) -> Vec<(String, Vec<String>)> {
     .into()
 }
 
-/// Parses one line. `None` if the key is not one of these.
+/// Parses one line. `None` if the key is not one of a two-way test.
 pub(super) fn line(to: &mut Option<Box<TwoWay>>, key: &str, value: &str) -> Option<Result<(), String>> {
     if key == "two_way" {
         to.get_or_insert_default().protocol = unescape(value);

@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 pub struct LatenessMetric {
     /// Period in ns, and the distribution of send time minus due time.
     offsets: Option<(i64, LogHistogram)>,
-    /// First number and total delay, in ns, of each part of the schedule that was shifted; empty while the test runs.
+    /// First packet number and total shift, in ns, of each shifted part of the schedule; empty while the test runs.
     #[serde(default)]
     shifts: Vec<(u32, i64)>,
 }
@@ -360,7 +360,7 @@ impl Metric for StampSources {
             ScalarUnit::Time,
             ScalarGetter::Whole(|s| s.stamps().receive_lag_mean_ns),
         )
-        .about("mean time from the arrived stamp to the receiving program's clock reading")
+        .about("mean time from the arrival stamp to the receiving program's clock reading")
         .lower_is_better(),
         Scalar::new(
             "receive-lag-max",
@@ -368,7 +368,7 @@ impl Metric for StampSources {
             ScalarUnit::Time,
             ScalarGetter::Whole(|s| s.stamps().receive_lag_max_ns),
         )
-        .about("largest time from the arrived stamp to the receiving program's clock reading")
+        .about("largest time from the arrival stamp to the receiving program's clock reading")
         .lower_is_better(),
     ];
 

@@ -6,7 +6,7 @@ use jitlat_passive::{CaptureEvent, CaptureObserver};
 
 /// Maximum number of slots.
 const MAX_SLOTS: usize = 1024;
-/// Number of parts into which a loss burst is divided, to be spread over its duration.
+/// Maximum number of parts into which a loss burst is divided, to be spread over its duration.
 const PARTS_PER_RUN: u64 = 2048;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -66,9 +66,10 @@ pub(super) struct Drawn {
 }
 
 impl Timeline {
-    /// Creates the timeline of `samples`, for `sent` packets sent every `period` ns; the period is used where samples are
-    /// missing. Lost packets are placed between those that arrived.
-    pub fn of(samples: &Samples, sent: u64, period: i64) -> Timeline {
+    /// Creates the timeline of `samples`, for `packets` packets sent every `period` ns; the period is
+    /// used where samples are missing. Lost packets are placed between those that arrived. Packets that arrived without a
+    /// delay are not lost.
+    pub fn of(samples: &Samples, packets: u64, period: i64) -> Timeline {
         let mut course = Timeline::default();
         let mut order: Vec<u32> = (0..samples.len() as u32).collect();
         order.sort_unstable_by_key(|k| samples.seq[*k as usize]);
@@ -81,15 +82,24 @@ impl Timeline {
             distance => (end - start) / distance,
         };
         let period = period.max(0);
+        let mut delayless = &samples.delayless[..];
+        // Number of packets below `seq` that arrived without a delay and were not counted before.
+        let mut arrived_below = |seq: u64| {
+            let (below, rest) = delayless.split_at(delayless.partition_point(|k| u64::from(*k) < seq));
+            delayless = rest;
+            below.len() as u64
+        };
         let mut due = (0, start - period * i128::from(first));
         for k in &order {
             let (seq, sent) = at(k);
-            course.lose([due.1, sent], seq.saturating_sub(due.0));
+            let missing = seq.saturating_sub(due.0);
+            course.lose([due.1, sent], missing.saturating_sub(arrived_below(seq)));
             course.add(clamp(sent), samples.delay[*k as usize]);
             due = (seq + 1, sent + period);
         }
-        let missing = sent.saturating_sub(due.0);
-        course.lose([due.1, due.1 + period * i128::from(missing)], missing);
+        let missing = packets.saturating_sub(due.0);
+        let lost = missing.saturating_sub(arrived_below(packets));
+        course.lose([due.1, due.1 + period * i128::from(missing)], lost);
         course
     }
 
@@ -114,7 +124,7 @@ impl Timeline {
 
     fn slot(&mut self, at: i128) -> &mut TimelineSlot {
         let origin = i128::from(*self.origin.get_or_insert(clamp(at)));
-        // Packets sent before the first one are counted with it.
+        // Packets sent before the origin are counted at the origin.
         let since = (at - origin).max(0);
         let mut k = divided(since, self.width);
         while k >= MAX_SLOTS as i128 {
@@ -241,6 +251,17 @@ mod tests {
         let drawn = Timeline::of(&samples(0..50, |_| 1000), 100, 20_000_000).draw(ASCII);
         assert_eq!(drawn.delay, "..........");
         assert_eq!(drawn.lost, "          xxxxxxxxxx");
+    }
+
+    #[test]
+    fn only_losses_are_marked() {
+        // 2 and 9 have no delay, 7 is lost.
+        let mut some = samples([0, 1, 3, 4, 5, 6, 8].into_iter(), |_| 1_000_000);
+        some.delayless = vec![2, 9];
+        let drawn = Timeline::of(&some, 10, 20_000_000).draw(ASCII);
+        assert_eq!(drawn.lost.trim(), ".", "{drawn:?}");
+        some.delayless = vec![2, 7, 9];
+        assert!(!Timeline::of(&some, 10, 20_000_000).has_losses());
     }
 
     #[test]
