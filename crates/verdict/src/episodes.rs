@@ -53,7 +53,7 @@ impl Episodes {
         Episodes::higher_than(0, delays, blocks, noise)
     }
 
-    /// The same without queues of up to `least` ns, which have another reason.
+    /// Like [`Episodes::new`], without queues of up to `least` ns, which have another cause.
     pub fn higher_than(least: i64, delays: &Delays<'_>, blocks: &Blocks, noise: DelayNoise) -> Episodes {
         let n = delays.len();
         if blocks.len() < 4 {

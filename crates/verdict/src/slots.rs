@@ -46,10 +46,9 @@ pub fn slipped(time: &[f64], min: &[i64]) -> Option<i64> {
     (is_slide && is_staircase && SLIPPED_SLOT_RANGE.contains(&slot)).then_some(slot as i64)
 }
 
-/// Rates at which the slots' clock drifts relative to the sender's. Free-running clocks differ by less than 100 ppm, and
-/// synchronised ones by less than 6 ppm: a step outside this range is a route change.
+/// Range of the rate at which the slots' clock drifts relative to the sender's. Free-running clocks differ by less than 100 ppm, synchronised ones by less than 6 ppm: outside this range a step is a route change.
 const SLIDE_RANGE: RangeInclusive<f64> = 6e-6..=1e-4;
-/// Slots of radio links, in ns: a larger step is a route change.
+/// Range of the slots of radio links, in ns; a larger step is a route change.
 const SLIPPED_SLOT_RANGE: RangeInclusive<f64> = 2.5e6..=12e6;
 
 /// Like [`slot`], from pairs of packets that are `lag` numbers apart.

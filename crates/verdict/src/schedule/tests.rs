@@ -50,7 +50,7 @@ fn packets_near_their_schedule_left_it_by_no_step() {
     let packets: Vec<AcceptedPacket> = random.series.iter().collect();
     random = Test::of(100, PERIOD, &packets, Schedule::Poisson { seed: 1 });
     assert_eq!(steps_of(&random, NO_NOISE), []);
-    // A log of version 2 has no word about bursts.
+    // A log of version 2 does not state bursts.
     let mut pairs = set(|k| {
         (-i64::from(k % 2) * PERIOD + if k < 50 { 0 } else { 3 * MS }, if k < 50 { 0 } else { -3 * MS })
     });
