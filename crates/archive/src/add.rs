@@ -36,7 +36,7 @@ impl Archive {
         self.add_from(path, &source, tags, None)
     }
 
-    /// Like [`Archive::add`], for a log named `source`; `host` is the host that sent it to this collector.
+    /// Like [`Archive::add`], for a log named `source` that `host` sent to this collector.
     pub(crate) fn add_from(
         &self,
         path: &Path,
@@ -66,7 +66,7 @@ impl Archive {
             .unwrap_or_else(|| Err(ArchiveError::Impossible("nothing was added".to_owned())))
     }
 
-    /// Returns the test whose log has this checksum.
+    /// Returns the test whose log has the checksum `sum`.
     pub(crate) fn known(&self, sum: u128) -> Result<Option<TestId>, ArchiveError> {
         let query = "SELECT hash FROM tests WHERE id = ?1 UNION SELECT hash FROM gone WHERE id = ?1";
         let hash: Option<String> = self
@@ -97,7 +97,7 @@ impl Archive {
     }
 }
 
-/// Adds a file to the catalogue; returns its number.
+/// Adds a packet file to the catalogue and returns its number.
 pub(crate) fn file(all: &Transaction<'_>, published: &PublishedFile) -> rusqlite::Result<i64> {
     let PublishedFile { name, bytes, row_groups, footer } = published;
     all.execute(
@@ -166,7 +166,7 @@ pub(crate) fn enter_all(all: &Transaction<'_>, entries: &[(&CatalogueEntry, i64)
         let hour = (stream(all, &test.0.session)?, rollup::hour(test.0.started_ns));
         hours.entry(hour).or_default().push(test);
     }
-    // One hour at a time: an hour's tests reach its roll-ups before longer periods are pooled from them.
+    // Hour by hour, so that the tests of an hour are in its roll-ups before longer periods are pooled from these.
     for ((stream, hour), tests) in hours {
         tests.iter().try_for_each(|(entry, file)| enter(all, stream, entry, *file))?;
         let mut pool = Cow::Borrowed(&tests[0].0.pool);

@@ -16,14 +16,14 @@ use std::collections::BTreeMap;
 /// Maximum number of resolved alerts that are retained.
 const MAX_RESOLVED_ALERTS: i64 = 10_000;
 
-/// A test that entered the archive.
+/// A test that was added to the archive.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Entered {
-    /// Number in the order in which tests entered the archive, from 1.
+    /// Number of the test in the order of addition to the archive, from 1.
     pub number: i64,
     /// The test.
     pub test: TestId,
-    /// Number of its stream.
+    /// Number of the test's stream.
     pub stream_id: i64,
     /// Sender: its name, or its address.
     pub src: String,
@@ -35,7 +35,7 @@ pub struct Entered {
     pub started_ns: i64,
     /// `good`, `fair`, `poor`, `bad` or `unknown`.
     pub severity: String,
-    /// Headline of its verdict, one line.
+    /// Headline of the verdict, one line.
     pub headline: String,
     /// Tags; a monitor sets `test`, `client` and `server`.
     pub tags: BTreeMap<String, String>,
@@ -43,7 +43,7 @@ pub struct Entered {
     pub figures: BTreeMap<String, f64>,
 }
 
-/// An alert: a condition that a rule found on a path, from when it fired until it was resolved.
+/// An alert: a condition that a rule found on a path, from the time at which it fired until it was resolved.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Alert {
@@ -61,13 +61,13 @@ pub struct Alert {
     pub dst: String,
     /// Start of the first test that led to the alert, ns since 1970; for silence, start of the last result.
     pub since_ns: i64,
-    /// Time at which it fired, ns since 1970.
+    /// Time at which the alert fired, ns since 1970.
     pub fired_ns: i64,
-    /// Time at which it was resolved, ns since 1970; null while it fires.
+    /// Time at which the alert was resolved, ns since 1970; null while it fires.
     pub resolved_ns: Option<i64>,
-    /// Condition found when it fired, as text.
+    /// Condition found when the alert fired, as text.
     pub reason: String,
-    /// Reason why it was resolved, as text; null while it fires.
+    /// Reason why the alert was resolved, as text; null while it fires.
     pub resolution: Option<String>,
 }
 
@@ -84,11 +84,11 @@ pub struct Fired {
     pub src: String,
     /// Receiver.
     pub dst: String,
-    /// Same as in [`Alert`].
+    /// Same as the field of [`Alert`].
     pub since_ns: i64,
-    /// Same as in [`Alert`].
+    /// Same as the field of [`Alert`].
     pub fired_ns: i64,
-    /// Same as in [`Alert`].
+    /// Same as the field of [`Alert`].
     pub reason: String,
 }
 
@@ -141,15 +141,15 @@ pub struct StoredChanges {
 /// A notification that an alert fired or was resolved.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AlertMessage {
-    /// Number of the message; the same when it is sent again.
+    /// Number of the message, which stays the same when the message is sent again.
     pub id: i64,
     /// The alert as it was when the message was created.
     pub alert: Alert,
-    /// Number of failed attempts to send it.
+    /// Number of failed attempts to send the message.
     pub tries: u32,
 }
 
-/// Name of the counter of tests that entered.
+/// Name of the counter of tests added to the archive.
 const ENTERED: &str = "entered";
 /// Name of the counter of tests that were judged.
 const JUDGED: &str = "judged";
@@ -161,7 +161,7 @@ pub(crate) fn next_number(all: &Transaction<'_>) -> rusqlite::Result<i64> {
     count(all, ENTERED, 1)
 }
 
-/// Adds to a counter; returns its new value.
+/// Adds `by` to a counter and returns its new value.
 pub(crate) fn count(db: &Connection, name: &str, by: i64) -> rusqlite::Result<i64> {
     let add = "INSERT INTO counters(name, value) VALUES (?1, ?2) ON CONFLICT(name) DO UPDATE SET value = value + ?2 RETURNING value";
     db.prepare_cached(add)?.query_row(params![name, by], |row| row.get(0))
@@ -193,7 +193,7 @@ fn alert(row: &Row<'_>) -> rusqlite::Result<Alert> {
 }
 
 impl Archive {
-    /// Returns the alerts that fire, then those that were resolved, each newest first; `most` at most.
+    /// Returns at most `most` alerts: firing alerts, then resolved ones, each newest first.
     ///
     /// # Errors
     /// [`ArchiveError`].
@@ -209,7 +209,7 @@ impl Archive {
         run().map_err(self.sql("reading"))
     }
 
-    /// Number of tests that have entered the archive since the counter exists.
+    /// Number of tests added to the archive since this counter was introduced.
     ///
     /// # Errors
     /// [`ArchiveError`].
@@ -217,7 +217,7 @@ impl Archive {
         Ok(counter(&self.db, ENTERED).map_err(self.sql("reading"))?.unwrap_or(0))
     }
 
-    /// Number of the last test that was judged; `None` if none was.
+    /// Number of the last judged test; `None` before the first.
     ///
     /// # Errors
     /// [`ArchiveError`].
@@ -225,7 +225,7 @@ impl Archive {
         counter(&self.db, JUDGED).map_err(self.sql("reading"))
     }
 
-    /// Number of messages ever dropped because too many were waiting, or given up.
+    /// Number of messages ever given up, or dropped because too many were waiting.
     ///
     /// # Errors
     /// [`ArchiveError`].
@@ -234,7 +234,7 @@ impl Archive {
         Ok(dropped.unwrap_or(0).unsigned_abs())
     }
 
-    /// Returns the tests that entered after the one with this number, in order; `most` at most.
+    /// Returns at most `most` tests that were added after test `number`, in order.
     ///
     /// # Errors
     /// [`ArchiveError`].
@@ -364,8 +364,8 @@ impl Archive {
         run().map_err(self.sql("reading"))
     }
 
-    /// Time at which the first waiting message of a channel is due, ns since 1970; `None` if none waits. Later messages wait
-    /// for the first one.
+    /// Time at which the first waiting message of a channel is due, ns since 1970; `None` if no message waits. Later
+    /// messages wait for the first one.
     ///
     /// # Errors
     /// [`ArchiveError`].
@@ -374,7 +374,7 @@ impl Archive {
         self.db.query_row(query, [channel], |row| row.get(0)).optional().map_err(self.sql("reading"))
     }
 
-    /// Removes messages that are given up and counts them as dropped.
+    /// Gives up messages: removes them and counts them as dropped.
     ///
     /// # Errors
     /// [`ArchiveError`].

@@ -23,7 +23,7 @@ use std::io::{Cursor, Read, Seek, SeekFrom};
 use std::path::Path;
 use twox_hash::{XxHash3_64, XxHash3_128};
 
-/// Maximum size of a log that is prepared in memory, which takes about five times its size.
+/// Maximum size of a log that is prepared in memory. Preparation takes about five times the size of the log.
 pub const MAX_PREPARED_BYTES: u64 = 2 << 20;
 
 /// Name given to the log of a measured test.
@@ -34,7 +34,7 @@ pub struct PreparedTest {
     sum: u128,
     entry: CatalogueEntry,
     packets: IntakePackets,
-    /// Host that sent it to this collector; `None` for this host's own tests.
+    /// Host that sent the test to this collector; `None` for this host's own tests.
     host: Option<String>,
 }
 
@@ -86,7 +86,7 @@ impl PreparedTest {
         for (k, record) in records.iter().enumerate() {
             let row = LogRow { index: k as u64, record: *record, tcp: tcp.get(k).copied() };
             line.clear();
-            // Store what a reader of the log would find: fields without a column are not stored.
+            // Store the row as a reader of the log would read it: fields without a column are not stored.
             let stored = text.write(&mut line, &row).then(|| text.read(&line)).flatten();
             let stored = stored
                 .ok_or_else(|| ArchiveError::Impossible(format!("packet {k} is not a row of a log")))?;
@@ -137,7 +137,7 @@ impl PreparedTest {
         self
     }
 
-    /// Its own tags and the given ones.
+    /// Tags of the log and the given tags.
     pub fn tags(&self) -> &[(String, String)] {
         &self.entry.tags
     }
@@ -147,7 +147,7 @@ impl PreparedTest {
         &self.entry.session
     }
 
-    /// Number of its test.
+    /// Number of the test.
     pub fn id(&self) -> TestId {
         TestId(self.entry.id)
     }
@@ -156,8 +156,8 @@ impl PreparedTest {
 impl Archive {
     /// Adds logs to the archive, all or none. A log that is already there is not added again.
     ///
-    /// # Errors
-    /// [`ArchiveError`]; the archive is then unchanged. For a single log: another log has its number.
+    /// # Errors [`ArchiveError`]; the archive is then unchanged. For a single log, an error may also mean that a
+    /// different log has the same number.
     pub fn add_all(
         &self,
         tests: &mut [PreparedTest],
@@ -202,7 +202,7 @@ impl Archive {
             })
         });
         if let Err(e) = result {
-            // The catalogue does not list these files; what cannot be removed now is found by fsck.
+            // The catalogue does not list these files; fsck finds files that cannot be removed now.
             for (published, _) in published {
                 let _ = fs::remove_file(self.root.join(&published.name));
             }

@@ -1,7 +1,8 @@
 //! The catalogue: everything in an archive except packets, in SQLite.
 //!
-//! [`STEPS`] holds the migrations of its schema, each from one version to the next; a released step never changes. Columns
-//! of figures are not part of them: they follow the list of figures and are added when the archive is opened for writing.
+//! [`STEPS`] holds the migrations of its schema, each from one version to the next; a released step never changes.
+//! Columns of figures are not part of the migrations: they are added according to the list of figures when the archive
+//! is opened for writing.
 
 use crate::error::ArchiveError;
 use jitlat_core::scalars::selectors;
@@ -188,7 +189,7 @@ pub(crate) enum For {
     Writing,
     /// Write; create it if it does not exist.
     Making,
-    /// Write, whatever its version.
+    /// Write, regardless of the schema version.
     Migrating,
 }
 

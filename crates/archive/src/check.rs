@@ -1,4 +1,4 @@
-//! [`Archive::check`]: verifies that everything is as it was written, and repairs what a crash left behind.
+//! [`Archive::check`]: verifies that all data are as they were written, and repairs the traces of a crash.
 
 use crate::add::{self, enter_all};
 use crate::checksum::number;
@@ -18,7 +18,7 @@ use twox_hash::XxHash3_128;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CheckFinding {
-    /// The file, relative to the archive; for a log, its test.
+    /// Path of the file, relative to the archive; for a log, number of the test.
     pub what: String,
     /// Description of the problem.
     pub problem: String,
@@ -32,7 +32,7 @@ pub struct Checked {
     pub tests: u64,
     /// Number of packet files.
     pub files: u64,
-    /// Total size of these files.
+    /// Total size of the files.
     pub bytes: u64,
     /// Unfinished files of writers that ended early, now removed.
     pub unfinished: u64,
@@ -91,7 +91,7 @@ impl Archive {
         Ok(found)
     }
 
-    /// Repairs what a crash left behind, as [`Archive::check`] does, without any other checks.
+    /// Repairs the traces of a crash, like [`Archive::check`], without its other checks.
     ///
     /// # Errors
     /// [`ArchiveError`]; a file that cannot be added to the catalogue is listed in [`Checked::damaged`].

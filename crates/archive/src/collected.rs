@@ -15,19 +15,19 @@ pub(crate) const TAG: &str = "collected-from";
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CollectedHost {
-    /// The host, by the name of its authenticated key.
+    /// Name of the host, as given by its authenticated key.
     pub host: String,
-    /// Tests from this host that were ever stored here.
+    /// Number of tests from this host that were ever stored here.
     pub stored: u64,
-    /// Tests from this host that were ever refused.
+    /// Number of tests from this host that were ever refused.
     pub refused: u64,
-    /// Time at which the last test was stored, ns since 1970; null if none was.
+    /// Time at which the last test was stored, ns since 1970; null before the first.
     pub stored_ns: Option<i64>,
-    /// Time of the host's last report of the two numbers below, ns since 1970; null if there was none.
+    /// Time of the host's last report of the two numbers below, ns since 1970; null without a report.
     pub heard_ns: Option<i64>,
     /// Tests that were waiting on the host at that time.
     pub waiting: u64,
-    /// Tests that the host had ever dropped by that time because they were too old.
+    /// Number of tests that the host had dropped by that time because they were too old.
     pub dropped: u64,
 }
 

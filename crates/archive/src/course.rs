@@ -15,7 +15,7 @@ use rusqlite::params;
 pub struct StreamPeriod {
     /// Start of the period, ns since 1970; for a single test, its start.
     pub start_ns: i64,
-    /// End of the period, ns since 1970; for a single test, the same as its start.
+    /// End of the period, ns since 1970; for a single test, equal to its start.
     pub end_ns: i64,
     /// The test; `None` for longer periods.
     pub test: Option<TestId>,
@@ -51,8 +51,8 @@ impl Verdicts {
         (distances.len() >= 2).then(|| distances[distances.len() / 2])
     }
 
-    /// Gaps between tests that are longer than three times the usual interval: start of the test before and of the test
-    /// after.
+    /// Gaps between tests that are longer than three times the usual interval: start times of the test before and the
+    /// test after each gap.
     pub fn gaps(&self) -> Vec<(i64, i64)> {
         let Some(usual) = self.usual_distance() else { return Vec::new() };
         let long = |w: &&[(i64, String, TestId)]| w[1].0.saturating_sub(w[0].0) > usual.saturating_mul(3);

@@ -1,7 +1,7 @@
 //! [`analyse`]: analyses the packets of many tests again, in parallel.
 //!
-//! Tests that share a row group are read in its order, so that it is opened once. Work is distributed by size, largest
-//! first, so that no thread starts a long test when the others are done.
+//! Tests in the same row group are read in the order of its rows, so that it is opened once. Work is distributed by
+//! size, largest first, so that no thread starts a long test when the others are done.
 
 use crate::error::ArchiveError;
 use crate::packets::TestRows;
@@ -20,9 +20,9 @@ use std::thread;
 /// Result of [`analyse`].
 #[derive(Debug)]
 pub struct AnalysedGroups<K> {
-    /// All packets of the tests of each key.
+    /// Pool of all packets of the tests with the same key, by key.
     pub groups: BTreeMap<K, Pool>,
-    /// Tests that could not be read; they are in no group.
+    /// Tests that could not be read, which are not in any group.
     pub failed: Vec<(TestId, ArchiveError)>,
 }
 

@@ -27,7 +27,7 @@ pub(crate) struct CatalogueEntry {
     pub packed: Packed,
 }
 
-/// Packed parts of an entry, as the catalogue stores them.
+/// Compressed parts of an entry, as the catalogue stores them.
 #[derive(Default)]
 pub(crate) struct Packed {
     pub rest: Vec<u8>,
@@ -95,7 +95,8 @@ impl CatalogueEntry {
         Ok(analysis.finish(reader.session().clone(), reader.reading(), origin))
     }
 
-    /// Adds the number of rows and the other lines, and packs the parts that the catalogue stores packed.
+    /// Adds the number of rows and the other lines, and compresses the parts that the catalogue stores
+    /// compressed.
     pub fn complete(&mut self, rows: u64, rest: OtherLines) {
         self.packed =
             Packed { rest: rest.to_bytes(), session: pack(&self.session), pool: pack_pool(&self.pool) };

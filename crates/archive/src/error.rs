@@ -17,9 +17,9 @@ pub enum ArchiveError {
     TooNew {
         /// The archive.
         archive: PathBuf,
-        /// Its schema version.
+        /// Schema version of the archive.
         found: i64,
-        /// Newest version that this program knows.
+        /// Newest version that this program supports.
         known: i64,
     },
     /// The archive was written by an older program and is open for reading only.
@@ -27,7 +27,7 @@ pub enum ArchiveError {
     TooOld {
         /// The archive.
         archive: PathBuf,
-        /// Its schema version.
+        /// Schema version of the archive.
         found: i64,
         /// Version needed.
         known: i64,
@@ -87,13 +87,13 @@ pub enum ArchiveError {
     NoSuchTest {
         /// The archive.
         archive: PathBuf,
-        /// Text that was asked for.
+        /// Identifier given by the user.
         id: String,
     },
     /// Several tests begin with these digits.
     #[error("{count} tests begin with {id}: give more digits")]
     Ambiguous {
-        /// Text that was asked for.
+        /// Identifier given by the user.
         id: String,
         /// Number of matching tests.
         count: usize,

@@ -1,4 +1,4 @@
-//! [`Filter`] selects tests; [`Archive::list`] returns what the catalogue knows about them.
+//! [`Filter`] selects tests; [`Archive::list`] returns their entries in the catalogue.
 
 use crate::catalogue::unsigned;
 use crate::error::ArchiveError;
@@ -11,7 +11,7 @@ use rusqlite::{Row as SqlRow, params_from_iter};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// Two hosts, from sender to receiver: `A:B`. Either may be empty, which matches any host.
+/// Two hosts, from sender to receiver: `A:B`. An empty name matches any host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Endpoints(String);
 
@@ -83,7 +83,7 @@ pub struct ListedTest {
     pub id: String,
     /// Start time, ns since 1970.
     pub started_ns: i64,
-    /// The user's name for it.
+    /// Name given by the user.
     pub name: Option<String>,
     /// Name of the log when it was added.
     pub source: String,
@@ -99,13 +99,13 @@ pub struct ListedTest {
     pub packets: u64,
     /// Size of the log in bytes.
     pub log_bytes: u64,
-    /// True if the packets are still there.
+    /// True if the packets are still stored.
     pub has_packets: bool,
     /// `good`, `fair`, `poor`, `bad` or `unknown`.
     pub severity: String,
     /// Headline of its verdict, one line.
     pub headline: String,
-    /// Tags of the test, and those added by the archive.
+    /// Tags of the test, including the tags given when it was added.
     pub tags: BTreeMap<String, String>,
     /// Requested figures, in their units.
     pub figures: BTreeMap<String, Option<f64>>,

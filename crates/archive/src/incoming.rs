@@ -1,6 +1,6 @@
 //! [`IncomingLog`]: a compressed log received in pieces from another host; and [`Archive::compressed`], which sends one.
 //!
-//! The sender states the size of the log; one that unpacks to more is refused at that byte. A log of up to
+//! The sender states the size of the log; the log is refused as soon as it unpacks to more bytes. A log of up to
 //! [`MAX_PREPARED_BYTES`] bytes is held in memory, a longer one is written to a file in `tmp/`.
 
 use crate::add::AddOutcome;
@@ -18,7 +18,7 @@ use zstd::stream::write::Decoder;
 pub const MAX_LOG_BYTES: u64 = 1 << 30;
 /// Compression level of logs that are sent.
 const COMPRESSION_LEVEL: i32 = 3;
-/// Maximum window of the compression, as a power of two: the one of level 3.
+/// Maximum window of the compression, as a power of two: the window of level 3.
 const MAX_WINDOW_LOG: u32 = 21;
 
 /// A log being received in pieces.
@@ -46,7 +46,7 @@ enum LogBuffer {
 pub enum Arrived {
     /// The log is in memory.
     Text(Vec<u8>),
-    /// The log is in a file, which is removed when this is dropped.
+    /// The log is in a file, which is removed when this value is dropped.
     File(NamedTempFile),
 }
 
@@ -56,7 +56,7 @@ pub enum Unfit {
     /// The log differs from its announcement.
     #[error("{0}")]
     Other(&'static str),
-    /// It cannot be unpacked.
+    /// The log cannot be decompressed.
     #[error("it cannot be unpacked: {0}")]
     Packed(io::Error),
     /// The log cannot be stored on this host.
@@ -86,7 +86,7 @@ impl Write for Bounded {
 }
 
 impl IncomingLog {
-    /// Begins to receive a log with this checksum and size for `archive`.
+    /// Begins to receive a log with the checksum `hash` and the size `bytes` for `archive`.
     ///
     /// # Errors
     /// [`Unfit`].
@@ -176,7 +176,7 @@ impl Archive {
         self.add_from(path, source, &tags, Some(host))
     }
 
-    /// True if a log with this checksum is, or once was, in this archive.
+    /// True if a log with the checksum `hash` is, or once was, in this archive.
     ///
     /// # Errors
     /// [`ArchiveError`].

@@ -37,7 +37,7 @@ impl IntakePackets {
         }
     }
 
-    /// Takes the write lock that was acquired for a temporary file; `None` if there is no such file.
+    /// Returns the write lock that was acquired for a temporary file; `None` if there is no such file.
     pub fn writing(&mut self) -> Option<Writing> {
         match self {
             IntakePackets::Held(_) => None,
@@ -66,9 +66,9 @@ impl IntakePackets {
 
 /// Destination of rows beyond the first [`MAX_ROW_GROUP_ROWS`].
 pub(crate) enum RowOverflow<'a> {
-    /// Memory, where they were before.
+    /// Memory, like the rows before them.
     Memory,
-    /// A file of this archive at this path; the write lock is held from then on.
+    /// A file of this archive at this path. The write lock is held from its creation on.
     File(&'a Archive, PathBuf),
 }
 
@@ -76,7 +76,7 @@ pub(crate) enum RowOverflow<'a> {
 pub(crate) struct TestIntake<'a> {
     /// Name of the log, for errors.
     name: &'a str,
-    /// Returns the end of the log for a header of this length; the log reader examines it before the rows.
+    /// Returns the end of the log, given the length of its header. The log reader examines the end before the rows.
     end: &'a mut dyn FnMut(usize) -> Result<Vec<u8>, ArchiveError>,
     overflow: RowOverflow<'a>,
     packets: IntakePackets,
@@ -110,7 +110,7 @@ impl Parts for TestIntake<'_> {
 }
 
 impl<'a> TestIntake<'a> {
-    /// Starts the intake of the test with this number.
+    /// Starts the intake of a test.
     pub fn new(
         id: i64,
         name: &'a str,

@@ -175,7 +175,7 @@ impl Archive {
         Ok(before)
     }
 
-    /// Lets queries end with an error soon after `stop` is set; with `None` they run to their end.
+    /// Makes queries end with an error soon after `stop` is set; with `None` queries run to their end.
     pub fn stop_with(&mut self, stop: Option<Arc<AtomicBool>>) {
         let asked = stop.clone();
         let handler = asked.map(|asked| move || asked.load(Ordering::Relaxed));

@@ -1,17 +1,18 @@
-//! Tests that are named by the path of their archive: `DIR/ID`.
+//! Archived tests as paths: `DIR/ID`.
 
 use crate::{Archive, ArchiveError, is_archive};
 use jitlat_store::log::LogReader;
 use std::io::Read;
 use std::path::Path;
 
-/// Splits `path` into the archive and the test that it names; `None` if it names a file, or nothing.
+/// Splits `path` into the path of an archive and the name of a test; `None` if a file exists at
+/// `path`, or if its folder is not an archive.
 fn archived(path: &Path) -> Option<(&Path, &str)> {
     let (folder, id) = (path.parent()?, path.file_name()?.to_str()?);
     (!path.exists() && is_archive(folder)).then_some((folder, id))
 }
 
-/// Reader of a test of an archive; `None` if `path` does not name one.
+/// Returns a reader of an archived test; `None` if `path` does not name such a test.
 ///
 /// # Errors
 /// [`ArchiveError`] if the archive cannot be read, or has no such test.
@@ -21,7 +22,7 @@ pub fn log_reader(path: &Path) -> Result<Option<LogReader>, ArchiveError> {
     Ok(Some(archive.reader(archive.find(id)?, &path.display().to_string())?))
 }
 
-/// Text of a test of an archive; `None` if `path` does not name one.
+/// Returns the log of an archived test as text; `None` if `path` does not name such a test.
 ///
 /// # Errors
 /// [`ArchiveError`] if the archive cannot be read, or has no such test.

@@ -8,7 +8,7 @@ use rusqlite::{Row, params};
 
 /// Maximum number of earlier tests examined to find out since when a stream is bad.
 const MAX_TESTS_BACK: i64 = 300;
-/// The same limit for all streams together.
+/// Maximum number of earlier tests examined for all streams together.
 const MAX_TESTS_BACK_IN_ALL: u64 = 20_000;
 /// Number of newest tests from which the interval between tests is estimated.
 const RECENT_TESTS: i64 = 9;
@@ -28,7 +28,7 @@ pub struct Newest {
     pub test: TestId,
     /// Start time, ns since 1970.
     pub started_ns: i64,
-    /// Number of rows of its log.
+    /// Number of rows of the test's log.
     pub packets: u64,
     /// `good`, `fair`, `poor`, `bad` or `unknown`.
     pub severity: String,
@@ -43,11 +43,11 @@ pub struct Newest {
 /// Consecutive poor or bad tests, up to the newest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BadSince {
-    /// Start of the first of them, ns since 1970.
+    /// Start of the first test of the run, ns since 1970.
     pub since_ns: i64,
     /// Number of tests.
     pub tests: u64,
-    /// True if earlier tests, which were not examined, may be bad too.
+    /// True if the run may have begun earlier: earlier tests were not examined.
     pub at_least: bool,
 }
 
@@ -137,8 +137,8 @@ impl Archive {
         Ok((distances.len() >= 2).then(|| distances[distances.len() / 2]))
     }
 
-    /// Returns the run of poor or bad tests up to the newest; examines at most `left` tests, counted for all streams
-    /// together.
+    /// Returns the run of poor or bad tests up to the newest. Examines at most `left` tests and subtracts them from
+    /// `left`, which is shared by all streams.
     fn bad_since(&self, newest: &Newest, left: &mut u64) -> rusqlite::Result<BadSince> {
         let mut bad = BadSince { since_ns: newest.started_ns, tests: 0, at_least: false };
         let query = "SELECT started_ns, severity FROM tests WHERE stream = ? ORDER BY started_ns DESC, id DESC LIMIT ?";

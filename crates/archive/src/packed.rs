@@ -42,9 +42,9 @@ pub(crate) fn decompress(bytes: &[u8], most: usize) -> Option<Vec<u8>> {
     })
 }
 
-/// Compresses with almost no match search: numbers of buckets rarely repeat for long, and unpacking many short matches
-/// dominates the time of a query. Measured against zstd level 3: an hour of 3000 packets unpacks in 38 µs instead of 72 µs
-/// and is 7 % smaller, a day in 45 µs instead of 198 µs and is 8 % larger.
+/// Compresses with almost no search for matches: the counts of buckets rarely contain long repetitions, and unpacking
+/// many short matches would take most of the time of a query. Measured against zstd level 3: an hour of 3000 packets
+/// unpacks in 38 µs instead of 72 µs and is 7 % smaller, a day in 45 µs instead of 198 µs and is 8 % larger.
 fn packed(plain: &[u8]) -> std::io::Result<Vec<u8>> {
     thread_local! {
         // Reused: creating a compressor takes longer than packing a few kilobytes.
@@ -71,7 +71,7 @@ pub(crate) fn pack_pool(pool: &Pool) -> Vec<u8> {
     if packed.is_empty() || packed.len() > plain.len() / 10 * 9 { plain } else { packed }
 }
 
-/// Reads one figure of a stored pool (version 2 or later); `None` if the bytes are not such a pool.
+/// Reads one figure of a stored pool of version 2 or later; `None` for other bytes.
 pub(crate) fn read_figure(bytes: &[u8], figure: &Scalar) -> Option<PoolScalar> {
     PoolScalar::from_bytes(unpacked(bytes).as_deref().unwrap_or(bytes), figure)
 }
@@ -97,6 +97,6 @@ pub(crate) fn read_pool(bytes: &[u8]) -> Result<Pool, ArchiveError> {
     if pool.is_possible() {
         Ok(pool)
     } else {
-        Err(ArchiveError::Impossible("a pool can be that of no packets".to_owned()))
+        Err(ArchiveError::Impossible("the figures of a stored pool contradict each other".to_owned()))
     }
 }

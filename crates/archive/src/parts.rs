@@ -1,5 +1,5 @@
 //! Splits a log into its parts: rows, which go into columns, and a [`TestHeader`] with everything else. An [`Assembly`]
-//! combines them into what a reader of the log would find.
+//! combines the parts into the session and records that a reader of the log would return.
 
 use crate::TestId;
 use crate::checksum::{number, sum};
@@ -15,7 +15,7 @@ use std::path::Path;
 use std::vec::IntoIter;
 use twox_hash::XxHash3_128;
 
-/// Everything of a test except its packets, as stored in the metadata of a packet file or table.
+/// All data of a test except its packets, as stored in the metadata of a packet file or table.
 #[derive(Clone, Debug)]
 pub struct TestHeader {
     test: StoredTest,
@@ -55,12 +55,12 @@ impl TestHeader {
         TestId(self.test.id)
     }
 
-    /// Number of its packets.
+    /// Number of packets of the test.
     pub fn packets(&self) -> u64 {
         self.test.rows
     }
 
-    /// Name of its log.
+    /// Name of the test's log.
     pub fn source(&self) -> &str {
         &self.test.source
     }
@@ -70,7 +70,7 @@ impl TestHeader {
         &self.test.tags
     }
 
-    /// Position of its packets in the file: the row group, and the number of rows before them in it.
+    /// Position of the test's packets in the file: the row group, and the number of rows before them in it.
     pub fn position(&self) -> (u64, u64) {
         (self.test.row_group, self.test.first_row)
     }
@@ -110,8 +110,8 @@ impl TestHeader {
     }
 }
 
-/// Reassembles a log from rows that are pushed one by one: finds what [`LogReader`] finds in its text, without creating the
-/// text.
+/// Reassembles a log from rows that are pushed one by one: returns the same session and records as a [`LogReader`] of
+/// the log, without creating its text.
 pub struct Assembly {
     reader: LogReader,
     rest: Peekable<IntoIter<(u64, Blob)>>,
@@ -151,7 +151,8 @@ impl Assembly {
         self.taken >= self.rows
     }
 
-    /// Pushes the next row. Its record, and those of preceding lines that are rows in another notation, go to `push`.
+    /// Pushes the next row. Its record, and the records of preceding lines that are rows in another notation, go to
+    /// `push`.
     ///
     /// # Errors
     /// [`ArchiveError`] if there are more rows than the test has, or the lines cannot be read.
@@ -277,7 +278,7 @@ impl LineInput for &[u8] {
     }
 }
 
-/// Receives the rows and the other lines of a log.
+/// Receiver of the rows and the other lines of a log.
 pub(crate) trait Parts {
     fn row(&mut self, row: &LogRow) -> Result<(), ArchiveError>;
     fn line(&mut self, line: &[u8]);

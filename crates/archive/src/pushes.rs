@@ -1,11 +1,11 @@
 //! [`Pushed`]: tests that this archive has pushed to collectors, counted per collector.
 //!
-//! Tests are numbered in the order in which they entered, from 1 without gaps. A collector is sent this host's own tests in
-//! that order, and all tests up to the number `settled` are stored there, refused there, or dropped here. A test that is
-//! removed before it was settled is counted as dropped in the transaction that removes its packets. The collector may
-//! nevertheless have some of the first [`MAX_UNSETTLED`] of these: they were sent, but the confirmation did not arrive.
-//! These are *doubts*: the collector is asked for them by checksum, and those it has are counted as stored and no longer as
-//! dropped.
+//! Tests are numbered in the order in which they were added, from 1 without gaps. A collector is sent this host's own
+//! tests in that order, and all tests up to the number `settled` are stored there, refused there, or dropped here. A
+//! test that is removed before it was settled is counted as dropped in the transaction that removes its packets. The
+//! collector may nevertheless have some of the first [`MAX_UNSETTLED`] of these: they were sent, but the confirmation
+//! did not arrive. These are *doubts*: the collector is asked for them by checksum, and those it has are counted as
+//! stored and no longer as dropped.
 
 use crate::add::now;
 use crate::catalogue::unsigned;
@@ -16,10 +16,10 @@ use rusqlite::{Connection, OptionalExtension, Row, Transaction, params};
 use serde::Serialize;
 use std::collections::BTreeSet;
 
-/// Maximum number of tests sent to a collector that may be unsettled.
+/// Maximum number of tests sent to a collector that are not settled yet: neither stored, refused nor dropped.
 pub const MAX_UNSETTLED: usize = 256;
 
-/// SQL condition: `t` is a test of this host's own that has its packets.
+/// SQL condition: `t` is a test that this host measured, and its packets are still stored.
 const WAITS: &str =
     "t.file IS NOT NULL AND NOT EXISTS (SELECT 1 FROM tags WHERE test = t.id AND key = 'collected-from')";
 
@@ -31,41 +31,41 @@ pub struct Pushed {
     pub collector: String,
     /// Tests that wait.
     pub waiting: u64,
-    /// Start of the oldest waiting test, ns since 1970; null if none waits.
+    /// Start of the oldest waiting test, ns since 1970; null if no test waits.
     pub oldest_ns: Option<i64>,
-    /// Tests that the collector has ever stored.
+    /// Number of tests that the collector has ever stored.
     pub stored: u64,
-    /// Tests that were ever dropped here because they were too old.
+    /// Number of tests that were ever dropped here because they were too old.
     pub dropped: u64,
-    /// Tests that were ever refused, or could not be read here.
+    /// Number of tests that were ever refused, or could not be read here.
     pub refused: u64,
-    /// Reason why the last test was refused; null if none was.
+    /// Reason why the last refused test was refused; null if there is none.
     pub reason: Option<String>,
-    /// Time at which the collector last stored a test, ns since 1970; null if it never did.
+    /// Time at which the collector last stored a test, ns since 1970; null before the first.
     pub stored_ns: Option<i64>,
 }
 
 /// A test that is to be pushed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outgoing {
-    /// Number in the order in which tests entered.
+    /// Number of the test in the order of addition.
     pub number: i64,
     /// The test.
     pub test: TestId,
-    /// Checksum of its log.
+    /// Checksum of the test's log.
     pub hash: u128,
-    /// Size of its log in bytes.
+    /// Size of the test's log, in bytes.
     pub bytes: u64,
 }
 
 /// Result of pushing a test.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PushResult {
-    /// The collector has stored it.
+    /// The collector has stored the test.
     Stored,
-    /// The collector refuses it, or it cannot be read here; the reason.
+    /// The collector refused the test, or it cannot be read here; with the reason.
     Refused(String),
-    /// It is no longer in this archive.
+    /// The test is no longer in this archive.
     Gone,
 }
 
@@ -76,13 +76,13 @@ fn hash(row: &Row<'_>, column: usize) -> rusqlite::Result<u128> {
     u128::from_str_radix(&text, 16).map_err(invalid)
 }
 
-/// Returns the collectors, with the number up to which each is settled.
+/// Returns the collectors, each with the number up to which all tests are settled for it.
 fn settled(db: &Connection) -> rusqlite::Result<Vec<(String, i64)>> {
     let mut all = db.prepare_cached("SELECT collector, settled FROM pushes ORDER BY collector")?;
     all.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?.collect()
 }
 
-/// Records the tests of `dropped` that may have been sent as doubts, while their packets still exist.
+/// Records as doubts those tests of `dropped` that may have been sent. Called while their packets still exist.
 fn doubt(
     all: &Transaction<'_>,
     collector: &str,
@@ -130,8 +130,8 @@ pub(crate) fn count_dropped(all: &Transaction<'_>, files: &[i64]) -> rusqlite::R
     Ok(sum)
 }
 
-/// Returns the number of the newest test that, with all tests after it, no longer fits into `bytes` of packets; `None` if
-/// all fit.
+/// Returns the number of the newest test whose packets, together with those of all later tests, exceed `bytes`; `None`
+/// if all fit.
 fn beyond(db: &Connection, after: i64, bytes: u64) -> rusqlite::Result<Option<i64>> {
     let query = format!(
         "SELECT t.entered, t.packets, f.bytes, (SELECT sum(rows) FROM row_groups WHERE file = f.id) \
@@ -153,7 +153,7 @@ fn beyond(db: &Connection, after: i64, bytes: u64) -> rusqlite::Result<Option<i6
 }
 
 impl Archive {
-    /// Registers `collector` if it is new; pushing begins with the newest tests that fit into `spool` bytes.
+    /// Registers `collector` if it is new. Pushing then begins with the newest tests that fit into `spool` bytes.
     ///
     /// # Errors
     /// [`ArchiveError`].
@@ -184,8 +184,8 @@ impl Archive {
         })
     }
 
-    /// Drops the oldest tests that wait for `collector` if all together exceed `spool` bytes; returns their number. They
-    /// stay in the archive.
+    /// If the tests that wait for `collector` exceed `spool` bytes, removes the oldest from its queue; returns their
+    /// number. The tests themselves stay in the archive.
     ///
     /// # Errors
     /// [`ArchiveError`].
@@ -239,8 +239,8 @@ impl Archive {
         run().map_err(self.sql("reading"))
     }
 
-    /// Returns the tests that wait for `collector`, after the number `after` and after all settled ones, in order; `most` at
-    /// most.
+    /// Returns at most `most` tests that wait for `collector`, in order, after the number `after` and after all settled
+    /// tests.
     ///
     /// # Errors
     /// [`ArchiveError`].
@@ -300,7 +300,7 @@ impl Archive {
                         stored += 1;
                         dropped -= i64::from(doubted);
                     }
-                    // It was already counted when it was dropped.
+                    // The test was already counted when it was dropped.
                     PushResult::Gone | PushResult::Refused(_) if doubted => {}
                     PushResult::Refused(reason) => {
                         refused += 1;

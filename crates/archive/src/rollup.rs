@@ -4,10 +4,10 @@
 //! grouping, so each result equals the pool of the packets themselves.
 //!
 //! Stored pools are updated as tests are added. A test is added to its hour. An hour is added to its day when a test of
-//! another hour arrives, and a day to its month when the next day begins, so that the large pools are rarely written. A pool
-//! that was added to the next longer period is marked `pooled`. The pool of a period is therefore its stored row plus all
-//! shorter periods in it that are not marked. A late test of a `pooled` period is added to every period that its period was
-//! added to. A pool that is not stored is computed and stored by the first query for it.
+//! another hour arrives, and a day to its month when the next day begins, so that the large pools are rarely written. A
+//! pool that was added to the next longer period is marked `pooled`. The pool of a period is therefore its stored row
+//! plus all shorter periods in it that are not marked. A late test of a `pooled` period is added to every period that
+//! its period was added to. A pool that is not stored is computed and stored by the first query for it.
 
 use crate::catalogue::figure_columns;
 use crate::error::ArchiveError;
@@ -45,7 +45,7 @@ pub enum PoolPeriod {
 }
 
 impl PoolPeriod {
-    /// All periods, with their names.
+    /// All periods with their names.
     pub const NAMES: [(&str, PoolPeriod); 6] = [
         ("test", PoolPeriod::Test),
         ("hour", PoolPeriod::Hour),
@@ -83,7 +83,7 @@ impl PoolPeriod {
         }
     }
 
-    /// Period from which its pools are computed.
+    /// Shorter period from which the pools of this period are computed.
     fn part(self) -> PoolPeriod {
         match self {
             PoolPeriod::Test | PoolPeriod::Hour => PoolPeriod::Test,
@@ -93,7 +93,7 @@ impl PoolPeriod {
         }
     }
 
-    /// Stored period that its pool is added to.
+    /// Longer stored period to which the pools of this period are added.
     fn longer(self) -> Option<PoolPeriod> {
         match self {
             PoolPeriod::Hour => Some(PoolPeriod::Day),
@@ -220,7 +220,7 @@ pub struct PeriodValue {
     pub test: Option<String>,
     /// Number of tests pooled.
     pub tests: u64,
-    /// Number of packets sent in them.
+    /// Number of packets sent in these tests.
     pub sent: u64,
     /// The figure, in its unit; null where it is undefined.
     pub value: Option<f64>,
@@ -243,7 +243,7 @@ pub(crate) fn add(all: &Transaction<'_>, stream: i64, at: i64, pool: &Pool) -> r
     };
     match run() {
         Err(RollupError::Sql(e)) => Err(e),
-        // A roll-up cannot be read: remove it, and let the next query compute it again.
+        // A roll-up cannot be read: remove it, so that the next query computes it again.
         Err(RollupError::Other(_)) => forget(all, stream, at),
         Ok(()) => Ok(()),
     }
@@ -259,8 +259,8 @@ fn forget(all: &Transaction<'_>, stream: i64, at: i64) -> rusqlite::Result<()> {
     Ok(())
 }
 
-/// Adds `pool` to the stored roll-up of the period that begins at `start`, and to all longer ones that it was added to.
-/// Returns false if it is not stored.
+/// Adds `pool` to the stored roll-up of the period that begins at `start`, and to all longer roll-ups that it was added
+/// to. Returns false if the roll-up is not stored.
 fn raise(
     db: &Connection,
     stream: i64,
@@ -315,8 +315,8 @@ fn open(
     open.query_map(params![stream, period.name(), start, end], |row| row.get(0))?.collect()
 }
 
-/// Adds the roll-up of `period` that begins at `start` to the `longer` one that begins at `from`. Returns false if that is
-/// not stored.
+/// Adds the roll-up of `period` that begins at `start` to the roll-up of `longer` that begins at `from`. Returns false
+/// if the longer one is not stored.
 fn fold(
     db: &Connection,
     stream: i64,
@@ -328,7 +328,7 @@ fn fold(
     let query = "SELECT pool FROM rollups WHERE (stream, unit, start_ns, pooled) = (?, ?, ?, 0)";
     let mut found = db.prepare_cached(query)?;
     let found = found.query_row(params![stream, period.name(), start], |row| row.get::<_, Vec<u8>>(0));
-    // It may have been added while the longer one was computed.
+    // Another writer may have added this roll-up while the longer one was computed.
     let Some(bytes) = found.optional()? else { return Ok(true) };
     let there = raise(db, stream, longer, from, &read_pool(&bytes).map_err(RollupError::Other)?)?;
     if there {
@@ -343,8 +343,8 @@ fn mark(db: &Connection, stream: i64, period: PoolPeriod, start: i64, end: i64) 
     db.prepare_cached(update)?.execute(params![stream, period.name(), start, end]).map(drop)
 }
 
-/// Returns the stored pool of a period; `None` if there is none. Uses one statement, so that no writer can move a part of it
-/// meanwhile.
+/// Returns the stored pool of a period; `None` if there is none. Uses a single statement, so that no writer can move
+/// parts of the pool between roll-ups meanwhile.
 fn stored(
     db: &Connection,
     stream: i64,
@@ -387,7 +387,8 @@ impl From<rusqlite::Error> for RollupError {
     }
 }
 
-/// Returns the pool of a stream in `start..end`, from roll-ups where possible; stores those it computes if `store` is set.
+/// Returns the pool of a stream in `start..end`, from roll-ups where possible. If `store` is set, newly computed
+/// roll-ups are stored.
 fn pool_of(
     db: &Connection,
     stream: i64,
@@ -414,7 +415,7 @@ fn pool_of(
     } else {
         for (from, to) in parts(db, stream, period.part(), start, end)? {
             pool.merge(&pool_of(db, stream, period.part(), from, to, store)?);
-            // Add the shorter periods that its row lacks and mark them, so that they are not counted twice.
+            // Add the shorter periods that the stored roll-up lacks, and mark them so that they are not counted twice.
             let (part, shorter) = (period.part(), period.part().part());
             if store && part.is_stored() && shorter.is_stored() {
                 for start in open(db, stream, shorter, from, to)? {
@@ -469,8 +470,8 @@ impl Archive {
     /// Returns `figure` by `period` for each stream that matches `filter`. Tags are not supported, because roll-ups do not
     /// store them.
     ///
-    /// # Errors
-    /// [`ArchiveError::Usage`] for a figure that cannot be pooled; other errors as usual.
+    /// # Errors [`ArchiveError::Usage`] for a figure that cannot be pooled; other errors if the catalogue cannot be
+    /// read.
     pub fn query(
         &self,
         filter: &Filter,
@@ -579,7 +580,8 @@ impl Archive {
         self.db.query_row(query, params![stream, from], |row| row.get(0)).map_err(self.sql("reading"))
     }
 
-    /// Returns each test's own figure, as [`Archive::list`] does; for tests older than the figure, that of their pool.
+    /// Returns the stored figure of each test, as [`Archive::list`] does. For tests that were added before the figure
+    /// existed, the figure is computed from their pool.
     fn tests_of(
         &self,
         stream: i64,

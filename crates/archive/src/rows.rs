@@ -49,7 +49,8 @@ impl StoredPackets {
         self.rows.next_batch()
     }
 
-    /// Passes the next packets, several thousand of them, to `push` in parts; returns `false` after the last.
+    /// Passes the next packets, several thousand of them, to `push` in parts. Returns `false` after the last
+    /// packet.
     ///
     /// # Errors
     /// [`ArchiveError::Damaged`].
@@ -109,7 +110,7 @@ impl Archive {
         location.ok_or_else(|| ArchiveError::NoSuchTest { archive: self.root.clone(), id: id.to_string() })
     }
 
-    /// Returns a file with the catalogue's facts about it.
+    /// Returns a packet file with the catalogue's facts about it.
     pub(crate) fn stored(&self, file: i64) -> Result<StoredFile, ArchiveError> {
         let run = || {
             let query = "SELECT name, footer_start, footer_bytes, footer_sum FROM files WHERE id = ?";
@@ -191,7 +192,7 @@ impl Archive {
         Ok(StoredPackets { rows: self.rows(id)? })
     }
 
-    /// Returns everything of a test except its packets, to be combined with [`Archive::packets`].
+    /// Returns all data of a test except its packets, to be combined with [`Archive::packets`].
     ///
     /// # Errors
     /// Same as [`Archive::reader`].
@@ -216,7 +217,7 @@ impl Archive {
         }))
     }
 
-    /// Everything known about a test except its packets.
+    /// Returns the session of a test: everything known about it except its packets.
     ///
     /// # Errors
     /// [`ArchiveError`].

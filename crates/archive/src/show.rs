@@ -33,7 +33,7 @@ pub struct QueryDocument<'a> {
     pub streams: Vec<StreamPoints<'a>>,
 }
 
-/// A stream of packets, and its figure in each period.
+/// A stream, and its figure in each period.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct StreamPoints<'a> {
@@ -282,9 +282,9 @@ pub fn groups(groups: &BTreeMap<Vec<String>, Pool>, figures: &[&Scalar]) -> Stri
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PushesDocument {
-    /// Tests that this host pushes, by collector.
+    /// Counts of the tests that this host pushes, by collector.
     pub pushed: Vec<Pushed>,
-    /// Tests that other hosts have pushed to this archive, by host.
+    /// Counts of the tests that other hosts have pushed to this archive, by host.
     pub collected: Vec<CollectedHost>,
 }
 
@@ -431,7 +431,7 @@ pub fn checked(found: &Checked) -> String {
 pub enum GroupKey {
     /// The hosts, the protocol and the direction.
     Path,
-    /// The period in which they started.
+    /// Period in which the tests started.
     Time(PoolPeriod),
 }
 
@@ -483,7 +483,7 @@ pub struct DatasetDocument {
     by: Vec<String>,
     /// Groups, in order of their names.
     groups: Vec<GroupDocument>,
-    /// Number of tests that could not be read; they are in no group.
+    /// Number of tests that could not be read, which are not in any group.
     failed: usize,
 }
 
@@ -493,7 +493,7 @@ pub struct DatasetDocument {
 struct GroupDocument {
     /// Values of the properties, in the order of `by`.
     group: Vec<String>,
-    /// Number of its tests.
+    /// Number of tests of the group.
     tests: u64,
     /// Figures of all packets by key, in ns or as a ratio; null if undefined.
     figures: BTreeMap<&'static str, Option<f64>>,

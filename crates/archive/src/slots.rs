@@ -1,4 +1,4 @@
-//! [`Archive::slots`]: counters of how the slots of a monitor's timetable ended.
+//! [`Archive::slots`]: counters of the outcomes of a monitor's slots.
 
 use crate::Archive;
 use crate::alerts::count;
@@ -15,7 +15,7 @@ pub struct SlotFilter {
     pub test: String,
     /// Host that starts the test.
     pub client: String,
-    /// The other end.
+    /// Host that answers the test.
     pub server: String,
     /// Result of the slot: `measured`, `unreachable`, `this host was late` …
     pub ending: String,
@@ -24,8 +24,7 @@ pub struct SlotFilter {
 impl Archive {
     /// Counts slots that have ended.
     ///
-    /// # Errors
-    /// [`ArchiveError`]; none is then counted.
+    /// # Errors [`ArchiveError`]; then no slot is counted.
     pub fn count_slots(&self, ended: &[(SlotFilter, u64)]) -> Result<(), ArchiveError> {
         self.transaction(|all| {
             ended.iter().try_for_each(|(slots, n)| {

@@ -10,12 +10,12 @@ use std::fs::File;
 use std::io::{self, Cursor, Read, Seek, SeekFrom};
 use std::path::Path;
 
-/// Maximum total size of the lines that are not rows. It excludes logs with millions of damaged rows.
+/// Maximum total size of the lines that are not rows. Logs with millions of damaged rows exceed it and are refused.
 pub(crate) const MAX_TEXT_BYTES: usize = 1 << 26;
 /// Size of the end of a log that is examined before its rows, as in [`LogReader::open`].
 pub(crate) const TAIL_BYTES: usize = 64 * 1024;
 
-/// Bytes that are serialised as such, not as a list of numbers.
+/// Bytes that are serialised as binary data, not as a list of numbers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Blob(pub Vec<u8>);
 
@@ -49,7 +49,8 @@ impl<'de> Deserialize<'de> for Blob {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct OtherLines {
     pub lines: Vec<(u64, Blob)>,
-    /// True if the last 64 KiB are not text: a reader of the file then does not see its closing lines before its rows.
+    /// True if the last 64 KiB are not text: a reader of the file then does not find the closing lines before it reads
+    /// the rows.
     pub opaque_end: bool,
 }
 
@@ -129,7 +130,8 @@ impl Read for LogText {
     }
 }
 
-/// Returns a reader of the lines before the first row, which is given the `end` beforehand.
+/// Returns a reader of the lines before the first row. Facts from `end`, the last lines of the log, are part of the
+/// session from the beginning.
 pub(crate) fn header_reader(name: &str, rest: &OtherLines, end: &[u8]) -> Result<LogReader, LogReadError> {
     let header = rest.lines.first().filter(|(before, _)| *before == 0).map(|(_, part)| part.0.clone());
     LogReader::with_end(name, Box::new(Cursor::new(header.unwrap_or_default())), end)
@@ -162,7 +164,7 @@ pub(crate) fn end_of(rest: &OtherLines, rows: u64) -> Vec<u8> {
     end[end.len().saturating_sub(TAIL_BYTES)..].to_vec()
 }
 
-/// Size of the lines before the first row.
+/// Returns the size of the lines before the first row.
 pub(crate) fn header_of(text: &[u8]) -> usize {
     let header = text.split_inclusive(|b| *b == b'\n').take_while(|line| {
         let line = line.trim_ascii_start();
@@ -183,7 +185,7 @@ pub(crate) fn ends_in_text(path: &Path, rest: &OtherLines) -> Result<bool, Archi
     Ok(std::str::from_utf8(&end).is_ok())
 }
 
-/// Position at which the end of a log of `len` bytes begins that a reader examines before its rows.
+/// Returns the position in a log of `len` bytes from which a reader examines the end before the rows.
 fn end_from(rest: &OtherLines, len: u64) -> u64 {
     let header =
         rest.lines.first().filter(|(before, _)| *before == 0).map_or(0, |(_, part)| header_of(&part.0));

@@ -18,9 +18,10 @@ use twox_hash::XxHash3_64;
 const MAX_SMALL_FILE_BYTES: u64 = 32 << 20;
 /// Approximate maximum size of a merged file.
 const MAX_MERGED_FILE_BYTES: u64 = 128 << 20;
-/// Number of rows after which small tests begin another row group: reading one of them reads the whole group.
+/// Minimum number of rows of a row group before the next small test starts another group: to read one test, the whole
+/// group is read.
 pub(crate) const MIN_SHARED_ROWS: usize = 1 << 18;
-/// Maximum number of tests in a file: reading one test reads the headers of all.
+/// Maximum number of tests in a file: to read one test, the headers of all tests are read.
 const MAX_TESTS_PER_FILE: usize = 20_000;
 
 /// Result of [`Archive::compact`].
@@ -34,24 +35,24 @@ pub struct Compacted {
     pub bytes_before: u64,
     /// Total size after.
     pub bytes_after: u64,
-    /// Files that could not be read; they are unchanged.
+    /// Number of files that could not be read; they are unchanged.
     pub damaged: u64,
 }
 
-/// Data that is retained, and for how long.
+/// Data to retain, and for how long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Retention {
-    /// Packets of tests started within this time; figures are retained.
+    /// Packets of tests started within this time. The figures of older tests are retained.
     Packets {
         /// Number of days.
         days: u32,
     },
-    /// Tests started within this time; their part in roll-ups is retained.
+    /// Tests started within this time. Older tests are removed, but remain in the roll-ups.
     Tests {
         /// Number of days.
         days: u32,
     },
-    /// The newest packets, up to this size of their files; figures are retained.
+    /// The newest packets, up to this total size of their files. The figures of all tests are retained.
     Size {
         /// Maximum size in bytes.
         bytes: u64,
@@ -84,7 +85,8 @@ pub struct Pruned {
     pub packets_of: u64,
     /// Tests that were removed.
     pub tests: u64,
-    /// Waiting tests that are no longer sent to a collector; one that waited for several collectors counts once for each.
+    /// Number of waiting tests that are no longer sent to a collector. A test that waited for several collectors counts
+    /// once for each.
     pub waited: u64,
     /// Number of files.
     pub files: u64,
@@ -106,7 +108,7 @@ impl SmallFile {
     }
 }
 
-/// Returns the files all of whose tests started before `until`.
+/// Returns the files in which all tests started before `until`.
 fn before(db: &Connection, until: i64) -> rusqlite::Result<Vec<SmallFile>> {
     let query = "SELECT id, name, bytes FROM files f WHERE NOT EXISTS \
                  (SELECT 1 FROM tests WHERE file = f.id AND started_ns >= ?)";
@@ -128,7 +130,7 @@ fn beyond(db: &Connection, bytes: u64) -> rusqlite::Result<Vec<SmallFile>> {
 }
 
 impl Archive {
-    /// Merges small files of the same day. Tests stay whole; a log still comes back byte for byte.
+    /// Merges small files of the same day. A test is never split, and its log can still be exported byte for byte.
     ///
     /// # Errors
     /// [`ArchiveError`]; no packet is lost.
@@ -249,8 +251,8 @@ impl Archive {
         Ok(StoredTest { id: id.0, hash, row_group, first_row, rows, source, tags, rest })
     }
 
-    /// Removes data older than `keep` allows, in whole days before `now`; for a size, the files whose newest test is oldest.
-    /// Figures of periods are retained. Tests that were waiting for a collector are counted as dropped.
+    /// Removes data older than `keep` allows, in whole days before `now`; for a size, the files whose newest test is
+    /// oldest. Roll-ups are retained. Tests that were waiting for a collector are counted as dropped.
     ///
     /// # Errors
     /// [`ArchiveError`].

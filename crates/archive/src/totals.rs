@@ -26,31 +26,32 @@ pub struct StreamTotal {
     pub src_name: Option<String>,
     /// Name of the receiver; `None` if unknown.
     pub dst_name: Option<String>,
-    /// Packets of all tests, or of those that entered after a given number.
+    /// Packets of all tests, or of the tests added after a given number.
     pub pool: Pool,
-    /// Number of tests per loss bucket with the sum of their loss shares, since the archive counts them.
+    /// Number of tests per loss bucket, and the sum of their loss shares. Tests added before these counters were
+    /// introduced are not included.
     pub losses: BTreeMap<i64, (u64, f64)>,
     /// Start of the newest test, ns since 1970; `None` without tests.
     pub last_ns: Option<i64>,
     /// Estimated clock of the server minus that of the client in the newest test, ns; `None` if unknown, for example for
     /// round trips.
     pub clock_error_ns: Option<f64>,
-    /// Maximum error of that estimate, ns; `None` if unknown.
+    /// Maximum error of the clock estimate, ns; `None` if unknown.
     pub clock_bound_ns: Option<f64>,
 }
 
 /// Totals of an archive.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ArchiveTotals {
-    /// Number of tests that entered the archive.
+    /// Number of tests added to the archive.
     pub entered: i64,
     /// Streams, in the order in which they became known.
     pub streams: Vec<StreamTotal>,
-    /// Number of streams beyond the limit, which are not in the list.
+    /// Number of streams left out because of the limit.
     pub left_out: u64,
 }
 
-/// Counts the loss of a test that enters.
+/// Counts the loss of a test that is being added.
 pub(crate) fn count_loss(all: &Transaction<'_>, stream: i64, share: f64) -> rusqlite::Result<()> {
     let add = "INSERT INTO losses(stream, bucket, tests, lost_share) VALUES (?1, ?2, 1, ?3) \
                ON CONFLICT(stream, bucket) DO UPDATE SET tests = tests + 1, lost_share = lost_share + ?3";
@@ -58,8 +59,8 @@ pub(crate) fn count_loss(all: &Transaction<'_>, stream: i64, share: f64) -> rusq
 }
 
 impl Archive {
-    /// Returns the totals of the first `most` streams, with the packets of the tests that entered after the number `after`;
-    /// without it, of all tests, including removed ones.
+    /// Returns the totals of the first `most` streams, with the packets of the tests added after number `after`; if
+    /// `after` is `None`, of all tests, including removed ones.
     ///
     /// # Errors
     /// [`ArchiveError`].

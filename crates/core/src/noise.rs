@@ -1,5 +1,5 @@
 //! [`NoiseFloor`]: the noise that a host adds to measurements, and the figures of a test that do not exceed
-//! it (metrics §22).
+//! this noise (metrics §22).
 
 use crate::distribution::Distribution;
 use crate::distribution::percentile::Percent;
@@ -38,7 +38,7 @@ pub struct NoiseFloor {
     pub stddev: Span,
 }
 
-/// Factor between a percentile and that of the host below which the host may have caused it.
+/// A percentile below this multiple of the host's own percentile may be caused by the host.
 const MARGIN: i64 = 2;
 
 impl NoiseFloor {
@@ -55,7 +55,8 @@ impl NoiseFloor {
         }
     }
 
-    /// Returns true if a PDV of `value` ns at percentile `p` cannot be distinguished from the host's own.
+    /// Returns true if a PDV of `value` ns at percentile `p` cannot be distinguished from the host's own
+    /// noise.
     pub fn covers(&self, p: Percent, value: i64) -> bool {
         self.pdv(p).is_some_and(|floor| value <= floor.0.saturating_mul(MARGIN))
     }
@@ -148,8 +149,8 @@ impl FromStr for NoiseFloor {
 pub struct Noise {
     /// Noise floor, measured before the test.
     pub floor: NoiseFloor,
-    /// Percentiles of PDV that cannot be distinguished from the host's own because they are below twice the
-    /// floor; written as the keys of `pdv.percentiles`.
+    /// Percentiles of PDV that cannot be distinguished from the host's own noise because they are below
+    /// twice the floor; written as the keys of `pdv.percentiles`.
     pub at_or_below: Vec<String>,
     /// Standard deviation of delay without the host's share, in ns: √max(0, σ² − σ_host²). Assumes that both
     /// are independent.
@@ -169,7 +170,7 @@ impl Noise {
         }
     }
 
-    /// Returns true if percentile `p` of PDV cannot be distinguished from the host's own.
+    /// Returns true if percentile `p` of PDV cannot be distinguished from the host's own noise.
     pub fn marks(&self, p: Percent) -> bool {
         self.at_or_below.contains(&p.to_string())
     }

@@ -15,7 +15,7 @@ const ERA: i128 = 1 << 32;
 pub struct NtpTime(pub u64);
 
 /// The truncated PTPv2 format: 32-bit seconds, 32-bit nanoseconds. The standard demands TAI. jitlat writes
-/// UTC, as all known peers do, and treats differences of whole seconds as a matter of configuration.
+/// UTC, like all known peers; differences of whole seconds are a matter of configuration.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct PtpTime(pub u64);
 
@@ -40,8 +40,8 @@ impl From<WallTime> for NtpTime {
 }
 
 impl NtpTime {
-    /// Returns the time nearest to `near` that this value may represent, which is unambiguous within 68
-    /// years.
+    /// Returns the time nearest to `near` that this value may represent. The result is correct if it is
+    /// within 68 years of `near`.
     pub fn to_nanos(self, near: WallTime) -> WallTime {
         let difference = self.0.wrapping_sub(NtpTime::from(near).0) as i64;
         // Count from the whole second below, so that rounding does not depend on `near`.

@@ -29,7 +29,7 @@ pub enum Event<'a> {
         /// Number of probes in total.
         of: u32,
     },
-    /// The streams begin; everything known about each so far.
+    /// The streams begin. The sessions contain everything known so far.
     Started(&'a [Session]),
     /// Progress of each stream, in the order of the sessions; about ten times per second.
     Progress(&'a [StreamProgress]),
@@ -41,16 +41,16 @@ pub enum Event<'a> {
         /// The packets, in order of arrival.
         records: &'a [PacketRecord],
     },
-    /// Packets that are not in `Arrived` because they arrived faster than the observers could process them.
-    /// They occur in `Records`.
+    /// Packets that are not in `Arrived` because they arrived faster than the observers could process them. These
+    /// packets occur in `Records`.
     Missed {
         /// Number of the stream.
         stream: usize,
-        /// Number of packets since the last such event.
+        /// Number of packets since the last event of this kind.
         packets: u64,
     },
-    /// The far host's report on what it has received so far. It reports about once per second to a client
-    /// that requests it. Of streams that arrive at this host, [`Event::Arrived`] has every packet.
+    /// The far host's report on what it has received so far. The far host reports about once per second if the
+    /// client requests it. For streams that arrive at this host, [`Event::Arrived`] contains every packet.
     FarReceived {
         /// Number of the stream.
         stream: usize,
@@ -66,7 +66,7 @@ pub enum Event<'a> {
         /// Number of records in total.
         of: u64,
     },
-    /// The streams have ended; everything known about each. The final records follow.
+    /// The streams have ended. The sessions contain everything known; the final records follow.
     Concluding(&'a [Session]),
     /// Final records, in arrival order, in chunks.
     Records {
@@ -77,7 +77,7 @@ pub enum Event<'a> {
         /// The kernel's TCP_INFO, sampled with each record; empty unless the test used TCP.
         tcp: &'a [TcpSample],
     },
-    /// Everything is known about every stream; this is the last event.
+    /// The measurement has ended, and the sessions are complete. This is the last event.
     Finished(&'a [Session]),
 }
 

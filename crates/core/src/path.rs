@@ -20,7 +20,7 @@ pub struct Label {
     pub label: u32,
     /// Traffic class, 0…7.
     pub traffic_class: u8,
-    /// True if it is the last entry of its stack.
+    /// True if the label is the last entry of its stack.
     pub bottom: bool,
     /// Time to live of the label.
     pub ttl: u8,
@@ -44,11 +44,12 @@ pub struct ProbeReply {
     pub from: IpAddr,
     /// Time from the probe to the answer.
     pub rtt: Span,
-    /// TOS octet or traffic class with which the probe arrived there; `None` if the answer does not quote it.
+    /// TOS octet or traffic class that the probe had when it arrived at this hop; `None` if the answer does
+    /// not quote it.
     pub traffic_class: Option<u8>,
     /// MPLS labels of the probe, the outermost first.
     pub labels: Vec<Label>,
-    /// Set if the path ends at this responder.
+    /// Reason why the path ends at this responder; `None` if it does not.
     pub end: Option<PathEnd>,
 }
 
@@ -58,7 +59,7 @@ pub struct ProbeReply {
 pub struct Responder {
     /// Address of the responder.
     pub address: IpAddr,
-    /// Number of answers from it.
+    /// Number of answers from this responder.
     pub answers: u64,
 }
 
@@ -76,11 +77,11 @@ pub struct Hop {
     pub responders: Vec<Responder>,
     /// Round-trip times of answered probes, in ns.
     pub rtt: Distribution,
-    /// DSCPs with which probes arrived there → number of probes; empty if no answer quotes any.
+    /// Number of probes that arrived at this hop, by their DSCP on arrival; empty if no answer quotes a DSCP.
     pub dscp: BTreeMap<u8, u64>,
-    /// MPLS labels with which the last answered probe arrived there, the outermost first.
+    /// MPLS labels that the last answered probe had when it arrived at this hop, outermost first.
     pub labels: Vec<Label>,
-    /// Set if the path ends at this hop.
+    /// Reason why the path ends at this hop; `None` if it does not.
     pub end: Option<PathEnd>,
 }
 
@@ -90,7 +91,7 @@ pub struct Hop {
 pub struct Rewrite {
     /// TTL of the last hop at which packets arrive unchanged; 0 is this host.
     pub after_ttl: u8,
-    /// TTL of the first hop at which they arrive changed.
+    /// TTL of the first hop at which packets arrive changed.
     pub at_ttl: u8,
     /// DSCP before the change.
     pub from: u8,
@@ -158,8 +159,8 @@ impl Hop {
         }
     }
 
-    /// Returns the hop in a few words: responder, smallest round trip, and the DSCP and labels of packets
-    /// that arrive there.
+    /// Describes the hop: responder, smallest round trip, and the DSCP and labels of packets on arrival at
+    /// this hop.
     fn in_words(&self) -> String {
         let Some(responder) = self.responders.first() else {
             return format!("no answer to {} probes", self.sent);
@@ -182,7 +183,7 @@ impl Hop {
         words
     }
 
-    /// Returns the most frequent DSCP of probes that arrived there.
+    /// Returns the most frequent DSCP of probes that arrived at this hop.
     pub fn usual_dscp(&self) -> Option<u8> {
         self.dscp.iter().max_by_key(|(_, n)| **n).map(|(dscp, _)| *dscp)
     }
@@ -198,7 +199,7 @@ fn distribution(values: &[i64]) -> Distribution {
 }
 
 impl Path {
-    /// Returns the hops in a few words each, as tags of a test: `hop.1`, `hop.2`…
+    /// Describes each hop as a tag of a test: `hop.1`, `hop.2`…
     pub fn tags(&self) -> Vec<(String, String)> {
         self.hops.iter().map(|hop| (format!("hop.{}", hop.ttl), hop.in_words())).collect()
     }

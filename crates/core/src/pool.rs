@@ -52,7 +52,7 @@ pub struct Pool {
     pub duplicate: u64,
     /// Invalid rows.
     pub invalid: u64,
-    /// Packets sent but not accepted.
+    /// Packets that did not arrive intact and in time.
     pub lost: u64,
     /// Reordered packets.
     pub out_of_sequence: u64,
@@ -274,7 +274,7 @@ impl Pool {
         whole(self.pdv.sum)
     }
 
-    /// Returns true if this can be a pool, as far as computations rely on it.
+    /// Returns true if this can be a pool. Checks only the properties that computations rely on.
     pub fn is_possible(&self) -> bool {
         [&self.delay, &self.pdv, &self.ipdv].iter().all(|p| p.values.is_possible(p.values.len()))
     }
@@ -287,7 +287,7 @@ mod tests {
     use crate::{Analyzer, Options, PacketRecord, Session, TestSpec, WallTime};
     use proptest::prelude::*;
 
-    /// Analyses these delays; every seventh packet is lost, and some are reordered.
+    /// Analyses packets with the given delays; every seventh packet is lost, and some are reordered.
     fn analysed(delays: &[i64]) -> (Summary, Samples) {
         let spec = TestSpec::default().with_packets(delays.len().max(1) as u64).unwrap();
         let session = Session { sent: Some(delays.len() as u32), ..Session::new(spec) };

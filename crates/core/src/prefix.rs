@@ -27,23 +27,23 @@ impl Prefix {
         Prefix { network: address, mask: u128::MAX }
     }
 
-    /// Returns the bits that its addresses share, as IPv6.
+    /// Returns the bits that the addresses of the prefix share, as IPv6.
     pub fn network(&self) -> u128 {
         self.network
     }
 
-    /// Returns the number of bits that its addresses share, counted as in IPv6.
+    /// Returns the number of bits that the addresses of the prefix share, counted as in IPv6.
     pub fn length(&self) -> u8 {
         self.mask.leading_ones() as u8
     }
 
-    /// Returns the address if there is only one.
+    /// Returns the address if the prefix contains only one.
     pub fn address(&self) -> Option<IpAddr> {
         let a = Ipv6Addr::from_bits(self.network);
         (self.mask == u128::MAX).then(|| a.to_ipv4_mapped().map_or(IpAddr::V6(a), IpAddr::V4))
     }
 
-    /// Returns the first address, and the number of its bits that all addresses share.
+    /// Returns the first address, and the length of the prefix counted in the address's own family.
     pub fn parts(&self) -> (IpAddr, u8) {
         let length = self.mask.leading_ones() as u8;
         let first = Ipv6Addr::from_bits(self.network);

@@ -6,7 +6,7 @@ use core::net::{IpAddr, SocketAddr};
 use std::borrow::Cow;
 use std::ops::RangeInclusive;
 
-/// Error: the text is not a valid quantity. Explains how to write one.
+/// Error: the text is not a valid quantity. The message explains the valid forms.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct QuantityError(Cow<'static, str>);

@@ -10,8 +10,8 @@ const NO_LAG: i32 = i32::MIN;
 /// Anomalies noticed when a packet was received. Zero is a clean packet. Any other value excludes the packet
 /// from all figures (metrics §1), but not from the log.
 ///
-/// Logs of versions 1 and 2 have 32 undocumented bits here, of which only zero or non-zero is meaningful. The
-/// low 15 are retained; any higher one becomes [`Flags::FOREIGN`].
+/// Logs of versions 1 and 2 have 32 undocumented bits here, of which only the distinction between zero and
+/// non-zero is meaningful. The low 15 are retained; any higher one becomes [`Flags::FOREIGN`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Flags(pub u16);
 
@@ -29,7 +29,7 @@ impl Flags {
         if bits & !0x7fff == 0 { Flags(low) } else { Flags(low | Flags::FOREIGN.0) }
     }
 
-    /// Returns true if nothing was wrong with the packet.
+    /// Returns true if no anomaly was noticed.
     pub fn is_clean(self) -> bool {
         self.0 == 0
     }
@@ -98,7 +98,7 @@ impl PacketRecord {
         }
     }
 
-    /// Creates the usual one-way record with times sent and arrived, both read by programs.
+    /// Creates a one-way record with the times sent and arrived, both read by programs.
     pub fn one_way(seq: i64, sent: WallTime, arrived: WallTime) -> PacketRecord {
         PacketRecord { times: [sent.0, arrived.0, MISSING, MISSING], ..PacketRecord::new(seq) }
     }
@@ -147,7 +147,7 @@ impl PacketRecord {
         self.time(Moment::Sent)
     }
 
-    /// Returns the time at which it arrived at the far host.
+    /// Returns the time at which the packet arrived at the far host.
     #[inline]
     pub fn arrived(&self) -> Option<WallTime> {
         self.time(Moment::Arrived)
@@ -179,7 +179,7 @@ impl PacketRecord {
         seen(self) == seen(other)
     }
 
-    /// Returns true if it has a [`PacketRecord::send_lag`] or a [`PacketRecord::receive_lag`].
+    /// Returns true if the record has a [`PacketRecord::send_lag`] or a [`PacketRecord::receive_lag`].
     #[inline]
     pub(crate) fn has_lags(&self) -> bool {
         self.send_lag != MISSING || self.receive_lag != NO_LAG

@@ -6,7 +6,7 @@ use crate::metrics::seqset::SeqRun;
 use crate::noise::NoiseFloor;
 use crate::spec::TestSpec;
 use crate::time::{Span, WallTime};
-use crate::twoway::TwoWay;
+use crate::twoway::{ScheduleShift, TwoWay};
 use core::net::IpAddr;
 use serde::{Deserialize, Serialize};
 
@@ -43,7 +43,7 @@ pub struct HostFacts {
 pub enum Ending {
     /// Every packet was sent, and both hosts agreed on the end.
     Complete,
-    /// The user stopped it.
+    /// The user stopped the test.
     Interrupted,
     /// The peer or the control connection was lost.
     PeerLost,
@@ -60,14 +60,14 @@ pub enum Ending {
 pub struct Session {
     /// The specification, with the actual ports.
     pub spec: TestSpec,
-    /// Version of the log it came from (1, 2, 3), or 3 for a live run.
+    /// Version of the log that the session was read from (1, 2, 3); 3 for a live run.
     pub version: u8,
     /// Time at which the test was created; the first line of a log. Whole seconds in versions 1 and 2.
     pub created: Option<WallTime>,
-    /// The date as in the first line of the log; `None` if it does not come from a log.
+    /// The date as written in the first line of the log; `None` if the session was not read from a log.
     pub date: Option<String>,
-    /// Packets declared by a log if `spec` cannot hold that number: none, or more than 2³¹−1. Read it through
-    /// [`Session::packets`].
+    /// Number of packets declared by a log, if `spec` cannot hold it because it is zero or more than 2³¹−1.
+    /// Read it through [`Session::packets`].
     pub declared: Option<u64>,
     /// True if `spec` has the true payload, false if a log's header declares an impossible one.
     pub payload_known: bool,
@@ -84,9 +84,9 @@ pub struct Session {
     /// answers SENDING.
     pub direction_known: bool,
     /// True if classic workorders were used. Then the clock offset is the median of the probes, as in the
-    /// seed document's A.2.
+    /// source document, A.2.
     pub classic: bool,
-    /// Offset probes before and after the stream, in the order in which they were made.
+    /// Offset probes before and after the stream, in order of time.
     pub probes: Vec<ClockProbe>,
     /// The classic median estimate of θ in ns, if only that is known (log version 2).
     pub classic_offset: Option<Span>,
@@ -104,7 +104,7 @@ pub struct Session {
     pub tags: Vec<(String, String)>,
     /// Ending of the test.
     pub ending: Ending,
-    /// Reason, if it did not end normally.
+    /// Reason why the test did not end normally; `None` if it did.
     pub reason: Option<String>,
     /// Datagrams dropped by the receiving kernel because a buffer was full; `None` if unknown.
     pub receiver_drops: Option<u64>,
@@ -119,6 +119,9 @@ pub struct Session {
     /// Number of packets that the sending host's own system refused, or dropped in the queue of its
     /// interface.
     pub unsent: u64,
+    /// Changes of the schedule after stalls of the sending host, ascending by `seq`.
+    #[serde(default)]
+    pub schedule_shifts: Vec<ScheduleShift>,
     /// True if the log is truncated: it ends within a line or before its closing lines.
     pub truncated: bool,
     /// Sequence numbers that the log does not cover although it continues after them, because rows are
@@ -171,6 +174,7 @@ impl Session {
             stamps_lost: None,
             read_pause: None,
             unsent: 0,
+            schedule_shifts: Vec::new(),
             truncated: false,
             unrecorded: Vec::new(),
             two_way: None,
@@ -193,8 +197,8 @@ impl Session {
         self.version >= 3
     }
 
-    /// Returns N, the number of packets whose fate must be explained: those sent if known, otherwise those
-    /// that the log or the specification declares. May be 0, and may exceed any real test.
+    /// Returns N, the number of packets whose fate must be explained: the packets sent if known, otherwise
+    /// the packets that the log or the specification declares. May be 0, or larger than in any real test.
     pub fn packets(&self) -> u64 {
         self.sent.map(u64::from).or(self.declared).unwrap_or(self.spec.packets().into())
     }

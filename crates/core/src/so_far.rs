@@ -24,7 +24,7 @@ pub struct ReceivedSoFar {
     pub missing: u64,
     /// Number of duplicates.
     pub duplicates: u64,
-    /// Number of packets that arrived after one with a higher number.
+    /// Number of packets that arrived after a packet with a higher number.
     pub reordered: u64,
     /// Number of runs of missing packets.
     pub runs: u32,
@@ -76,7 +76,8 @@ impl ReceivedSoFar {
 /// Effect of an arrival on the figures.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ArrivalEffect {
-    /// The packet has the highest number so far. The numbers skipped before it are missing now.
+    /// The packet has the highest number so far. The range contains the skipped numbers before it, which are
+    /// now missing.
     New(Range<i64>),
     /// The packet was missing until now.
     Late,
@@ -119,7 +120,7 @@ impl SettledLosses {
     }
 }
 
-/// Maximum number of open gaps; a packet in an older gap counts as missing until the end of the test.
+/// Maximum number of open gaps; a packet that arrives in an older gap still counts as missing.
 const MAX_OPEN_GAPS: usize = 64;
 
 impl SoFar {
@@ -212,7 +213,7 @@ impl SoFar {
         }
     }
 
-    /// Returns the figures so far, with those of the packets since the previous call.
+    /// Returns the figures so far, including the figures of the packets since the previous call.
     pub fn take(&mut self) -> ReceivedSoFar {
         let middle = quantiles(&self.latest, [Percent(50_000), Percent(99_000)]);
         let latest = Latest {

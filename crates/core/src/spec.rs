@@ -293,12 +293,12 @@ pub const CONTROL_PORT: u16 = 2666;
 /// because a wake-up per packet would cost more than the packets. The kernel stamps arrivals, so the pause
 /// does not affect them.
 const MAX_READ_PAUSE: Span = Span::millis(1);
-/// Minimum number of packets due in that time for which a stream counts as fast.
+/// Minimum number of packets due in [`MAX_READ_PAUSE`] for a stream to count as fast.
 const MIN_PACKETS_PER_PAUSE: i64 = 4;
 
 impl Default for TestSpec {
-    /// Returns the defaults of the seed document: 1000 UDP packets of 80 bytes, one every 20 ms, client to
-    /// server.
+    /// Returns the defaults of the source document: 1000 UDP packets of 80 bytes, one every 20 ms, client
+    /// to server.
     fn default() -> TestSpec {
         TestSpec {
             direction: Direction::Up,

@@ -56,7 +56,7 @@ pub enum StateError {
     /// The bytes do not begin like a state.
     #[error("this is not a saved state of jitlat")]
     NotAState,
-    /// This program does not know the version.
+    /// This program does not support the version.
     #[error("the state has version {0}; this program reads versions 1 and 2")]
     Version(String),
     /// The bytes are not those that were written: truncated or changed.
@@ -88,7 +88,7 @@ impl SavedAnalysis {
         SavedAnalysis { analyzer: Analyzer::new(&session, options), session }
     }
 
-    /// Creates the state of `analyzer`, with everything known about its session now.
+    /// Creates the state of `analyzer`; `session` contains everything known about the test so far.
     pub fn of(session: Session, analyzer: Analyzer) -> SavedAnalysis {
         SavedAnalysis { session, analyzer }
     }
@@ -145,8 +145,8 @@ impl SavedAnalysis {
         Ok(seal(&body))
     }
 
-    /// Loads bytes from [`SavedAnalysis::save`]. They need not be trusted: memory is limited to a multiple of
-    /// their length. The figures to compute follow `options`.
+    /// Loads bytes from [`SavedAnalysis::save`]. The bytes need not be trusted: memory is limited to a multiple of
+    /// their length. `options` determines the figures to compute.
     pub fn load(bytes: &[u8], options: &Options) -> Result<SavedAnalysis, StateError> {
         let rest = bytes.strip_prefix(FIRST_LINE).or_else(|| bytes.strip_prefix(OLD_FIRST_LINE));
         let Some(rest) = rest else {
@@ -183,9 +183,9 @@ impl SavedAnalysis {
         }
     }
 
-    /// Adds a continuation of the same test. The result is that of one analysis of all packets, wherever the
-    /// test was split; in constant memory, except for the figures listed in docs/metrics. The session is
-    /// replaced by the later one, which knows more.
+    /// Adds a continuation of the same test. The result is that of one analysis of all packets, wherever the test
+    /// was split; in constant memory, except for the figures listed in docs/metrics. The session is replaced by
+    /// the later one, which contains more facts.
     pub fn continue_with(&mut self, next: SavedAnalysis) -> Result<(), NotMergeable> {
         self.analyzer.append(next.analyzer)?;
         self.follow(next.session);
@@ -193,8 +193,8 @@ impl SavedAnalysis {
     }
 
     /// Prepares for a later part of the same test, whose records are pushed next. The result is that of one
-    /// analysis of all packets, even in constant memory. Call it again when more is known about the part, for
-    /// example its end.
+    /// analysis of all packets, even in constant memory. Call this method again when further facts about the part
+    /// are known, for example its end.
     pub fn resume(&mut self, part: Session) -> Result<(), NotMergeable> {
         if !is_same_test(&self.session, &part) {
             return Err(NotMergeable::AnotherTest);
@@ -203,7 +203,7 @@ impl SavedAnalysis {
         Ok(())
     }
 
-    /// Takes over the facts that a later part knows about the test.
+    /// Takes over the facts about the test that are known in a later part.
     fn follow(&mut self, part: Session) {
         let mut probes = std::mem::take(&mut self.session.probes);
         let new: Vec<_> = part.probes.iter().filter(|p| !probes.contains(p)).copied().collect();
@@ -243,6 +243,9 @@ impl SavedAnalysis {
         let theirs = next.session.unrecorded_in(0, theirs);
         here.unrecorded.extend(theirs.map(|run| SeqRun { start: run.start + mine, ..run }));
         here.reason = here.reason.take().or(next.session.reason);
+        let later =
+            |shift: ScheduleShift| ScheduleShift { seq: shift.seq.saturating_add(mine as u32), ..shift };
+        here.schedule_shifts.extend(next.session.schedule_shifts.into_iter().map(later));
         if let (Some(here), Some(next)) = (&mut here.two_way, next.session.two_way) {
             add_facts(here, *next, mine as u32);
         }
@@ -319,9 +322,6 @@ fn add_facts(here: &mut TwoWay, next: TwoWay, sent: u32) {
     });
     let later = next.losses.into_iter().map(|run| LossRun { first: run.first.saturating_add(sent), ..run });
     here.losses.extend(later);
-    let later =
-        next.shifts.into_iter().map(|shift| ScheduleShift { seq: shift.seq.saturating_add(sent), ..shift });
-    here.shifts.extend(later);
     here.skipped = here.skipped.saturating_add(next.skipped);
     let (a, b) = (here.not_answers, next.not_answers);
     here.not_answers = NotAnswers {

@@ -1,7 +1,7 @@
 //! [`Summary`]: all results of one direction of a test, serialisable as the JSON summary.
 //!
-//! Names, nesting and units are a file format (`docs/metrics`): nanoseconds unless the name says otherwise, `None`
-//! (JSON `null`) if a figure is undefined, never 0 or NaN.
+//! Names, nesting and units are a file format (`docs/metrics`): nanoseconds unless the name contains another unit,
+//! `None` (JSON `null`) if a figure is undefined, never 0 or NaN.
 
 pub use crate::answer::{Level, Verdict, Warning};
 pub use crate::comparable::Comparable;
@@ -56,7 +56,7 @@ pub struct Summary {
     /// Shares of packets near the mean and the median delay; `None` unless requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub within: Option<Within>,
-    /// Delay above the smallest delay: jitter in the seed document.
+    /// Delay above the smallest delay: jitter in the source document.
     pub pdv: Distribution,
     /// Delay corrected by the clock estimate; `None` without one.
     pub latency_corrected: Option<Corrected>,
@@ -76,9 +76,9 @@ pub struct Summary {
     /// Reordering.
     #[serde(default)]
     pub reordering: Reordering,
-    /// Regression of delay on arrival time: m and r of the seed document.
+    /// Regression of delay on arrival time: m and r of the source document.
     pub regression_arrival: Option<Regression>,
-    /// Regression of delay on send time: use this one to draw conclusions.
+    /// Regression of delay on send time: the one to draw conclusions from.
     pub regression_send: Option<Regression>,
     /// Cause of the slope of delay.
     pub trend: Option<Trend>,
@@ -103,7 +103,7 @@ pub struct Summary {
     /// Clock estimate and facts about both clocks.
     #[serde(default)]
     pub clock: ClockEstimate,
-    /// The figures compared with this host's noise floor; `None` if that was not measured.
+    /// The figures compared with this host's noise floor; `None` if the noise floor was not measured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub noise: Option<Noise>,
     /// Sources of the stamps.
@@ -215,9 +215,9 @@ pub struct StampCounts {
     /// Number of packets whose departure stamp was requested but never received; `None` if no stamps were
     /// requested, or if it is unknown.
     pub sent_lost: Option<u64>,
-    /// Mean time from the arrived stamp to the receiving program's clock reading, in ns.
+    /// Mean time from the arrival stamp to the receiving program's clock reading, in ns.
     pub receive_lag_mean_ns: Option<i64>,
-    /// Largest time from the arrived stamp to the receiving program's clock reading, in ns.
+    /// Largest time from the arrival stamp to the receiving program's clock reading, in ns.
     pub receive_lag_max_ns: Option<i64>,
     /// Maximum part of that time that the receiver waited intentionally to read several packets at once, in
     /// ns. `None` if it read each packet immediately, or if it is unknown.
@@ -275,7 +275,7 @@ pub struct PathSegment {
     pub pdv_p999: i64,
     /// Largest PDV, in ns.
     pub pdv_max: i64,
-    /// Difference to the minimum of the previous segment, in ns; `None` for the first.
+    /// Difference from the minimum of the previous segment, in ns; `None` for the first segment.
     pub step_ns: Option<i64>,
 }
 
@@ -298,7 +298,7 @@ pub struct Interval {
     pub lost: u64,
     /// Number of runs of loss that begin in the window.
     pub loss_runs: u64,
-    /// Length of the longest of these runs.
+    /// Length of the longest run of loss that begins in the window.
     pub longest_loss: u64,
     /// Number of duplicates of the window's packets.
     pub duplicate: u64,
@@ -328,8 +328,8 @@ pub struct Interval {
     pub ipdv_stddev: Option<f64>,
     /// Interquartile range of IPDV, in ns.
     pub ipdv_iqr: Option<i64>,
-    /// All other figures of this window's packets, computed as for a separate test. `None` if there are more
-    /// than 10 000 windows.
+    /// All other figures of the window's packets, computed as for a separate test. `None` if there are more than
+    /// 10 000 windows.
     pub summary: Option<Box<Summary>>,
 }
 

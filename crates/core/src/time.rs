@@ -26,12 +26,12 @@ pub const SECOND: i64 = 1_000_000_000;
 #[serde(transparent)]
 pub struct WallTime(pub i64);
 
-// Former name, for code that still uses it.
+// Former name of [`WallTime`], for code that still uses it.
 #[doc(hidden)]
 pub use WallTime as Nanos;
 
 /// A time of the monotonic clock: nanoseconds since an arbitrary time before the program began. It never goes
-/// backwards, and is meaningless on another host. Used for everything that waits, repeats or expires.
+/// backwards, and is meaningless on another host. Used for waiting, repetition and expiry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SteadyTime(pub i64);
 

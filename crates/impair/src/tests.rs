@@ -425,7 +425,7 @@ fn every_scenario_of_the_repository_is_understood() {
     assert!(seen >= 8);
 }
 
-/// The line in the seed document: its cells at both rates, without other impairments.
+/// The line in the source document: its cells at both rates, without other impairments.
 const ADSL: &str = "seed = 4\n[both]\ndelay = 2500us\n[up]\nrate = 128kbit queue 64kB\ncells = pppoe-llc tunnel 28\n\
                     [down]\nrate = 512kbit queue 12kB\ncells = pppoe-llc tunnel 28\n";
 

@@ -1,5 +1,5 @@
 //! [`Trial`]: a whole test in virtual time, without a protocol. It produces the records that two imperfect
-//! hosts would store of an impaired path.
+//! hosts would store for an impaired path.
 
 use super::bottleneck::Bottleneck;
 use super::choice::Chooser;

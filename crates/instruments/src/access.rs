@@ -1,5 +1,4 @@
-//! [`PolicyWithKeys`]: the access policy of a server and the keys of its services, made from a policy file and the
-//! caller's settings.
+//! [`PolicyWithKeys`]: access policy of a server with the keys of its services, from a policy file and the caller's settings.
 
 use crate::arguments::NamedFile;
 use crate::error::Error;
@@ -14,7 +13,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Reason why an access policy cannot be made.
+/// Reason why an access policy cannot be created.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AccessError {
@@ -74,7 +73,7 @@ pub fn read_key_file(path: &Path) -> Result<NamedFile, AccessError> {
     Ok(NamedFile { name: path.display().to_string(), contents: key_file::read(path)? })
 }
 
-/// Access rules as the caller asks for them.
+/// Access rules requested by the caller.
 #[derive(Clone, Debug, Default)]
 pub struct AccessRules {
     /// File with the key that clients must prove to know; `None`: the key of the policy, if it has one.
@@ -92,7 +91,7 @@ pub struct AccessRules {
 /// An access policy with the keys of its services.
 #[derive(Debug)]
 pub struct PolicyWithKeys {
-    /// Who may use which service, and how much of it.
+    /// Clients and limits of each service.
     pub policy: Policy,
     /// Keys for one-way tests.
     pub keys: PresharedKeys,
@@ -237,7 +236,7 @@ pub fn usual() -> Policy {
     policy
 }
 
-/// All services, including those of protocols that have no rules of their own yet.
+/// Returns all services, including those of protocols without specific rules.
 pub fn services() -> Vec<Service> {
     let answered = answered().map(|p| p.name);
     SERVICES.iter().copied().chain(answered.filter(|name| !SERVICES.contains(name))).collect()
@@ -246,7 +245,7 @@ pub fn services() -> Vec<Service> {
 /// Finds the service called `name`.
 ///
 /// # Errors
-/// [`AccessError::Unknown`] with the names that there are.
+/// [`AccessError::Unknown`] with all existing names.
 pub fn service(name: &str) -> Result<Service, AccessError> {
     Ok(file::service(name, &services())?)
 }

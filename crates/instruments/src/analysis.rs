@@ -1,4 +1,4 @@
-//! From the events of a test to its figures: [`Analyses`]. [`RecordCollector`] collects the records themselves.
+//! [`Analyses`]: computes the figures of a test from its events. [`RecordCollector`]: collects the records.
 
 use jitlat_core::analysis::{Analyzer, Options, Samples};
 use jitlat_core::observer::{Event, Observer};
@@ -30,7 +30,7 @@ impl Analyses {
         Analyses { options, streams: Vec::new() }
     }
 
-    /// Sessions of all streams, to which a caller can add facts of its own.
+    /// Returns the sessions of all streams, to which a caller can add data.
     pub fn sessions_mut(&mut self) -> impl Iterator<Item = &mut Session> {
         self.streams.iter_mut().map(|(session, _)| session)
     }

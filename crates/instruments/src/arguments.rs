@@ -1,7 +1,7 @@
 //! The arguments of a protocol: [`Argument`] describes one, [`Arguments`] holds the values given.
 //!
-//! Each protocol lists its arguments once. A command line makes options of the list, a script makes keyword
-//! arguments; both pass the values as text, which the protocol parses.
+//! Each protocol lists its arguments once. A command line converts the list to options, a script to keyword arguments; both
+//! pass the values as text, which the protocol parses.
 
 use crate::error::Error;
 use std::collections::BTreeMap;
@@ -184,7 +184,7 @@ impl Arguments {
         self.values.keys().map(String::as_str)
     }
 
-    /// The given arguments that are in `list`.
+    /// Returns the given arguments that are in `list`.
     #[must_use]
     pub fn of(&self, list: &[Argument]) -> Arguments {
         let known = |(name, _): &(&String, &ArgumentInput)| list.iter().any(|a| a.name == *name);
@@ -242,7 +242,7 @@ impl Arguments {
         self.get(name)?.ok_or_else(|| Error::Settings(format!("{name} is missing")))
     }
 
-    /// The file given as `name`; `None` if it was not given.
+    /// Returns the file given as `name`; `None` if it was not given.
     pub fn file(&self, name: &str) -> Option<&NamedFile> {
         match self.values.get(name)? {
             ArgumentInput::File(file) => Some(file),

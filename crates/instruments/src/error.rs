@@ -15,7 +15,7 @@ use std::io;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The settings contradict each other, or ask for something impossible.
+    /// The settings contradict each other or are impossible.
     #[error("{0}")]
     Settings(String),
     /// The specification of a stream is impossible.
@@ -99,7 +99,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// Adds the operation that failed.
+    /// Adds the name of the failed operation.
     #[must_use]
     pub fn while_doing(self, what: String) -> Error {
         Error::While { what, source: Box::new(self) }

@@ -17,16 +17,16 @@ pub trait Instrument {
     /// [`Error`] if nothing was measured.
     fn run(&self, stop: &Stop, observer: &mut dyn Observer) -> Result<TestOutcome, Error>;
 
-    /// Expected duration of the test, in ns.
+    /// Returns the expected duration of the test.
     ///
     /// # Errors
     /// [`Error::Settings`] if the settings cannot be run.
     fn duration(&self) -> Result<Span, Error>;
 
-    /// Name of the measured quantity: "one-way delay" or "round trip".
+    /// Returns the name of the measured quantity: "one-way delay" or "round trip".
     fn quantity(&self) -> &'static str;
 
-    /// Length of the test's packets as IP packets, in bytes; `None` over TCP, which forms segments itself.
+    /// Returns the length of the test's packets as IP packets, in bytes; `None` over TCP, which forms segments itself.
     fn ip_length(&self, summary: &Summary) -> Option<u64>;
 
     /// Runs the test and analyses every stream.
@@ -45,13 +45,13 @@ pub trait Instrument {
     }
 }
 
-/// Length of the IP header of a test's packets, in bytes.
+/// Returns the length of the IP header of a test's packets, in bytes.
 pub(crate) fn ip_header(summary: &Summary) -> u64 {
     let v6 = summary.header.dst_ip.as_ref().is_some_and(|ip| ip.contains(':'));
     if v6 { 40 } else { 20 }
 }
 
-/// How a test ended, with its sessions.
+/// Ending of a test, with its sessions.
 #[derive(Clone, Debug)]
 pub struct TestOutcome {
     /// Facts about each stream.
@@ -83,9 +83,9 @@ impl From<Measured> for TestOutcome {
 /// Annotations that the caller stores with a test.
 #[derive(Clone, Debug, Default)]
 pub struct Annotations {
-    /// A name for the test.
+    /// Name of the test.
     pub name: Option<String>,
-    /// Keys and values to find the test by.
+    /// Keys and values by which the test can be found.
     pub tags: Vec<(String, String)>,
     /// Noise that this host adds to every figure, if it was measured before the test.
     pub noise: Option<NoiseFloor>,

@@ -1,27 +1,27 @@
-//! Measures what a network path does to real-time traffic: settings in; events, records and summaries out.
+//! Measures what a network path does to real-time traffic. The input is settings; the output is events, records and summaries.
 //!
 //! The crate has no terminal, no files and no command line of its own: the command `jitlat` calls it, and so can
 //! a monitor, a web page or a script.
 //!
 //! * [`one_way`] – a stream against `jitlat serve`, in either direction or both
 //! * [`ping`] – round trips by any of several protocols
-//! * [`path`] – the routers on the path, and how each treats packets
+//! * [`path`] – routers on the path, and their treatment of packets
 //! * [`load`] – any of these during background traffic sent by jitlat itself
-//! * [`doctor`] – what this host adds to every figure
+//! * [`doctor`] – noise that this host adds to every figure
 //! * [`sweep`] – a test under every combination of some conditions
-//! * [`serve`] – the other side: answers tests from other hosts; [`access`] – who may use it, with which keys
-//! * [`demo`] – a server behind an impaired path on this machine, to try things with
+//! * [`serve`] – answers tests from other hosts; [`access`] – access rules and keys of its services
+//! * [`demo`] – a server behind an impaired path on this machine, for demonstrations
 //! * [`passive`] – captured traffic: round trips between two points, and what TCP hides
-//! * [`instrument`] – [`Instrument`]: what every test that sends packets has in common
+//! * [`instrument`] – [`Instrument`]: common interface of all tests that send packets
 //! * [`analysis`] – [`Analyses`]: turns the events of a test into its [`Summary`](jitlat_core::Summary)
 //! * [`stop`] – [`Stop`]: ends a test early
-//! * [`error`] – [`Error`]: why nothing could be measured
+//! * [`error`] – [`Error`]: reason why nothing could be measured
 //!
 //! Everything that happens in a test is an [`Event`]; an [`Observer`] receives them. Logs, progress lines, live views
 //! and archives are observers of the same stream of events.
 //!
-//! Neighbours: `jitlat-net` has sockets and drivers, `jitlat-core` records and the analysis; `jitlat-output` writes reports of what was
-//! found, `jitlat-tui` shows tests that run, `jitlat-monitor` runs them all the time.
+//! Neighbours: `jitlat-net` has sockets and drivers, `jitlat-core` records and the analysis; `jitlat-output` writes reports
+//! of what was found, `jitlat-tui` shows tests that run, `jitlat-monitor` runs them all the time.
 //!
 //! ```no_run
 //! use jitlat_core::{Direction, Schedule, Span, TestSpec, Transport};

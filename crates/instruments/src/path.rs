@@ -1,4 +1,4 @@
-//! [`PathTest`]: the routers between this host and another, and how each treats packets.
+//! [`PathTest`]: examines the routers between this host and another, and their treatment of packets.
 
 use crate::error::Error;
 use crate::resolve::resolve;
@@ -34,7 +34,7 @@ pub struct PathTest {
     pub probes: u32,
     /// Time between two probes to the same hop.
     pub period: Span,
-    /// The largest TTL to try.
+    /// Maximum TTL of probes.
     pub hops: u8,
     /// Time to wait for an answer.
     pub timeout: Span,

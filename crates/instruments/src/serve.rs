@@ -23,7 +23,7 @@ pub use jitlat_proto::policy::{self, Policy};
 pub struct AnsweredProtocol {
     /// Name in small letters, which is also the name of its service: `stamp`.
     pub name: &'static str,
-    /// Name as people write it: `STAMP`.
+    /// Name for people: `STAMP`.
     pub title: &'static str,
     /// Server that answers the protocol.
     pub server: &'static ProtocolServer,
@@ -39,7 +39,7 @@ pub fn answered() -> impl Iterator<Item = AnsweredProtocol> {
 }
 
 impl AnsweredProtocol {
-    /// Makes the reflectors from `arguments`.
+    /// Creates the reflectors from `arguments`.
     ///
     /// # Errors
     /// [`Error::Settings`] if an argument is unknown or has an invalid value.
@@ -59,8 +59,8 @@ pub struct Serve {
     pub one_way: Option<OneWayService>,
     /// Reflectors, by protocol: see [`answered`].
     pub reflectors: Vec<Box<dyn Reflector>>,
-    /// Who may use which service, and how much of it. If any service has a key, those without are served only if they
-    /// are [open](policy::ServiceRules::open).
+    /// Clients and limits of each service. If any service has a key, services without a key are served only if they are
+    /// [open](policy::ServiceRules::open).
     pub policy: Policy,
     /// Priority within this host of everything that is sent in tests (`SO_PRIORITY`); `None`: the default.
     pub priority: Option<u32>,
@@ -84,7 +84,7 @@ pub struct OneWayService {
     pub limits: ServerLimits,
     /// Keys that clients may have; empty: no key needed.
     pub keys: PresharedKeys,
-    /// How the packet threads are scheduled and wait.
+    /// Scheduling and waiting method of the packet threads.
     pub pacing: Pacing,
 }
 
@@ -105,7 +105,7 @@ impl Default for OneWayService {
 pub struct DigestService {
     /// TCP port.
     pub port: u16,
-    /// Captured interfaces, and who may receive their digests.
+    /// Captured interfaces, and the clients that may receive their digests.
     pub service: digest::DigestExporter,
 }
 
@@ -114,11 +114,11 @@ pub struct DigestService {
 pub struct CollectService {
     /// TCP port.
     pub port: u16,
-    /// Who may push, and where tests are stored.
+    /// Hosts that may push, and storage for their tests.
     pub service: push::PushService,
 }
 
-/// A host that answers tests until this is dropped, which ends all sessions and waits for their threads.
+/// Running services; dropping this ends all sessions and waits for their threads.
 pub struct Serving {
     one_way: Option<RunningService>,
     reflectors: reflect::Reflectors,
@@ -127,7 +127,7 @@ pub struct Serving {
     withheld: Vec<Service>,
 }
 
-/// The wildcard addresses of IPv4 and IPv6.
+/// Returns the wildcard addresses of IPv4 and IPv6.
 pub fn every_address() -> Vec<IpAddr> {
     let has_ipv6 = TcpListener::bind((Ipv6Addr::UNSPECIFIED, 0)).is_ok();
     let v6 = has_ipv6.then_some(IpAddr::V6(Ipv6Addr::UNSPECIFIED));
@@ -205,7 +205,7 @@ impl Serve {
         Ok(Serving { one_way, reflectors, digests, collector, withheld })
     }
 
-    /// Capabilities without which a service would fail; `realtime`: its threads have a real-time priority.
+    /// Returns the capabilities without which a service would fail; `realtime`: its threads have a real-time priority.
     pub fn capabilities(&self, realtime: bool) -> Vec<Capability> {
         let one_way =
             self.one_way.iter().flat_map(|s| [s.control_port, s.test_port, *s.limits.ports.start()]);
@@ -234,32 +234,32 @@ impl Serve {
 }
 
 impl Serving {
-    /// Addresses that answer one-way tests.
+    /// Returns the addresses that answer one-way tests.
     pub fn one_way(&self) -> &[SocketAddr] {
         self.one_way.as_ref().map_or(&[], RunningService::addresses)
     }
 
-    /// Protocols that reflectors answer, with their addresses.
+    /// Returns the protocols that reflectors answer, with their addresses.
     pub fn reflected(&self) -> &[(&'static str, SocketAddr)] {
         self.reflectors.listening()
     }
 
-    /// Addresses that serve packet digests.
+    /// Returns the addresses that serve packet digests.
     pub fn digests(&self) -> &[SocketAddr] {
         self.digests.as_ref().map_or(&[], RunningService::addresses)
     }
 
-    /// Addresses that other hosts push to.
+    /// Returns the addresses to which other hosts push tests.
     pub fn collecting(&self) -> &[SocketAddr] {
         self.collector.as_ref().map_or(&[], RunningService::addresses)
     }
 
-    /// Services that are not offered because they need no key while another service has one, and are not open.
+    /// Returns the services that are not offered: they have no key although another service has one, and are not open.
     pub fn withheld(&self) -> &[Service] {
         &self.withheld
     }
 
-    /// Reflectors that could not start; the others run.
+    /// Returns the reflectors that could not start; the others run.
     pub fn failures(&self) -> &[ReflectorError] {
         self.reflectors.failures()
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// A request to end early, from any thread or a signal handler. Clones share it.
+/// Request to end early, from any thread or a signal handler. Clones share the request.
 ///
 /// A test that is asked to stop retains everything it has received, and still fetches the far host's results. A
 /// second request during that time ends it at once.
@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 pub struct Stop(Arc<AtomicBool>);
 
 impl From<Arc<AtomicBool>> for Stop {
-    /// Creates a request that sets and reads this flag.
+    /// Creates a value that uses `flag`.
     fn from(flag: Arc<AtomicBool>) -> Stop {
         Stop(flag)
     }
@@ -34,7 +34,7 @@ impl Stop {
         self.0.load(Ordering::SeqCst)
     }
 
-    /// The flag itself, for signal handlers and drivers.
+    /// Returns the flag, for signal handlers and drivers.
     pub fn flag(&self) -> &Arc<AtomicBool> {
         &self.0
     }

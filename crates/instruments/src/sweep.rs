@@ -37,8 +37,8 @@ pub enum SweepEvent<'a> {
 /// Pause before a failed run is repeated.
 const RETRY_PAUSE: Span = Span::seconds(2);
 
-/// Measures `runs` in order, with a `pause` after each. `test` makes the test of a run; `on_event` may end the sweep
-/// with an error of its own ([`Error::Observer`]).
+/// Measures `runs` in order, with a `pause` after each. `test` creates the test of a run; `on_event` may end the sweep with
+/// an error ([`Error::Observer`]).
 ///
 /// Returns early, without an error, if `stop` is requested; the run in progress is then not part of the sweep.
 ///

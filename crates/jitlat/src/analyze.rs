@@ -1,4 +1,4 @@
-//! `jitlat analyze LOG…` and `jitlat -f LOG`: analyses saved logs and states like live tests.
+//! `jitlat analyze LOG…` and `jitlat -f LOG`: analyses saved logs and states in the same way as live tests.
 
 use crate::exit::{ExitStatus, thresholds};
 use crate::options::report::ReportArgs;
@@ -23,7 +23,7 @@ use tracing::{info, warn};
 /// Handling of several logs.
 #[derive(Clone, Debug, Default)]
 pub struct SeveralLogs {
-    /// Whether to merge them into one.
+    /// True to merge them into one.
     pub merge: bool,
     /// File to save the state to; `None`: the state is not saved.
     pub state: Option<PathBuf>,
@@ -34,7 +34,7 @@ struct ReadLog {
     state: SavedAnalysis,
     /// Results of reading the log files.
     readings: Vec<LogReading>,
-    /// The log from which rows can be read again; `None` for standard input and states.
+    /// File from which rows can be read again; `None` for standard input and states.
     log: Option<PathBuf>,
     label: String,
 }
@@ -157,7 +157,7 @@ fn kind_of(path: &Path) -> Option<String> {
         .then(|| ": it has no header line like '# npkts 1000'".to_owned())
 }
 
-/// The first bytes of a file, at most `length`; `None` if it is not a regular file or cannot be read.
+/// Returns the first bytes of a file, at most `length`; `None` if it is not a regular file or cannot be read.
 fn beginning(path: &Path, length: u64) -> Option<Vec<u8>> {
     let mut bytes = Vec::new();
     path.is_file().then_some(())?;
@@ -165,7 +165,7 @@ fn beginning(path: &Path, length: u64) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// Passes all rows to `push`. A failure is an error if no row was read before it, otherwise a warning.
+/// Passes all rows to `push`. If reading fails, that is an error if no row was read before, otherwise a warning.
 fn read_rows(reader: &mut LogReader, push: impl FnMut(&[PacketRecord])) -> Result<()> {
     if let Err(e) = reader.each_chunk_on(Threads::available(), push) {
         if reader.reading().rows == 0 {
@@ -189,7 +189,7 @@ fn one_after_another(logs: &[PathBuf], args: &ReportArgs) -> Result<ReadLog> {
         let mut reader = open(log)?;
         let go_on = |state: &mut SavedAnalysis, reader: &LogReader| {
             let how = state.resume(reader.session().clone());
-            how.with_context(|| format!("going on with {label} after {}", first.display()))
+            how.with_context(|| format!("continuing with {label} after {}", first.display()))
         };
         go_on(&mut whole.state, &reader)?;
         read_rows(&mut reader, |records| whole.state.push_all(records))?;
@@ -206,7 +206,7 @@ fn is_state(path: &Path) -> bool {
     beginning(path, 32).is_some_and(|bytes| SavedAnalysis::begins(&bytes))
 }
 
-/// Merges all of `taken`, each after the previous one.
+/// Merges all of `taken` in order.
 fn merged(taken: Vec<ReadLog>) -> Result<ReadLog> {
     let mut all = taken.into_iter();
     let mut whole = all.next().context("there is nothing to merge: give two or more logs")?;
@@ -216,10 +216,7 @@ fn merged(taken: Vec<ReadLog>) -> Result<ReadLog> {
         match how.with_context(|| format!("merging {label} with {}", whole.label))? {
             Merged::Continued => info!("{label} is a later part of the test {}", whole.label),
             Merged::United => {
-                info!(
-                    "{label} is not the same test as {}: it is analysed as if it had followed",
-                    whole.label
-                );
+                info!("{label} is a different test from {}: both are analysed as one stream", whole.label);
             }
         }
         whole.readings.extend(readings);

@@ -12,7 +12,7 @@ use std::fs::File;
 use std::io::BufWriter;
 use std::path::{Path, PathBuf};
 
-/// A running capture of a test's stream.
+/// Running capture of a test's stream.
 pub struct TestCapture {
     capture: StreamCapture,
     file: Option<PathBuf>,
@@ -45,7 +45,7 @@ impl TestCapture {
 }
 
 impl EndedTestCapture {
-    /// Returns what the capture adds to the report of the test with the results `runs`.
+    /// Returns the capture's part of the report of the test with the results `runs`.
     pub fn describe(self, runs: &[AnalysedStream]) -> Result<ReportExtra> {
         let traffic = self.capture.explain(runs.iter().map(|run| (&run.session, &run.samples)));
         let text = text::stream_traffic(&traffic, self.file.as_deref());

@@ -1,4 +1,4 @@
-//! `jitlat doctor`: examines whether this host can be trusted: how much it adds to every figure, why, and what to
+//! `jitlat doctor`: examines whether this host is fit for measurements: how much it adds to every figure, why, and what to
 //! change.
 
 use crate::exit::ExitStatus;

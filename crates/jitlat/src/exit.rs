@@ -1,11 +1,11 @@
-//! How a command ends: its exit status, and an error in one line.
+//! End of a command: exit status, and an error in one line.
 
 use jitlat_core::scalars::ScalarCondition;
 use jitlat_output::{AnalysedStream, text};
 use std::process::ExitCode;
 use tracing::error;
 
-/// How a command ends.
+/// Exit status of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExitStatus {
     /// The command did what was requested.

@@ -39,12 +39,12 @@ pub struct Signals {
 }
 
 impl Signals {
-    /// SIGINT, SIGTERM and SIGHUP request the stop, like that of [`stop`].
+    /// Creates signals of which SIGINT, SIGTERM and SIGHUP request the stop, like those of [`stop`].
     pub fn to_stop() -> Result<Signals> {
         Signals::new(stop()?, Arc::default())
     }
 
-    /// SIGINT and SIGTERM request the stop; SIGHUP requests reading the file again.
+    /// Creates signals of which SIGINT and SIGTERM request the stop, and SIGHUP requests to read the file again.
     pub fn to_stop_or_reload() -> Result<Signals> {
         let reload = Arc::new(AtomicBool::new(false));
         flag::register(SIGHUP, reload.clone())
@@ -52,7 +52,7 @@ impl Signals {
         Signals::new(stop_at(&[SIGINT, SIGTERM])?, reload)
     }
 
-    /// Makes the three signals end waits, after their flags are set.
+    /// Registers the three signals; each sets its flag and then ends a wait.
     fn new(stop: Stop, reload: Arc<AtomicBool>) -> Result<Signals> {
         let connect = || {
             let (received, sent) = UnixStream::pair()?;
@@ -73,7 +73,7 @@ impl Signals {
         }
     }
 
-    /// The stop that the signals request.
+    /// Returns the stop that the signals request.
     pub fn stop(&self) -> &Stop {
         &self.stop
     }

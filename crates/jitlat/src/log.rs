@@ -72,7 +72,7 @@ pub fn start(level: Option<LogLevel>, format: LogFormat, runs_long: bool) {
         .log_internal_errors(false)
         .event_format(lines)
         .finish();
-    // Another subscriber can only be set by a test of this program.
+    // This fails only in tests of this program, which may have set another subscriber.
     let _ = tracing::subscriber::set_global_default(subscriber);
 }
 
@@ -143,7 +143,7 @@ where
     }
 }
 
-/// Whether a line may be written now, and how many were left out before. The line of an accepted test is never left
+/// Returns true if a line may be written now, and the number of lines left out before. The line of an accepted test is never left
 /// out.
 fn admit(repetitions: &Mutex<Repetitions>, event: &Event<'_>, object: &Object) -> (bool, u64) {
     if object.0.get("decision").is_some_and(|decision| decision == "accepted") {
@@ -153,7 +153,7 @@ fn admit(repetitions: &Mutex<Repetitions>, event: &Event<'_>, object: &Object) -
     repetitions.admit(event.metadata().callsite(), Instant::now())
 }
 
-/// The time, level, message and fields of an event, by name.
+/// Time, level, message and fields of an event, by name.
 struct Object(serde_json::Map<String, serde_json::Value>);
 
 impl Object {
@@ -200,7 +200,7 @@ impl Visit for Object {
     }
 }
 
-/// Largest number of lines of one kind (from one position in the program) in a [`WINDOW`]; further ones are counted.
+/// Maximum number of lines of one kind (from one position in the program) per [`WINDOW`]. Further lines are counted, not written.
 const MAX_LINES_PER_WINDOW: u32 = 10;
 const WINDOW: Duration = Duration::from_secs(10);
 
@@ -217,7 +217,7 @@ struct RepeatWindow {
 }
 
 impl Repetitions {
-    /// Whether a line of this kind may be written now, and how many were dropped in earlier windows.
+    /// Returns true if a line of this kind may be written now, and the number of lines dropped in earlier windows.
     fn admit(&mut self, kind: Identifier, now: Instant) -> (bool, u64) {
         let mut left_out = 0;
         self.kinds.retain(|_, kind| {
@@ -241,13 +241,13 @@ struct StandardError;
 
 /// Lines that wait while the terminal shows a full-screen view; `None`: lines are written at once.
 static HELD_LINES: Mutex<Option<Vec<u8>>> = Mutex::new(None);
-/// Most bytes that wait; further lines are dropped.
+/// Maximum number of bytes that wait; further lines are dropped.
 const MAX_HELD_BYTES: usize = 1 << 16;
 
-/// While this value exists, lines for a terminal wait; then they are written.
+/// Holds back lines for a terminal while this value exists; then they are written.
 pub struct HeldLines(());
 
-/// Makes lines for a terminal wait.
+/// Starts to hold back lines for a terminal.
 pub fn hold() -> HeldLines {
     if io::stderr().is_terminal() {
         *HELD_LINES.lock().unwrap_or_else(PoisonError::into_inner) = Some(Vec::new());
@@ -264,7 +264,7 @@ impl Drop for HeldLines {
     }
 }
 
-/// Lines dropped since the last one that was written.
+/// Number of lines dropped since the last one that was written.
 static DROPPED_LINES: AtomicU64 = AtomicU64::new(0);
 
 /// Number of bytes that a ready pipe accepts without blocking (`PIPE_BUF`).

@@ -1,5 +1,4 @@
-//! The log files of a test. They are created before the test, so that a name in use is an error before anything is
-//! sent.
+//! Log files of a test. They are created before the test, so that a name in use is reported before packets are sent.
 
 use crate::options::log::LogArgs;
 use anyhow::{Context, Result, bail};
@@ -9,7 +8,7 @@ use tempfile::TempDir;
 
 /// Log files of a test that has not begun.
 pub struct TestLogs {
-    /// One file per stream; empty if the test writes none.
+    /// One file per stream; empty if the test writes no logs.
     pub files: Vec<LogFile>,
     /// Folder of logs that only the archive needs; it is removed when this value is dropped.
     pub scratch: Option<TempDir>,
@@ -46,7 +45,7 @@ impl TestLogs {
         if args.no_log && args.archive.is_none() {
             return Ok(TestLogs { files: Vec::new(), scratch: None });
         }
-        // The archive takes logs, so with --no-log they are in a temporary folder.
+        // The archive needs logs, so with --no-log they are in a temporary folder.
         let scratch = args.no_log.then(tempfile::tempdir).transpose();
         let scratch = scratch.context("creating a temporary folder for the log")?;
         let naming = match (&scratch, &args.output) {

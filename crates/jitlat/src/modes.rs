@@ -1,4 +1,4 @@
-//! Refuses options that the chosen mode of a command does not read, instead of ignoring them.
+//! Refuses options that the chosen mode of a command would ignore.
 
 use crate::options::analysis::AnalysisArgs;
 use crate::options::late::LateArgs;
@@ -79,7 +79,7 @@ pub fn check(name: &str, command: &Command, given: &ArgMatches) -> Result<()> {
     }
 }
 
-/// Options that belong to a test, but not to its stream, and that fetching its results does not read.
+/// Options of a test that have no meaning when the results of an earlier test are fetched, except options of its stream.
 const NOT_COLLECTED: &[&str] =
     &["doctor", "path", "pace", "realtime", "cpu", "priority", "ac", "stamps", "capture"];
 

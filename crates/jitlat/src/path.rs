@@ -1,4 +1,4 @@
-//! `jitlat path HOST`: examines the routers on the path, and how each treats packets.
+//! `jitlat path HOST`: examines the routers on the path, and their treatment of packets.
 
 use crate::exit::ExitStatus;
 use crate::interrupt;
@@ -84,8 +84,8 @@ pub fn run(args: &PathArgs) -> Result<ExitStatus> {
     Ok(if whole && !path.hops.is_empty() { ExitStatus::Measured } else { ExitStatus::NotMeasured })
 }
 
-/// Examines the path before a test with three probes per hop, and returns the hops as tags. If that fails, a warning
-/// gives the reason, and the test runs anyway.
+/// Examines the path before a test with three probes per hop, and returns the hops as tags. If that fails, the reason is logged and
+/// the test runs anyway.
 pub fn tags(test: PathTest, stop: &Stop) -> Vec<(String, String)> {
     let test = PathTest { probes: 3, period: Span::millis(500), timeout: Span::seconds(1), ..test };
     let found = test.run(stop, &mut |_| ());

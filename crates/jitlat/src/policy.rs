@@ -8,7 +8,7 @@ use jitlat_instruments::access::{AccessRules, PolicyWithKeys, network, services}
 use jitlat_instruments::serve::Policy;
 use std::path::PathBuf;
 
-/// Options that define who may use which service.
+/// Options that define the hosts that may use each service.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Access")]
 pub struct AccessArgs {
@@ -41,7 +41,7 @@ pub struct AccessArgs {
 }
 
 impl AccessArgs {
-    /// Makes the policy: the defaults, changed by the file, then by `options`.
+    /// Creates the policy: the defaults, changed by the file, then by `options`.
     pub fn access(&self, options: impl FnOnce(&mut Policy)) -> Result<PolicyWithKeys> {
         let rules = AccessRules {
             key_file: self.key_file.clone(),

@@ -1,4 +1,4 @@
-//! The root of the command line: all commands. Only the root of the crate imports it.
+//! Root of the command line: all commands. Only the root of the crate imports this module.
 
 use crate::log::{LogFormat, LogLevel};
 use crate::options::live::LiveArgs;
@@ -27,8 +27,8 @@ use std::path::PathBuf;
     subcommand_negates_reqs = true,
     arg_required_else_help = true,
     after_help = "On one host: jitlat serve. On the other: jitlat HOST (jitlat test -h). Alone: jitlat demo.\n\
-                  Exit status: 0 measured, also if Ctrl-C ended the test early; 1 measured, but a --fail-if threshold\n\
-                  was violated; 2 the measurement failed or broke off, or an output could not be written."
+                  Exit status: 0 measured, also if Ctrl-C ended the test early; 1 measured, but a --fail-if\n\
+                  threshold was violated; 2 the measurement failed or broke off, or an output was not written."
 )]
 pub struct Cli {
     #[command(subcommand)]
@@ -197,8 +197,8 @@ fn shape(cli: &mut Cli, given: &ArgMatches) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Returns the command that was probably meant by `word` in the position of a command or a host; `None` if it is a
-/// command, or more similar to a host.
+/// Returns the command that is probably meant by `word`, written where a command or a host is expected; `None` if `word` is a
+/// command, or more likely a host.
 fn meant_command(word: &str) -> Option<String> {
     if word.len() < 3 || !word.bytes().all(|b| b.is_ascii_lowercase()) {
         return None;
@@ -257,7 +257,7 @@ impl Command {
     }
 }
 
-/// Description of `ping`, with the names of all protocols.
+/// Returns the description of `ping`, with the names of all protocols.
 fn two_way_tests() -> String {
     let names: Vec<&str> = PROTOCOLS.iter().map(|p| p.name).collect();
     format!("Run a two-way test against any host that answers: {}", names.join(", "))

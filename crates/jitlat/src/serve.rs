@@ -122,7 +122,7 @@ pub struct ReflectArgs {
     pub max_reflect_bandwidth: Option<u64>,
 }
 
-/// `--only`, and the options of every protocol that can be answered, made from [`answered`].
+/// `--only`, and the options of every protocol that can be answered, from [`answered`].
 #[derive(Clone, Debug)]
 pub struct AnsweredArgs {
     only: Vec<String>,
@@ -134,7 +134,7 @@ impl AnsweredArgs {
         self.only.is_empty() || self.only.iter().any(|o| o == name)
     }
 
-    /// Replaces names in `files` by the key files that were given as options.
+    /// Replaces names in `files` with the key files that were given as options.
     fn name_key_files(&self, files: &mut PolicyFile) {
         for (name, path) in self.given.files() {
             if let Some(service) = name.strip_suffix("-key-file") {
@@ -144,7 +144,7 @@ impl AnsweredArgs {
         }
     }
 
-    /// Makes the reflectors of the selected protocols, with the keys of the policy unless an option names others.
+    /// Creates the reflectors of the selected protocols, with the keys of the policy unless an option names others.
     fn reflectors(&self, key_files: &BTreeMap<String, NamedFile>) -> Result<Vec<Box<dyn Reflector>>> {
         let mut given = self.given.read()?;
         for (name, file) in key_files {
@@ -203,7 +203,7 @@ impl FromArgMatches for AnsweredArgs {
     }
 }
 
-/// Options of limits; a refusal names the limit.
+/// Options of the server's limits. A refusal names the limit that was reached.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Limits")]
 pub struct LimitArgs {
@@ -263,12 +263,12 @@ pub struct LimitArgs {
 }
 
 impl ServeArgs {
-    /// The policy with the keys of its services.
+    /// Returns the policy with the keys of its services.
     pub fn access(&self) -> Result<PolicyWithKeys> {
         self.access.access(|policy| self.apply_to(policy))
     }
 
-    /// The settings of the server with `access`.
+    /// Returns the settings of the server with `access`.
     pub fn settings(&self, access: PolicyWithKeys) -> Result<Serve> {
         let one_way = OneWayService {
             control_port: self.control_port,

@@ -112,7 +112,7 @@ pub fn measure(
     followed.conclude(&outcome, captured, args, origin)
 }
 
-/// Rejects outputs that could not be written, before the measurement.
+/// Before the measurement, rejects outputs that cannot be written.
 pub fn check(args: &OneWayArgs, streams: usize) -> Result<()> {
     let others: Vec<&Path> = args.log.output.iter().map(PathBuf::as_path).collect();
     args.report.outputs.check_one_way(args.protocol.name())?;
@@ -120,7 +120,7 @@ pub fn check(args: &OneWayArgs, streams: usize) -> Result<()> {
     archive::check(args.log.archive.as_deref(), args.report.log_on_stdout)
 }
 
-/// The observers of a test.
+/// Observers of a test.
 pub struct TestObservers {
     logs: Journals,
     /// Folder of the logs if only the archive needs them.
@@ -133,7 +133,7 @@ pub struct TestObservers {
 }
 
 impl TestObservers {
-    /// Creates the logs, so that a name in use is an error before anything is sent.
+    /// Creates the logs, so that a name in use is reported before packets are sent.
     pub fn new(test: &OneWay, args: &OneWayArgs) -> Result<TestObservers> {
         let silent = args.report.is_silent();
         let TestLogs { files, scratch } = TestLogs::one_way(&args.log, test.settings.terms.specs.len())?;

@@ -1,4 +1,4 @@
-//! `jitlat web [ARCHIVE]`: serves the page of an archive.
+//! `jitlat web [ARCHIVE]`: serves an archive as web pages.
 
 use crate::archive;
 use crate::exit::ExitStatus;
@@ -79,7 +79,7 @@ struct RunArgs {
 }
 
 impl RunArgs {
-    /// Who may start which tests; `None`: nobody.
+    /// Returns the settings for running tests from the page; `None`: nobody may run tests.
     fn runs(&self, archive: &Path) -> Result<Option<PageRuns>> {
         let Some(hosts) = &self.run else { return Ok(None) };
         let runner = StandaloneRunner {
@@ -110,7 +110,7 @@ fn listen(text: &str) -> Result<SocketAddr, QuantityError> {
     quantity::listen(text).map(address)
 }
 
-/// Address and port, with defaults for what is missing.
+/// Returns address and port, with defaults for missing parts.
 fn address((ip, port): (Option<IpAddr>, Option<u16>)) -> SocketAddr {
     SocketAddr::new(ip.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST)), port.unwrap_or(DEFAULT_PORT))
 }

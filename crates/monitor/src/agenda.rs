@@ -11,12 +11,12 @@ use jitlat_core::{Span, SteadyTime, WallTime};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-/// A far host that fails repeatedly is tried at least this often, or at the next slot if that is later.
+/// Maximum time between attempts with a far host that fails repeatedly; if slots are further apart, every slot is used.
 pub const MAX_BACK_OFF: Span = Span::seconds(3600);
-/// A clock step larger than this leaves no missed slots behind: the time in between did not really pass.
+/// Clock step above which the skipped slots do not count as missed, because that time did not really pass.
 const MAX_CLOCK_STEP: Span = Span(DAY);
 
-/// An order of the agenda to the runtime.
+/// Instruction to the runtime.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AgendaOrder {
     /// Start this test.
@@ -51,11 +51,11 @@ pub struct TestJob {
 pub enum SlotFailure {
     /// The far host did not answer.
     Unreachable,
-    /// The far host answered and refused: a key, a rule, a limit.
+    /// The far host refused the test because of a key, a rule or a limit.
     Refused,
     /// The test was measured, but its result could not be stored.
     NotStored,
-    /// For captures: no packets passed that could be measured.
+    /// Captures only: there were no packets that could be measured.
     Nothing,
     /// Any other reason.
     Other,
@@ -68,13 +68,13 @@ pub enum Missed {
     Late,
     /// An earlier test was still running.
     Busy,
-    /// The far host failed before, so some slots are left out.
+    /// The slot was skipped because the far host failed before.
     BackOff,
     /// The clock was set past the slot.
     ClockStep,
 }
 
-/// How a slot ended.
+/// Outcome of a slot: measured, failed or missed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum SlotEnding {
     /// Measured and stored.
@@ -99,11 +99,11 @@ pub struct SlotOutcome {
     pub slot_number: i64,
     /// Start of the slot.
     pub start: WallTime,
-    /// How the slot ended.
+    /// Kind of outcome.
     pub ending: SlotEnding,
 }
 
-/// A message to log once.
+/// Event to be logged once.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Notice {
     /// Tests with a far host began to fail.
@@ -126,7 +126,7 @@ pub enum Notice {
     },
     /// Slots are missed because of a problem at this host.
     Missing(Missed),
-    /// Slots are not missed any more.
+    /// Slots are no longer missed.
     InTime {
         /// Reason why slots were missed.
         missed: Missed,
@@ -137,12 +137,12 @@ pub enum Notice {
     ClockStep(Span),
 }
 
-/// Number of slots of a test with a far host, by how they ended.
+/// Number of slots of a test with a far host, by outcome.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EndingCounts(BTreeMap<SlotEnding, u64>);
 
 impl EndingCounts {
-    /// Number of slots that ended in this way.
+    /// Returns the number of slots with this outcome.
     pub fn of(&self, ending: SlotEnding) -> u64 {
         self.0.get(&ending).copied().unwrap_or(0)
     }
@@ -152,34 +152,34 @@ impl EndingCounts {
         *self.0.entry(ending).or_insert(0) += 1;
     }
 
-    /// All endings with their counts.
+    /// Returns all outcomes with their counts.
     pub fn all(&self) -> impl Iterator<Item = (SlotEnding, u64)> {
         self.0.iter().map(|(ending, n)| (*ending, *n))
     }
 
-    /// Number of all slots.
+    /// Returns the number of all slots.
     pub fn total(&self) -> u64 {
         self.0.values().sum()
     }
 
-    /// Number of slots that were measured.
+    /// Returns the number of slots that were measured.
     pub fn measured(&self) -> u64 {
         self.of(SlotEnding::Measured { cut: false }) + self.of(SlotEnding::Measured { cut: true })
     }
 }
 
-/// Changes made by a new version of the file, by the names of tests.
+/// Tests that a new version of the file adds, removes or changes, by name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FileChanges {
     /// New tests.
     pub added: Vec<String>,
     /// Removed tests.
     pub removed: Vec<String>,
-    /// Tests with other settings or other times.
+    /// Tests whose settings or times changed.
     pub changed: Vec<String>,
 }
 
-/// The next actions of one host.
+/// Decides the next actions of one host.
 pub struct Agenda {
     model: Arc<Model>,
     timetable: Arc<Timetable>,
@@ -198,14 +198,14 @@ pub struct Agenda {
     extras: Extras,
 }
 
-/// The part of this host in a test.
+/// Slots of a test in which this host starts tests.
 #[derive(Default)]
 struct Own {
     /// Pairs that this host starts, by round; empty if it starts none.
     rounds: Vec<Vec<HostPair>>,
-    /// Number of the slot after those in `due`.
+    /// Number of the first slot that is not in `due`.
     next: i64,
-    /// Due starts in one slot, by time.
+    /// Starts that are due in one slot, by time.
     due: VecDeque<PairSlot>,
     /// Back-off by name of the far host.
     back_off: BTreeMap<String, FailureBackOff>,
@@ -221,7 +221,7 @@ struct PairSlot {
 #[derive(Clone, Copy, Default)]
 struct FailureBackOff {
     failures: u32,
-    /// Number of slots to leave out before the next attempt.
+    /// Number of slots to skip before the next attempt.
     left_out: u64,
 }
 
@@ -260,17 +260,17 @@ impl Agenda {
         })
     }
 
-    /// The current model.
+    /// Returns the current model.
     pub fn model(&self) -> &Arc<Model> {
         &self.model
     }
 
-    /// Number of running tests.
+    /// Returns the number of running tests.
     pub fn running(&self) -> usize {
         self.running.len()
     }
 
-    /// Time of the next action; `None`: never.
+    /// Returns the time of the next action; `None`: no action is planned.
     pub fn wake(&self) -> Option<WallTime> {
         let due = self.tests.iter().filter_map(|own| own.due.front()).map(|slot| slot.start);
         let over = self.running.iter().filter(|r| !r.stopped).map(|r| r.job.until);
@@ -281,7 +281,7 @@ impl Agenda {
     /// Returns its identifier and its start.
     ///
     /// # Errors
-    /// [`NoGap`] if it fits nowhere.
+    /// [`NoGap`] if no gap is long enough.
     pub fn add_extra(
         &mut self,
         far: Option<&str>,
@@ -300,7 +300,7 @@ impl Agenda {
         self.extras.poll(now, !self.running.is_empty(), around)
     }
 
-    /// Removes a test on demand that has ended or is not wanted any more. Returns whether `id` was such a test.
+    /// Removes a test on demand that has ended or was cancelled. Returns true if `id` was such a test.
     pub fn end_extra(&mut self, id: u64) -> bool {
         self.extras.remove(id)
     }
@@ -359,7 +359,7 @@ impl Agenda {
         let pings = self.running.iter().filter(|r| r.is_ping).count();
         let others = self.running.len() - pings + self.extras.running();
         let is_ping = self.is_ping(test);
-        // All pings together count as one test: they disturb others no more.
+        // All pings together count as one test, because they disturb others no more than one test.
         let (pings, others) = (pings.min(1).max(usize::from(is_ping)), others + usize::from(!is_ping));
         let most = self.model.hosts.get(self.me as usize).map_or(1, |host| host.concurrent) as usize;
         (pings + others > most).then_some(Missed::Busy)
@@ -429,7 +429,7 @@ impl Agenda {
         self.outcomes.push(outcome);
     }
 
-    /// Records that the job `id` has ended at `now`, measured or failed (with the reason in words).
+    /// Records that the job `id` ended at `now`: measured, or failed with a kind of failure and a description.
     pub fn ended(&mut self, id: u64, now: WallTime, result: Result<(), (SlotFailure, String)>) {
         let Some(index) = self.running.iter().position(|r| r.job.id == id) else { return };
         let RunningTest { job, stopped, .. } = self.running.swap_remove(index);
@@ -468,23 +468,23 @@ impl Agenda {
         self.count(SlotOutcome { test, far, slot_number, start, ending });
     }
 
-    /// Takes the outcomes of slots since the last call.
+    /// Returns the outcomes of slots since the last call.
     pub fn outcomes(&mut self) -> Vec<SlotOutcome> {
         std::mem::take(&mut self.outcomes)
     }
 
-    /// Takes the messages since the last call.
+    /// Returns the events to be logged since the last call.
     pub fn notices(&mut self) -> Vec<Notice> {
         std::mem::take(&mut self.notices)
     }
 
-    /// How slots ended so far, by test and far host.
+    /// Returns counts of the outcomes of slots so far, by test and far host.
     pub fn counts(&self) -> &BTreeMap<(String, String), EndingCounts> {
         &self.counts
     }
 
-    /// Follows a new version of the file from `now` on; running tests continue. `None` if it does not contain this
-    /// host: then nothing changes.
+    /// Applies a new version of the file from `now` on; running tests continue. `None` if it does not contain this host; then
+    /// nothing changes.
     pub fn take_up(
         &mut self,
         model: Arc<Model>,
@@ -525,7 +525,7 @@ impl Agenda {
         }
         let gone = self.model.tests.iter().filter(|old| !model.tests.iter().any(|t| t.name == old.name));
         changes.removed = gone.map(|t| t.name.clone()).collect();
-        // A far host that is in no test any more cannot recover.
+        // A far host without tests cannot recover, so its failures are forgotten.
         let known = |far: &String| {
             model.tests.iter().any(|t| t.pairs.targets.contains(far)) || model.host(far).is_some()
         };
@@ -558,7 +558,7 @@ impl Own {
         }
     }
 
-    /// If nothing is due any more, queues the starts of the next slot in which this host starts a test.
+    /// If no start is due, queues the starts of the next slot in which this host starts a test.
     fn fill(&mut self, scheduled: &Scheduled) {
         if !self.due.is_empty() || self.rounds.is_empty() || scheduled.slots_per_cycle() == 0 {
             return;
@@ -579,7 +579,7 @@ impl Own {
 }
 
 impl FailureBackOff {
-    /// Counts a failure. No slot is left out after the first one, then 1, 3, 7 … up to the longest back-off.
+    /// Counts a failure. No slot is skipped after the first failure, then 1, 3, 7 … up to the longest back-off.
     fn fail(&mut self, every: Span) {
         self.failures = (self.failures + 1).min(32);
         let most = (MAX_BACK_OFF.0 / every.0.max(1) - 1).max(0) as u64;

@@ -5,7 +5,7 @@ use crate::model::Model;
 use crate::timetable::Timetable;
 use jitlat_core::{Span, WallTime};
 
-/// Time ahead in which a gap is searched.
+/// Maximum time until the start of a test on demand.
 pub const MAX_WAIT: Span = Span::seconds(600);
 
 /// Reason why a test on demand cannot run.
@@ -14,20 +14,20 @@ pub enum NoGap {
     /// Longest time that a test may send in any gap until the [horizon](MAX_WAIT); `None`: no gap is long enough for
     /// any test.
     TooShort(Option<Span>),
-    /// The file does not contain the far host any more.
+    /// The file no longer contains the far host.
     NoHost,
 }
 
 /// An action for a test on demand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExtraStep {
-    /// Start it.
+    /// Start the test with this number.
     Start(u64),
-    /// Its time is over: stop it and store the results so far.
+    /// The time of the test is over: stop it and store the results so far.
     Stop(u64),
-    /// It starts at this time instead of the announced one.
+    /// The test starts at this time instead of the announced one.
     Moved(u64, WallTime),
-    /// It cannot run any more.
+    /// The test can no longer run, for this reason.
     Dropped(u64, NoGap),
 }
 
@@ -49,7 +49,7 @@ enum ExtraState {
     Running { until: WallTime, stopped: bool },
 }
 
-/// The tests on demand that have not ended.
+/// Tests on demand that have not ended.
 #[derive(Clone, Debug, Default)]
 pub struct Extras {
     list: Vec<ExtraTest>,
@@ -69,10 +69,10 @@ pub struct ScheduleContext<'a> {
 }
 
 impl Extras {
-    /// Adds a test that sends for `duration`, from `now` on; returns its start.
+    /// Adds a test that sends for `duration` in a gap from `now` on; returns its start.
     ///
     /// # Errors
-    /// [`NoGap`] if it fits nowhere.
+    /// [`NoGap`] if no gap is long enough.
     pub fn add(
         &mut self,
         id: u64,
@@ -115,7 +115,7 @@ impl Extras {
         steps
     }
 
-    /// Searches another time for the test at index `k`.
+    /// Finds another time for the test at index `k`.
     fn move_on(&mut self, k: usize, now: WallTime, around: ScheduleContext<'_>) -> Option<ExtraStep> {
         // Wait a little before the next attempt, because the running test needs time to end.
         let from = now + around.model.guard.max(Span::millis(100));
@@ -130,15 +130,15 @@ impl Extras {
         }
     }
 
-    /// Removes a test that has ended or is not wanted any more. Returns whether it existed.
+    /// Removes a test that has ended or was cancelled. Returns true if it existed.
     pub fn remove(&mut self, id: u64) -> bool {
         let before = self.list.len();
         self.list.retain(|extra| extra.id != id);
         self.list.len() < before
     }
 
-    /// Follows a new version of the file: waiting tests are moved if necessary, running ones end before they would
-    /// disturb.
+    /// Applies a new version of the file: waiting tests are moved if necessary, running ones end before they would disturb
+    /// others.
     pub fn follow(&mut self, now: WallTime, around: ScheduleContext<'_>) {
         let mut steps = Vec::new();
         for k in 0..self.list.len() {
@@ -165,12 +165,12 @@ impl Extras {
         self.moved.extend(steps);
     }
 
-    /// Number of running tests.
+    /// Returns the number of running tests.
     pub fn running(&self) -> usize {
         self.list.iter().filter(|extra| matches!(extra.state, ExtraState::Running { .. })).count()
     }
 
-    /// Time of the next action; `None`: never.
+    /// Returns the time of the next action; `None`: no action is planned.
     pub fn wake(&self) -> Option<WallTime> {
         let next = self.list.iter().filter_map(|extra| match extra.state {
             ExtraState::Waiting => Some(extra.start),
@@ -213,7 +213,7 @@ impl Extras {
 }
 
 impl ExtraTest {
-    /// Indices of the test's hosts; `None` if the file does not contain the far host.
+    /// Returns the indices of the test's hosts; `None` if the file does not contain the far host.
     fn hosts(&self, around: ScheduleContext<'_>) -> Option<Vec<u32>> {
         let far = match &self.far {
             Some(name) => Some(around.model.host(name)? as u32),
@@ -223,8 +223,8 @@ impl ExtraTest {
     }
 }
 
-/// Times, by beginning, in which a test of the timetable with one of `hosts` is running or may run, from `from` on
-/// for `within`.
+/// Returns the periods, by beginning, in which a test of the timetable with one of `hosts` may run: from `from` on for
+/// `within`.
 fn busy(
     around: ScheduleContext<'_>,
     hosts: &[u32],

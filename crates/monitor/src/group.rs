@@ -1,6 +1,6 @@
 //! Converts groups of hosts to lists of pairs, in an order from which [`rounds`](crate::rounds) makes few rounds.
 
-/// Two hosts (ends) that are tested with each other.
+/// Two ends (hosts or targets) that are tested with each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HostPair {
     /// Index of the first host, in the order of the group.
@@ -12,18 +12,18 @@ pub struct HostPair {
 }
 
 impl HostPair {
-    /// The end that starts the test and stores the results.
+    /// Returns the end that starts the test and stores the results.
     pub fn client(&self) -> u32 {
         if self.first_is_client { self.first } else { self.second }
     }
 
-    /// The end that answers.
+    /// Returns the end that answers.
     pub fn server(&self) -> u32 {
         if self.first_is_client { self.second } else { self.first }
     }
 }
 
-/// Choice of the end of each pair that starts the tests.
+/// Rule by which one end of each pair is chosen to start the tests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum StartingEnd {
     /// Each host starts the tests of about half of its pairs.
@@ -35,12 +35,12 @@ pub enum StartingEnd {
     Second,
 }
 
-/// Pairs each host with each other, by the circle method, round after round.
+/// Pairs each host with every other one, by the circle method, round after round.
 pub fn mesh(hosts: &[u32]) -> Vec<(u32, u32)> {
     if hosts.len() < 2 {
         return Vec::new();
     }
-    // One position stays, and the others rotate; with an odd number, the fixed position is empty.
+    // One position is fixed and the others rotate. With an odd number of hosts, the fixed position is empty.
     let turning = if hosts.len().is_multiple_of(2) { hosts.len() - 1 } else { hosts.len() };
     let stays = hosts.len().is_multiple_of(2).then_some(hosts.len() - 1);
     let mut pairs = Vec::with_capacity(hosts.len() * (hosts.len() - 1) / 2);
@@ -78,8 +78,8 @@ pub fn disjoint(lists: &[Vec<u32>]) -> Vec<(u32, u32)> {
     pairs
 }
 
-/// Chooses which end starts the tests of each pair; `ends`: number of ends. If balanced, each end is a client in as
-/// many pairs as a server, plus or minus one.
+/// Chooses the end of each pair that starts the tests; `ends`: number of ends. If balanced, each end is the client in as many
+/// pairs as it is the server, plus or minus one.
 pub fn choose_clients(pairs: &[(u32, u32)], ends: usize, client: StartingEnd) -> Vec<HostPair> {
     let pair = |(first, second): (u32, u32), first_is_client| HostPair { first, second, first_is_client };
     match client {
@@ -91,9 +91,9 @@ pub fn choose_clients(pairs: &[(u32, u32)], ends: usize, client: StartingEnd) ->
     }
 }
 
-/// Returns for each pair whether a walk passes it from the first to the second. Walks pass each pair once and
-/// continue while they can, so each end is left as often as it is entered, except for one pair of each end that has
-/// an odd number of pairs.
+/// Returns for each pair whether a walk passes it from the first end to the second. Walks pass each pair once and continue as
+/// long as possible, so each end is left as often as it is entered, except for one pair of each end that has an odd number of
+/// pairs.
 fn walk(pairs: &[(u32, u32)], ends: usize) -> Vec<bool> {
     // Pairs sorted by end; `begins` has the start of each end's pairs.
     let mut begins = vec![0usize; ends + 1];

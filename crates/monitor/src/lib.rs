@@ -4,10 +4,10 @@
 //! Pure, with time as an argument:
 //!
 //! * [`file`] – parses the file to a [`Model`], or returns all its faults
-//! * [`model`] – the contents of the file; [`group`] – pairs of hosts; [`window`] – days and hours
+//! * [`model`] – contents of the file; [`group`] – pairs of hosts; [`window`] – days and hours
 //! * [`rounds`] – pairs that are tested at the same time
 //! * [`timetable`] – times of all tests: the same on every host that has the same file
-//! * [`agenda`] – the next actions of one host, and the outcome of each slot
+//! * [`agenda`] – next actions of one host, and outcome of each slot
 //! * [`extra`] – tests on demand in the gaps of the timetable
 //! * [`alert`] – alert rules and their states
 //! * [`plan`] – traffic and load of each host; [`text`] – the plan and its outcome, for people

@@ -6,7 +6,7 @@ use crate::window::TimeWindow;
 use jitlat_core::Span;
 use std::net::IpAddr;
 
-/// The contents of the file.
+/// Contents of the file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Model {
     /// Hosts, in the order of the file.
@@ -25,7 +25,7 @@ pub struct Model {
     pub web: Option<WebRules>,
     /// Alert rules and receivers.
     pub alerts: AlertRules,
-    /// Time left free after each slot, because clocks may differ and starts may be late by as much.
+    /// Time left free after each slot, which allows for clock differences and late starts.
     pub guard: Span,
     /// Time of a slot before and after the packets: connections, clock probes, results.
     pub setup: Span,
@@ -34,9 +34,9 @@ pub struct Model {
 /// A host that measures.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Host {
-    /// Name, by which the rest of the file refers to it.
+    /// Name, used in the rest of the file.
     pub name: String,
-    /// An address, or a name to look up.
+    /// IP address or host name.
     pub address: String,
     /// Key of this host; `None`: the common key, if there is one.
     pub key: Option<KeySource>,
@@ -71,7 +71,7 @@ pub struct MonitoredTest {
     pub name: String,
     /// Pairs that are tested.
     pub pairs: TestPairs,
-    /// How they are tested.
+    /// Settings of the measurement.
     pub work: Measurement,
     /// Traffic of one test.
     pub traffic: Traffic,
@@ -107,7 +107,7 @@ pub struct MonitoredCapture {
 }
 
 impl MonitoredCapture {
-    /// Name of the far end.
+    /// Returns the name of the far end.
     pub fn far<'a>(&'a self, hosts: &'a [Host]) -> &'a str {
         let named = self.towards.and_then(|far| hosts.get(far as usize)).map(|host| host.name.as_str());
         named.or(self.far_interface.as_deref()).unwrap_or(&self.interface)
@@ -123,7 +123,7 @@ pub struct Measurement {
     pub profiles: Vec<String>,
     /// Options of the command, by long name.
     pub options: Vec<(String, crate::file::OptionValue)>,
-    /// Time for which packets are sent; `None`: as the options say.
+    /// Time for which packets are sent; `None`: set by the options.
     pub duration: Option<Span>,
     /// Hosts that send, for an instrument with directions.
     pub direction: SendingHosts,
@@ -194,7 +194,7 @@ pub struct CollectorRules {
     pub host: usize,
     /// TCP port that it listens on.
     pub port: u16,
-    /// Indices of the hosts that push, each with a key of its own.
+    /// Indices of the hosts that push, each with its own key.
     pub from: Vec<usize>,
     /// Limit of the bytes of packets that may wait for it at a host; beyond it the oldest tests are dropped and
     /// counted.
@@ -219,7 +219,7 @@ pub struct WebRules {
     pub hosts: Option<Vec<usize>>,
     /// Address and port to listen at; `None`: the defaults.
     pub listen: (Option<IpAddr>, Option<u16>),
-    /// Who may read the page.
+    /// Users who may read the page.
     pub readers: Readers,
     /// Limits of tests that are started from the page; `None`: nobody can start tests.
     pub run: Option<RunRules>,
@@ -248,29 +248,29 @@ impl WebRules {
     }
 }
 
-/// Who may read a page.
+/// Users who may read a page.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Readers {
     /// The users of the host.
     Local,
-    /// Everybody with the token in this file, relative to the folder of the monitor's file.
+    /// Users with the token in this file; relative to the folder of the monitor's file.
     Token(String),
-    /// Everybody whom a proxy in front of the page lets through.
+    /// All users; a proxy in front of the page checks them.
     Proxy,
 }
 
 impl Model {
-    /// Index of the host `name`; `None` if it does not exist.
+    /// Returns the index of the host `name`; `None` if it does not exist.
     pub fn host(&self, name: &str) -> Option<usize> {
         self.hosts.iter().position(|h| h.name == name)
     }
 
-    /// The captures of a host.
+    /// Returns the captures of a host.
     pub fn captures_of(&self, host: usize) -> impl Iterator<Item = &MonitoredCapture> {
         self.captures.iter().filter(move |capture| capture.hosts.contains(&(host as u32)))
     }
 
-    /// Interfaces of a host whose packets are reported to other hosts.
+    /// Returns the interfaces of a host whose packets are reported to other hosts.
     pub fn far_interfaces(&self, host: usize) -> Vec<String> {
         let far = self.captures.iter().filter(|capture| capture.towards == Some(host as u32));
         let mut list: Vec<String> = far.filter_map(|capture| capture.far_interface.clone()).collect();
@@ -279,7 +279,7 @@ impl Model {
         list
     }
 
-    /// Name of end `k` of a pair of `test`.
+    /// Returns the name of end `k` of a pair of `test`.
     pub fn end<'a>(&'a self, test: &'a MonitoredTest, k: u32) -> &'a str {
         let k = k as usize;
         match self.hosts.get(k) {
@@ -288,7 +288,7 @@ impl Model {
         }
     }
 
-    /// Length of a slot of `test`, without guard.
+    /// Returns the length of a slot of `test`, without guard.
     pub fn slot(&self, test: &MonitoredTest) -> Span {
         test.traffic.duration + self.setup + test.spread
     }

@@ -5,13 +5,12 @@ use crate::timetable::{Scheduled, Timetable};
 use crate::window::DAY;
 use serde::Serialize;
 
-/// Bytes of a packet in an archive, and of a test in one direction without its packets: 4.0 to 5.3 and 5.9 kB
-/// according to the bench `scale` and docs/guide/cluster.md, rounded up.
+/// Bytes per packet in an archive. The bench `scale` and docs/guide/cluster.md measured 4.0 to 5.3 bytes, and 5.9 kB per test
+/// and direction without its packets; both are rounded up here.
 const BYTES_OF_PACKET: f64 = 6.0;
 const BYTES_OF_TEST: f64 = 6_000.0;
 
-/// Bytes of a packet, and of a test without its packets, when they are pushed to a collector: measured by the bench
-/// `ingest`, rounded up.
+/// Bytes sent to a collector per packet, and per test without its packets; measured by the bench `ingest`, rounded up.
 const BYTES_OF_PUSHED_PACKET: f64 = 20.0;
 const BYTES_OF_PUSH: f64 = 1_500.0;
 
@@ -27,7 +26,7 @@ pub struct MonitorPlan {
     pub captures: Vec<CapturePlan>,
     /// Hosts, in the order of the file.
     pub hosts: Vec<HostPlan>,
-    /// Tests that the timetable cannot run as often as the file asks, in sentences.
+    /// Descriptions of tests that the timetable cannot run as often as the file requests.
     pub shortfalls: Vec<String>,
 }
 
@@ -115,7 +114,7 @@ struct HostShare {
 }
 
 impl MonitorPlan {
-    /// Makes the plan of a model and its timetable.
+    /// Creates the plan of a model and its timetable.
     pub fn new(model: &Model, timetable: &Timetable) -> MonitorPlan {
         let mut hosts: Vec<HostPlan> =
             model.hosts.iter().map(|h| HostPlan { name: h.name.clone(), ..HostPlan::default() }).collect();
@@ -164,7 +163,7 @@ impl MonitorPlan {
             }
         });
         let captures = captures.collect();
-        // A collector receives the tests that the others start, not those that they collect.
+        // A collector receives the tests that the other hosts start, not those that they collect.
         let own: Vec<(f64, f64)> = hosts.iter().map(|h| (h.started_a_day, h.archive_bytes_a_day)).collect();
         for collector in &model.collectors {
             for k in &collector.from {
@@ -192,7 +191,7 @@ impl HostPlan {
         self.answered_a_day += part.answered as f64 * times;
         self.bytes_out_a_day += first * forward + second * backward;
         self.bytes_in_a_day += first * backward + second * forward;
-        // The archive stores each recorded direction as a test of its own.
+        // The archive stores each recorded direction as a separate test.
         let Traffic { forward: there, backward: back, recorded, .. } = test.traffic;
         let results = if recorded > there.packets.max(back.packets) { 2.0 } else { 1.0 };
         self.archive_bytes_a_day +=
@@ -201,7 +200,7 @@ impl HostPlan {
     }
 }
 
-/// Number of slots per day of a test, on average.
+/// Returns the average number of slots of a test per day.
 fn rounds_a_day(scheduled: &Scheduled) -> f64 {
     scheduled.slots_per_cycle() as f64 * DAY as f64 / scheduled.cycle.0.max(1) as f64
 }
@@ -218,7 +217,7 @@ fn parts(model: &Model, test: &MonitoredTest) -> Vec<HostShare> {
     parts
 }
 
-/// Highest rates at which each end sends and receives in one round of a test, in bit/s.
+/// Returns the highest rates at which each end sends and receives in one round of a test, in bit/s.
 fn most_rates(test: &MonitoredTest, scheduled: &Scheduled, ends: usize) -> Vec<(u64, u64)> {
     let (mut most, mut now) = (vec![(0, 0); ends], vec![(0u64, 0u64); ends]);
     let (forward, backward) = (test.traffic.forward.rate, test.traffic.backward.rate);

@@ -1,5 +1,5 @@
-//! [`Rounds`]: an edge colouring. The pairs of a round are tested at the same time; no host is in more of them than
-//! its limit allows.
+//! [`Rounds`]: groups pairs into rounds, by edge colouring. The pairs of a round are tested at the same time; no host is in
+//! more of them than its limit allows.
 
 use crate::group::HostPair;
 
@@ -7,17 +7,17 @@ use crate::group::HostPair;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rounds {
     pairs: Vec<HostPair>,
-    /// Index in `pairs` at which each round begins; one more for the end.
+    /// Index in `pairs` at which each round begins, followed by the number of pairs.
     begins: Vec<u32>,
 }
 
-/// No limit of pairs in a round.
+/// No limit on the number of pairs in a round.
 pub const UNLIMITED: u32 = u32::MAX;
 
 impl Rounds {
-    /// Puts each pair, in this order, into the first round in which both of its ends have room: end `k` has room for
-    /// `room[k]` pairs in a round, at least one. The number of rounds is less than twice what the busiest host needs;
-    /// for meshes and disjoint lists in the order of [`group`](crate::group), it is exactly what that host needs.
+    /// Puts each pair, in this order, into the first round in which both of its ends have room; end `k` has room for `room[k]`
+    /// pairs (at least one) per round. The number of rounds is less than twice the minimum that the busiest host needs; for meshes
+    /// and disjoint lists in the order of [`group`](crate::group), it is exactly that minimum.
     pub fn new(pairs: &[HostPair], room: &[u32]) -> Rounds {
         let mut ends: Vec<EndRounds> = room.iter().map(|_| EndRounds::default()).collect();
         let mut count: Vec<u32> = Vec::new();
@@ -50,7 +50,7 @@ impl Rounds {
         Rounds { pairs: sorted, begins }
     }
 
-    /// Number of rounds.
+    /// Returns the number of rounds.
     pub fn len(&self) -> usize {
         self.begins.len().saturating_sub(1)
     }
@@ -60,17 +60,17 @@ impl Rounds {
         self.pairs.is_empty()
     }
 
-    /// The pairs of round `k`.
+    /// Returns the pairs of round `k`.
     pub fn round(&self, k: usize) -> &[HostPair] {
         &self.pairs[self.begins[k] as usize..self.begins[k + 1] as usize]
     }
 
-    /// All pairs, round after round.
+    /// Returns all pairs, round after round.
     pub fn pairs(&self) -> &[HostPair] {
         &self.pairs
     }
 
-    /// Largest number of pairs that each of `ends` ends has in one round.
+    /// Returns, for each of `ends` ends, the largest number of pairs in one round.
     pub fn most(&self, ends: usize) -> Vec<u32> {
         let (mut most, mut now) = (vec![0; ends], vec![0; ends]);
         for k in 0..self.len() {

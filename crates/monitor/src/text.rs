@@ -10,10 +10,10 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::Path;
 
-/// Number of tests of a host that are listed.
+/// Maximum number of next tests that are listed.
 const MAX_LISTED_TESTS: usize = 12;
 
-/// Message that a file has no faults.
+/// Returns the message that a file has no faults.
 pub fn checked(path: &Path, model: &Model) -> String {
     let count = |n: usize, what: &str| format!("{n} {what}{}", if n == 1 { "" } else { "s" });
     let pairs = model.tests.iter().map(|t| t.pairs.list.len()).sum();
@@ -182,7 +182,7 @@ fn next(model: &Model, timetable: &Timetable, host: usize, now: WallTime) -> Str
     for (test, scheduled) in model.tests.iter().zip(&timetable.tests) {
         let Some(first) = scheduled.first_from(now) else { continue };
         let (mut found, mut p) = (0, first);
-        // A host may be in few of many rounds.
+        // A host may take part in only a few of many rounds.
         while found < MAX_LISTED_TESTS
             && p < first + 2 * scheduled.rounds.len() as i64 + MAX_LISTED_TESTS as i64
         {
@@ -210,10 +210,10 @@ fn next(model: &Model, timetable: &Timetable, host: usize, now: WallTime) -> Str
     format!("\nnext tests of {} (UTC)\n{}", model.hosts[host].name, rows.collect::<String>())
 }
 
-/// Lists how the slots of each test with each far host ended.
+/// Formats the outcomes of the slots of each test with each far host, as a table.
 pub fn counts(counts: &BTreeMap<(String, String), EndingCounts>) -> String {
     if counts.is_empty() {
-        return "no test that this host starts was due\n".to_owned();
+        return "none of the tests that this host starts has been due\n".to_owned();
     }
     let (tests, fars) = (
         width(counts.keys().map(|(test, _)| test.as_str()), 4),
@@ -232,7 +232,7 @@ pub fn counts(counts: &BTreeMap<(String, String), EndingCounts>) -> String {
     out
 }
 
-/// Text for the ending of a slot.
+/// Returns the text for the outcome of a slot.
 pub fn ending(ending: SlotEnding) -> &'static str {
     match ending {
         SlotEnding::Measured { cut: false } => "measured",
@@ -242,7 +242,7 @@ pub fn ending(ending: SlotEnding) -> &'static str {
     }
 }
 
-/// Text for the failure of a test.
+/// Returns the text for the failure of a test.
 pub fn failure(failure: SlotFailure) -> &'static str {
     match failure {
         SlotFailure::Unreachable => "unreachable",
@@ -253,7 +253,7 @@ pub fn failure(failure: SlotFailure) -> &'static str {
     }
 }
 
-/// Text for the reason why a test was not started.
+/// Returns the text for the reason why a test was not started.
 pub fn missed(missed: Missed) -> &'static str {
     match missed {
         Missed::Late => "this host was late",

@@ -14,7 +14,7 @@ use jitlat_core::{Span, WallTime};
 use std::collections::{BTreeMap, HashMap};
 use twox_hash::XxHash3_64;
 
-/// Most concurrent pings of targets by a host in one slot: each needs a socket and a thread.
+/// Maximum number of concurrent pings of targets by a host in one slot. Each needs a socket and a thread.
 pub const MAX_CONCURRENT_PINGS: u32 = 64;
 
 /// Times at which each pair is tested.
@@ -35,13 +35,13 @@ pub struct Scheduled {
     pub slot: Span,
     /// Time after which slots repeat.
     pub cycle: Span,
-    /// Beginnings of slots, in ns from the beginning of the cycle, ascending.
+    /// Start times of the slots in ns since the beginning of the cycle, ascending.
     starts: Vec<i64>,
-    /// Number of slots that a period should have, and has at most.
+    /// Target, and maximum, for the number of slots per period.
     pub wanted: usize,
-    /// Number of periods in the cycle, except those in which the test does not run at all.
+    /// Number of periods in the cycle, without those in which the test does not run.
     pub periods: usize,
-    /// Period that would be long enough for all rounds, given the other tests of its hosts.
+    /// Length of a period that would be enough for all rounds, given the other tests of its hosts.
     pub enough: Span,
     /// Seed of random delays of starts.
     seed: u64,
@@ -49,12 +49,12 @@ pub struct Scheduled {
 }
 
 impl Timetable {
-    /// Makes the timetable of `model`.
+    /// Computes the timetable of `model`.
     pub fn new(model: &Model) -> Timetable {
         let drafts: Vec<Draft> = model.tests.iter().map(|test| Draft::new(model, test)).collect();
         let hyperperiod = model.tests.iter().map(|t| t.every.0).fold(1, lcm);
         let demand = demand(model, &drafts);
-        // Neither order is better for all files.
+        // Neither order is better for all files, so both are tried.
         let ways = [PlacingOrder::LongestFirst, PlacingOrder::MostOftenFirst]
             .map(|way| way.place(model, &drafts, &demand, hyperperiod));
         let [one, other] = ways;
@@ -67,7 +67,7 @@ impl Timetable {
         Timetable { tests: tests.collect(), together }
     }
 
-    /// Describes tests whose period is too short for all pairs, in sentences.
+    /// Returns a sentence for each test whose period is too short for all pairs.
     pub fn shortfalls(&self, model: &Model) -> Vec<String> {
         let short = |(test, scheduled): (&MonitoredTest, &Scheduled)| {
             let (wanted, has) = (scheduled.wanted * scheduled.periods, scheduled.starts.len());
@@ -123,12 +123,12 @@ impl Scheduled {
         }
     }
 
-    /// Number of slots in a cycle.
+    /// Returns the number of slots in a cycle.
     pub fn slots_per_cycle(&self) -> usize {
         self.starts.len()
     }
 
-    /// Beginning of slot `p`; `None` if the test has no slot.
+    /// Returns the beginning of slot `p`; `None` if the test has no slots.
     pub fn begins(&self, p: i64) -> Option<WallTime> {
         let n = i64::try_from(self.starts.len()).ok().filter(|n| *n > 0)?;
         let start = self.starts[p.rem_euclid(n) as usize];
@@ -136,7 +136,7 @@ impl Scheduled {
         Some(WallTime(MONDAY.0.checked_add(cycles)?.checked_add(start)?))
     }
 
-    /// Number of the first slot that begins at `time` or later.
+    /// Returns the number of the first slot that begins at `time` or later.
     pub fn first_from(&self, time: WallTime) -> Option<i64> {
         let n = i64::try_from(self.starts.len()).ok().filter(|n| *n > 0)?;
         let since = time.0.checked_sub(MONDAY.0)?;
@@ -145,17 +145,18 @@ impl Scheduled {
         cycle.checked_mul(n)?.checked_add(before)
     }
 
-    /// Index of the round whose pairs are tested in slot `p`.
+    /// Returns the index of the round whose pairs are tested in slot `p`.
     pub fn round_of(&self, p: i64) -> usize {
         p.rem_euclid(self.rounds.len().max(1) as i64) as usize
     }
 
-    /// Pairs that are tested in slot `p`.
+    /// Returns the pairs that are tested in slot `p`.
     pub fn pairs_of(&self, p: i64) -> &[HostPair] {
         if self.rounds.is_empty() { &[] } else { self.rounds.round(self.round_of(p)) }
     }
 
-    /// Start of the test of `pair` in slot `p`: delayed at random within the spread, by numbers that all hosts share.
+    /// Returns the start of the test of `pair` in slot `p`. It is delayed within the spread, by a pseudo-random time that is
+    /// the same on all hosts.
     pub fn starts(&self, p: i64, pair: &HostPair) -> Option<WallTime> {
         let begins = self.begins(p)?;
         if self.spread.0 <= 0 {
@@ -170,12 +171,12 @@ impl Scheduled {
     }
 }
 
-/// Order in which tests get their slots.
+/// Order in which slots are assigned to tests.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum PlacingOrder {
-    /// Long slots first, evenly in each period: short ones find room between them.
+    /// Tests with long slots first, spread evenly over each period: short slots fit between them.
     LongestFirst,
-    /// Most frequent tests first, each as early in its period as possible: rare tests have a long time in which to
+    /// Most frequent tests first, each as early in its period as possible: rare tests have long periods, in which they still
     /// find room.
     MostOftenFirst,
 }
@@ -184,7 +185,7 @@ enum PlacingOrder {
 struct PlacedTests {
     starts: Vec<Vec<i64>>,
     sets: Vec<Vec<usize>>,
-    /// Share of the wanted slots that the worst test got, and sum of the shares of all tests.
+    /// Shares of the requested slots that were assigned: smallest share of a test, and sum over all tests.
     share: (f64, f64),
 }
 
@@ -204,8 +205,7 @@ impl PlacingOrder {
         }
         let mut time = Occupied::new(model, drafts);
         let mut starts: Vec<Vec<i64>> = vec![Vec::new(); drafts.len()];
-        // First each test gets its fair share, so that none takes everything; then the rest goes to tests that want
-        // more.
+        // First each test gets its fair share, so that no test takes all slots; then the rest goes to tests that need more.
         for k in order {
             let wanted = drafts[k].rounds.len();
             let most = ((wanted as f64 / demand[k]).floor() as usize).clamp(1, wanted.max(1)).min(wanted);
@@ -224,11 +224,11 @@ impl PlacingOrder {
     }
 }
 
-/// A test before it has slots.
+/// Test to which no slots are assigned yet.
 struct Draft {
     rounds: Rounds,
     slot: Span,
-    /// Largest simultaneous use of each host by the test.
+    /// Largest concurrent use of each host by the test.
     uses: Vec<HostUse>,
 }
 
@@ -253,7 +253,7 @@ impl Draft {
         let rounds = Rounds::new(&test.pairs.list, &room);
         let most = rounds.most(room.len());
         let uses = most[..model.hosts.len()].iter().map(|most| HostUse {
-            // All pings of a slot together disturb others no more than one test would.
+            // All pings of a slot together count as one test, because they disturb others no more than one test.
             tests: if pings { (*most).min(1).into() } else { (*most).into() },
             rate: u64::from(*most) * rate,
         });
@@ -261,7 +261,7 @@ impl Draft {
     }
 }
 
-/// Ratio of the time that the tests of a test's hosts would take to its period, at least 1.
+/// Returns, for each test, the time needed by all tests of its hosts divided by its period; at least 1.
 fn demand(model: &Model, drafts: &[Draft]) -> Vec<f64> {
     let mut of_hosts = vec![0.0f64; model.hosts.len()];
     for (test, draft) in model.tests.iter().zip(drafts) {
@@ -282,12 +282,12 @@ fn demand(model: &Model, drafts: &[Draft]) -> Vec<f64> {
 struct Occupied<'a> {
     model: &'a Model,
     drafts: &'a [Draft],
-    /// Index in `sets` that applies from each time until the next.
+    /// Index in `sets` that applies from each time until the next one.
     times: BTreeMap<i64, usize>,
     sets: Vec<Vec<usize>>,
-    /// True if a test may be added to a set.
+    /// Cache: true if a test may be added to a set.
     fits: HashMap<(usize, usize), bool>,
-    /// Index of the set with a test added.
+    /// Cache: index of the set that results when a test is added to a set.
     with: HashMap<(usize, usize), usize>,
 }
 
@@ -303,7 +303,7 @@ impl<'a> Occupied<'a> {
         }
     }
 
-    /// Adds slots of `test` to `starts` until each period has `most`, or has no room left. `evenly`: spread over the
+    /// Adds slots of `test` to `starts` until each period has `most` slots or no room is left. `evenly`: spreads them over the
     /// period.
     fn place(&mut self, test: usize, cycle: i64, most: usize, evenly: bool, starts: &mut Vec<i64>) {
         let every = self.model.tests[test].every.0;

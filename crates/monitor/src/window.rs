@@ -3,11 +3,11 @@
 use jitlat_core::time::SECOND;
 use jitlat_core::{Span, WallTime};
 
-/// A day, in ns.
+/// Length of a day in ns.
 pub const DAY: i64 = 86_400 * SECOND;
-/// A week, in ns.
+/// Length of a week in ns.
 pub const WEEK: i64 = 7 * DAY;
-/// Monday, 5 January 1970, 00:00 UTC: days and weeks begin there.
+/// Monday, 5 January 1970, 00:00 UTC: origin of days and weeks.
 pub const MONDAY: WallTime = WallTime(4 * DAY);
 
 /// Names of days, Monday first.
@@ -18,7 +18,7 @@ const DAYS: [&str; 7] = ["mon", "tue", "wed", "thu", "fri", "sat", "sun"];
 pub struct TimeWindow {
     /// Days, Monday first; `None`: every day.
     days: Option<[bool; 7]>,
-    /// Hours from, to, in ns of a day; empty: all day.
+    /// Open hours: start and end, in ns since the beginning of the day; empty: all day.
     hours: Vec<(i64, i64)>,
 }
 
@@ -37,7 +37,7 @@ impl TimeWindow {
                 || self.hours.iter().any(|(from, to)| (*from..*to).contains(&(at % DAY))))
     }
 
-    /// Open hours of a day (0 = Monday): from, to, in ns of that day.
+    /// Returns the open hours of a day (0 = Monday): start and end, in ns since its beginning.
     fn hours_of(&self, day: usize) -> Vec<(i64, i64)> {
         match (self.days.is_none_or(|days| days[day]), self.hours.is_empty()) {
             (false, _) => Vec::new(),
@@ -105,7 +105,7 @@ impl TimeWindow {
     }
 }
 
-/// Time between `from` and `to` in which at least one of `windows` is open.
+/// Returns the total time between `from` and `to` in which at least one of `windows` is open.
 pub fn open_between(windows: &[&TimeWindow], from: WallTime, to: WallTime) -> Span {
     let (from, to) = (from - MONDAY, to - MONDAY);
     if to <= from || windows.iter().any(|window| window.is_always()) {

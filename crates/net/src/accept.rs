@@ -1,4 +1,4 @@
-//! Accepting TCP connections, the same for all services: one accept loop, one rule for admitting and refusing
+//! Accepts TCP connections in the same way for all services: one accept loop, one rule for admitting and refusing
 //! clients.
 //!
 //! A [`Listener`] accepts connections and pauses while the system has no free descriptors. An [`Acceptor`]
@@ -83,7 +83,7 @@ impl Listener {
                     return Some(accepted);
                 }
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => return None,
-                // These errors concern one connection that no longer exists; the next one may be fine.
+                // These errors concern a single connection that no longer exists; the next one may succeed.
                 Err(e)
                     if matches!(e.kind(), io::ErrorKind::Interrupted | io::ErrorKind::ConnectionAborted) => {}
                 Err(e) => {
@@ -101,7 +101,7 @@ impl Listener {
 
 /// A service that runs one conversation per TCP connection.
 pub(crate) trait ConnectionService: Send + Sync + 'static {
-    /// Name of its threads, also used in messages.
+    /// Name of the service's threads, also used in messages.
     fn name(&self) -> &'static str;
 
     /// Service whose admission rules apply.
@@ -115,8 +115,8 @@ pub(crate) trait ConnectionService: Send + Sync + 'static {
     /// block, so the message must be short enough to fit into the socket's buffer.
     fn turn_away(&self, _stream: &TcpStream, _peer: SocketAddr, _why: &PolicyRefusal) {}
 
-    /// Frees what has expired at `now`; returns the time of the next expiry. Called after every wait: for a
-    /// connection, the end of a connection, an eviction by the [`Gate`], [`Acceptor::waker`], or the time
+    /// Frees resources that have expired at `now`; returns the time of the next expiry. Called after every wait:
+    /// for a connection, the end of a connection, an eviction by the [`Gate`], [`Acceptor::waker`], or the time
     /// returned by the last call.
     fn expire(&self, _now: SteadyTime) -> Option<SteadyTime> {
         None
@@ -140,7 +140,7 @@ pub struct RunningService {
 }
 
 impl RunningService {
-    /// Returns the addresses it listens on.
+    /// Returns the addresses that the service listens on.
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
     }
@@ -170,7 +170,7 @@ struct EndedThreads {
     waker: Waker,
 }
 
-/// Reports the end of its thread when dropped.
+/// Reports the end of a thread when dropped.
 struct ThreadEndGuard(u64, Arc<EndedThreads>);
 
 impl Drop for ThreadEndGuard {
@@ -209,7 +209,7 @@ impl Acceptor {
         Acceptor::new(listeners, gate, stop).map_err(|e| (first, e))
     }
 
-    /// Returns the addresses it listens on.
+    /// Returns the addresses that the service listens on.
     pub fn addresses(&self) -> Vec<SocketAddr> {
         self.listeners.iter().filter_map(|l| l.local_addr().ok()).collect()
     }
@@ -250,7 +250,8 @@ impl Acceptor {
                     }
                 }
                 if listener.pause_end().is_some() {
-                    // Descriptors are short: those of refused clients are needed for clients that are served.
+                    // Descriptors are scarce: close refused connections to free descriptors for clients that are
+                    // served.
                     leaving.clear();
                 }
             }
@@ -308,7 +309,7 @@ fn admit<S: ConnectionService>(
     let serve = move || {
         let _reports_end = reports_end;
         serving.serve(stream, peer, &grant);
-        // Release the grant before the acceptor wakes, so that it sees the freed capacity.
+        // Release the grant before waking the acceptor, so that the acceptor sees the freed capacity.
         drop(grant);
     };
     match std::thread::Builder::new().name(service.name().to_owned()).spawn(serve) {
@@ -322,7 +323,7 @@ fn admit<S: ConnectionService>(
 
 fn join(service: &str, thread: JoinHandle<()>) {
     if thread.join().is_err() {
-        tracing::error!("{service}: the thread of a connection panicked");
+        tracing::error!("{service}: a connection's thread panicked");
     }
 }
 

@@ -1,4 +1,4 @@
-//! Log lines about a server's decisions on its clients, in one form for all services.
+//! Log lines about a server's decisions on its clients, in the same form for all services.
 
 use jitlat_core::time::SECOND;
 use jitlat_core::{Span, SteadyTime};
@@ -45,7 +45,7 @@ impl<T: Display> BegunTests<T> {
         BegunTests { service, waiting, left_out: 0, since: SteadyTime(i64::MIN), lines: 0 }
     }
 
-    /// Records that a test of `peer` began with its first packet.
+    /// Records that the first packet of a test from `peer` arrived.
     pub(crate) fn began(&mut self, peer: SocketAddr, what: T) {
         if self.waiting.len() < MAX_LINES {
             self.waiting.push((peer, what));

@@ -46,8 +46,8 @@ pub struct TestRequest {
 }
 
 impl TestRequest {
-    /// Returns a request with kernel stamps for a test of `specs` (one, or one in each direction) with
-    /// `jitlat serve` at `host`.
+    /// Returns a request with kernel stamps for a test with `jitlat serve` at `host`; `specs` contains one
+    /// stream, or one in each direction.
     pub fn new(host: impl Into<String>, specs: Vec<TestSpec>) -> TestRequest {
         TestRequest {
             host: host.into(),
@@ -84,7 +84,7 @@ pub struct Measured {
     pub sessions: Vec<Session>,
     /// Ending of the test.
     pub ending: Ending,
-    /// Reason why it did not end normally; `None` after a complete test.
+    /// Reason why the test did not end normally; `None` after a complete test.
     pub reason: Option<String>,
 }
 
@@ -201,8 +201,8 @@ pub struct EarlierTest {
     pub recordings: Vec<Option<Recording>>,
 }
 
-/// Fetches the results of an earlier test with the same flows that the server of `request` still stores. For
-/// a program that ended or lost its connection before it could fetch them.
+/// Fetches the results of an earlier test with the same flows that the server of `request` still stores. For a
+/// client that ended, or lost its connection, before it could fetch them.
 ///
 /// # Errors
 /// [`ClientError`], for example if the server no longer has results under that identifier.
@@ -222,9 +222,9 @@ pub fn collect(
 /// Address of a server.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ServerAddress<'a> {
-    /// Its name or address.
+    /// Name or address of the host.
     pub host: &'a str,
-    /// TCP port of its control connections.
+    /// TCP port of the host's control connections.
     pub port: u16,
     /// Address family to use; `None` allows both.
     pub family: Option<AddressFamily>,
@@ -456,7 +456,7 @@ impl<'a> ClientConversation<'a> {
         }
     }
 
-    /// Makes one connection attempt; the machine determines their number and intervals.
+    /// Makes one connection attempt. The machine determines the number of attempts and their intervals.
     fn reconnect(&mut self, stop: &AtomicBool) {
         let again = connect_to(self.remote, self.request.bind, stop, &mut Unobserved)
             .and_then(|stream| self.driver.reconnect(stream))

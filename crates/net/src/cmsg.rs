@@ -68,12 +68,13 @@ impl<const N: usize> ControlBuffer<N> {
         &self.bytes[..self.length]
     }
 
-    /// Returns the whole buffer for the kernel to write to; [`Self::set_length`] then sets how much it wrote.
+    /// Returns the whole buffer for the kernel to write to; [`Self::set_length`] then sets the number of bytes that
+    /// it wrote.
     pub fn room(&mut self) -> &mut [u8; N] {
         &mut self.bytes
     }
 
-    /// Sets how many bytes the kernel wrote.
+    /// Sets the number of bytes that the kernel wrote.
     pub fn set_length(&mut self, length: usize) {
         self.length = length.min(N);
     }
@@ -138,7 +139,7 @@ impl LocalAddress {
 /// `None`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReceivedInfo {
-    /// Time at which the network stack, or the adapter, received it.
+    /// Time at which the network stack, or the adapter, received the packet.
     pub stamp: Option<Stamp>,
     /// TTL or hop limit.
     pub ttl: Option<u8>,
@@ -189,7 +190,7 @@ fn int_octet(data: &[u8]) -> Option<u8> {
     data.first_chunk().and_then(|b| u8::try_from(c_int::from_ne_bytes(*b)).ok())
 }
 
-/// Returns the three times of an `SCM_TIMESTAMPING` message: software, (unused), raw hardware. An
+/// Returns the three times of an `SCM_TIMESTAMPING` message: software, an unused one, raw hardware. An
 /// `SCM_TIMESTAMPNS` message has only the first.
 pub(crate) fn instants(data: &[u8]) -> [Option<WallTime>; 3] {
     const LONG: usize = size_of::<c_long>();
@@ -220,8 +221,9 @@ fn received_stamp(data: &[u8]) -> Option<Stamp> {
 /// TAI − UTC since 2017. Adapters disciplined by PTP usually show TAI.
 const TAI_OFFSET: Span = Span::seconds(37);
 
-/// Converts an adapter's time to the system's clock if the adapter keeps UTC or TAI, that is, within half a
-/// second of `system`, which is the kernel's stamp or a clock reading nearby. `None` otherwise.
+/// Converts an adapter's time to the system's clock, if the adapter's clock runs on UTC or TAI: then its time is
+/// within half a second of `system`, the kernel's stamp or a clock reading at about the same time. `None`
+/// otherwise.
 pub(crate) fn on_system_clock(adapter: WallTime, system: WallTime) -> Option<WallTime> {
     let near = |a: &WallTime| (*a - system).0.unsigned_abs() < SECOND.unsigned_abs() / 2;
     [adapter, adapter - TAI_OFFSET].into_iter().find(near)
@@ -230,7 +232,7 @@ pub(crate) fn on_system_clock(adapter: WallTime, system: WallTime) -> Option<Wal
 /// For packet sockets: the equivalent of `…_RECVERR` at the IP levels.
 const PACKET_TX_TIMESTAMP: c_int = 16;
 
-/// Moment of a sent packet that the kernel stamped.
+/// Point in a packet's transmission at which the kernel took the timestamp.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Passage {
     /// The packet entered the queue of the interface.
@@ -288,8 +290,8 @@ pub(crate) fn is_launch_missed(control: &[u8]) -> bool {
     })
 }
 
-/// Reads `ee_data` and `ee_info` of a `sock_extended_err` whose origin is time stamping: the packet's number
-/// and the stamped moment.
+/// Reads `ee_data` and `ee_info` of a `sock_extended_err` whose origin is timestamping: the packet's number and the
+/// stamped moment.
 fn departed_packet(extended_error: &[u8]) -> Option<(u32, Passage)> {
     // Values of the kernel's `SCM_TSTAMP_…`.
     const LEFT: u32 = 0;

@@ -1,9 +1,9 @@
-//! [`TransmitMatcher`]: matches transmit stamps to the packets they belong to.
+//! [`TransmitMatcher`]: matches transmit stamps to their packets.
 //!
-//! A transmit stamp arrives in the socket's error queue with a packet number: the kernel counts the packets
-//! that it is to stamp (`OPT_ID`). A packet can have two stamps: when it enters the queue of its interface,
-//! and when it leaves it. After a failed send it is unknown whether the kernel counted that packet, so the
-//! numbering is restarted ([`TransmitMatcher::restart`]).
+//! A transmit stamp arrives in the socket's error queue with a packet number: the kernel numbers the packets that it is
+//! asked to stamp (`OPT_ID`). A packet can have two stamps: when it enters the queue of its interface, and when it
+//! leaves it. After a failed send it is unknown whether the kernel counted that packet, so the numbering is restarted
+//! ([`TransmitMatcher::restart`]).
 
 use crate::cmsg::{Passage, TransmitStamp, is_launch_missed, on_system_clock, transmit_stamp};
 use crate::sys::{Inbox, MAX_BATCH};
@@ -26,7 +26,7 @@ pub struct TransmitMatcher<P> {
     next: u32,
     /// Number of packets in [`Self::packets`] that still wait for a stamp.
     awaited: u32,
-    /// Packets with lower numbers have their stamps or were given up.
+    /// Lowest number still awaited: packets with lower numbers have their stamps or were given up.
     oldest: u32,
     /// Number of consecutive stamps that were rejected.
     rejected: u32,
@@ -40,8 +40,8 @@ struct AwaitedPacket<P> {
     /// The program's clock reading before it sent the packet.
     reading: WallTime,
     state: StampState,
-    /// True once its entry into a queue has been stamped. If interfaces are stacked there are several such
-    /// stamps: the first counts.
+    /// True once the packet's entry into a queue has been stamped. Stacked interfaces cause several such stamps, of
+    /// which the first counts.
     queued: bool,
 }
 
@@ -53,9 +53,9 @@ enum StampState {
 }
 
 impl<P: Copy> TransmitMatcher<P> {
-    /// Creates a matcher for a socket with transmit stamps enabled that has not sent anything since. It
-    /// remembers the last `capacity` packets, rounded up to a power of two. Each is awaited until its stamp
-    /// of leaving by source `last` has arrived; an adapter's stamp arrives after the kernel's.
+    /// Creates a matcher for a socket on which transmit stamps were enabled and that has not sent packets since then.
+    /// The matcher stores the last `capacity` packets, rounded up to a power of two. A packet is awaited until its
+    /// departure stamp from the source `last` has arrived; an adapter's stamp arrives after the kernel's.
     pub fn new(capacity: usize, last: StampSource) -> TransmitMatcher<P> {
         TransmitMatcher {
             inbox: Inbox::new(MAX_BATCH, 1).without_senders(),
@@ -137,7 +137,7 @@ impl<P: Copy> TransmitMatcher<P> {
         }
     }
 
-    /// True if [`MAX_MISMATCHES`] consecutive stamps were impossible, so that the numbering must be wrong.
+    /// True if [`MAX_MISMATCHES`] consecutive stamps were impossible: the numbering is assumed to be wrong.
     #[inline]
     pub(crate) fn is_suspect(&self) -> bool {
         self.rejected >= MAX_MISMATCHES
@@ -288,7 +288,7 @@ mod tests {
         departures
             .restart(&from, crate::stamp::flags(StampMode::Kernel, StampedPackets::SENT), |_, _| {})
             .unwrap();
-        // One stamp of entering the queue and one of leaving it.
+        // Each packet has one stamp of entering the queue and one of leaving it.
         for i in 0..MAX_MISMATCHES / 2 {
             assert!(!departures.is_suspect());
             from.send(b"x").unwrap();

@@ -128,18 +128,18 @@ impl<M: Conversing> Driver<M> {
         })
     }
 
-    /// Continues over another connection. The machine gets no input about it.
+    /// Continues over another connection. The machine is not informed.
     pub fn reconnect(&mut self, stream: TcpStream) -> io::Result<()> {
         self.connection = Some(NonblockingConnection::new(stream)?);
         Ok(())
     }
 
-    /// Number of bytes read from and written to all its connections.
+    /// Number of bytes read from and written to all connections of the driver.
     pub(crate) fn transferred(&self) -> u64 {
         self.transferred
     }
 
-    /// Number of bytes read from all its connections.
+    /// Number of bytes read from all connections of the driver.
     pub(crate) fn received(&self) -> u64 {
         self.received
     }
@@ -154,7 +154,7 @@ impl<M: Conversing> Driver<M> {
         let Some(connection) = &mut self.connection else { return };
         let before = connection.flushed;
         let mut written = connection.flush();
-        // Each message gets its own clock reading: a probe contains the time at which it is sent.
+        // The clock is read for each message: a probe contains the time at which it is sent.
         while written.is_ok()
             && !connection.is_pending()
             && self.machine.poll_transmit(tick(), &mut connection.out)
@@ -204,7 +204,7 @@ impl<M: Conversing> Driver<M> {
         self.connection.as_ref().is_some_and(NonblockingConnection::is_pending)
     }
 
-    /// Passes the timer input to the machine if it is due.
+    /// Passes the timer event to the machine if it is due.
     pub(crate) fn check_timer(&mut self) {
         let now = tick();
         if self.machine.poll_timeout().is_some_and(|due| now.steady >= due) {
@@ -265,7 +265,7 @@ enum ReadResult<'a> {
     Nothing,
     /// Bytes that were read.
     Bytes(&'a [u8]),
-    /// The peer closed the connection, or it broke; with the system's error, if any.
+    /// The connection was closed by the peer, or broke; with the system's error, if any.
     Closed(Option<String>),
 }
 
@@ -307,7 +307,7 @@ impl NonblockingConnection {
         Ok(())
     }
 
-    /// Reads what is available without blocking.
+    /// Reads the available bytes without blocking.
     fn read(&mut self) -> ReadResult<'_> {
         match self.stream.read(&mut self.buffer) {
             Ok(0) => ReadResult::Closed(None),
@@ -358,7 +358,7 @@ mod tests {
     use jitlat_proto::Tick;
     use std::net::TcpListener;
 
-    /// A machine that sends bytes and stores what it receives.
+    /// A machine that sends bytes and stores the bytes that it receives.
     #[derive(Debug, Default)]
     struct Exchange {
         to_send: Vec<u8>,

@@ -89,8 +89,8 @@ pub(crate) struct UdpFrame<'a> {
 }
 
 /// Parses a frame that contains an unfragmented UDP datagram over IPv4, or over IPv6 without extension
-/// headers; `None` otherwise. The checksum is not verified: between virtual interfaces it is often left for
-/// an adapter to compute, and there is none.
+/// headers; `None` otherwise. The checksum is not verified: between virtual interfaces its computation is
+/// often left to an adapter that does not exist.
 pub(crate) fn parse(frame: &[u8]) -> Option<UdpFrame<'_>> {
     let packet = frame.get(ethernet::LENGTH..)?;
     let version_length = ipv4::VERSION_LENGTH.read(packet)?;
@@ -133,7 +133,8 @@ pub(crate) fn parse(frame: &[u8]) -> Option<UdpFrame<'_>> {
     })
 }
 
-/// Addresses of both ends of a frame, of one family, and of the next hop.
+/// Source and destination of a frame: Ethernet addresses (the destination is the next hop) and IP addresses
+/// of the same family, with ports.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ends {
     pub from_mac: Mac,
@@ -293,7 +294,7 @@ mod bpf {
                 FieldLoad::HalfBehindIp(at) => (LOAD_HALF_BEHIND_IP, at),
             };
             program.push((load, 0, 0, at as u32));
-            // Skip two instructions for each further test, and the one that passes.
+            // Skip two instructions for each further test, and the instruction that passes the frame.
             let fail = (2 * (tests.len() - 1 - i) + 1) as u8;
             program.push(match test.expected {
                 FieldMatch::Equal(value) => (IS_EQUAL, 0, fail, value),
@@ -362,7 +363,7 @@ fn of_v4(from: Option<Ipv4Addr>, ports: &[(Field<u16>, u16)]) -> Vec<bpf::FieldT
     tests
 }
 
-/// Fragments and packets with other extension headers have another next header and do not match.
+/// Fragments and packets with extension headers have a different next header and do not match.
 fn of_v6(from: Option<Ipv6Addr>, ports: &[(Field<u16>, u16)]) -> Vec<bpf::FieldTest> {
     use bpf::{FieldLoad, FieldMatch, test};
     let ip = |start: usize| ethernet::LENGTH + start;
@@ -449,7 +450,7 @@ mod tests {
         assert!(!change(39, 3), "a length that holds no header");
     }
 
-    /// Runs a filter as the kernel would.
+    /// Runs a filter like the kernel.
     fn passes(program: &[bpf::BpfInstruction], frame: &[u8]) -> bool {
         let (mut accumulator, mut index, mut at) = (0, 0, 0);
         loop {

@@ -1,5 +1,5 @@
 //! Driver counters of retries and failures at the sending interface (as in `ethtool -S`), before and after a
-//! test. A radio link that retransmits often is slow, and the layers above do not show the cause.
+//! test. A radio link that retransmits often is slow, and higher layers do not show the cause.
 
 use crate::sys;
 use std::net::{IpAddr, UdpSocket};
@@ -74,7 +74,7 @@ fn difference(before: &[(String, u64)], after: &[(String, u64)]) -> Vec<(String,
     after.iter().filter_map(grown).collect()
 }
 
-/// Lists retries in any case, failures if there were any.
+/// Lists retries always, and failures if the counter increased.
 fn describe(interface: &str, counted: &[(String, u64)]) -> Option<String> {
     let shown = counted.iter().filter(|(name, n)| *n > 0 || name.to_ascii_lowercase().contains("retr"));
     let shown: Vec<String> = shown.take(MAX_COUNTERS).map(|(name, n)| format!("{name} {n}")).collect();

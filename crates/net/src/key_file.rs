@@ -19,7 +19,7 @@ pub enum KeyFileError {
         /// The system's error.
         source: io::Error,
     },
-    /// Its permissions allow others to read or change it.
+    /// The permissions of the file allow others to read or change it.
     #[error("others can read or change the key file {name} (mode {mode:03o}): run `chmod 600 {name}`")]
     Open {
         /// Name of the file.
@@ -52,7 +52,7 @@ pub fn read(path: &Path) -> Result<Vec<u8>, KeyFileError> {
     let file = File::open(path).map_err(doing)?;
     let about = file.metadata().map_err(doing)?;
     let mode = about.permissions().mode() & 0o777;
-    // The service manager protects credentials by other means.
+    // Credentials are protected by the service manager, so permissions are not checked.
     let credential = std::env::var_os("CREDENTIALS_DIRECTORY").is_some_and(|folder| path.starts_with(folder));
     if about.is_file() && !credential && mode & 0o077 != 0 {
         return Err(KeyFileError::Open { name: name(), mode });

@@ -27,8 +27,8 @@ use std::io::{self, IoSlice};
 use std::net::IpAddr;
 use std::os::fd::BorrowedFd;
 
-/// Minimum time before its launch time at which a packet is passed to the kernel: a sleeping thread of a busy
-/// host may wake this late.
+/// Minimum time before the launch time at which a packet is passed to the kernel: on a busy host, a sleeping
+/// thread may wake up this late.
 const MIN_ADVANCE: Span = Span::millis(1);
 /// Longest `delta` that is accepted as plausible.
 const MAX_DELTA: Span = Span::millis(100);
@@ -45,7 +45,7 @@ pub(crate) struct Discipline {
 /// A queue that releases packets at their launch times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Etf {
-    /// Time before its launch time at which the queue passes a packet on.
+    /// Time before the launch time at which the queue passes a packet on.
     pub delta: Span,
     /// True if the adapter, not the kernel, releases packets on time.
     pub offload: bool,
@@ -111,7 +111,7 @@ pub(crate) enum LaunchError {
 /// Settings for the launch times of one socket's packets.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Launch {
-    /// Time before its launch time at which a packet is passed to the kernel.
+    /// Time before the launch time at which a packet is passed to the kernel.
     pub advance: Span,
 }
 

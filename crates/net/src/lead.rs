@@ -11,12 +11,12 @@ const MIN_PACKETS: usize = 4;
 /// Longer times include a wait for the processor or in a queue, which the next packet may not have, and are
 /// ignored.
 const MAX_LEAD: Span = Span::micros(100);
-/// Time between two stamped packets once [`MAX_PACKETS`] are stored: each stamp costs a system call.
+/// Time between two stamped packets once [`MAX_PACKETS`] are stored: because each stamp costs a system call.
 const STAMP_PAUSE: Span = Span::millis(10);
 
 /// A sender writes the time into a packet before it leaves, so the rest of the packet's path through this
-/// host counts as delay of the path. RFC 2679 (section 3.7.2) corrects host times by the known difference to
-/// wire times. This is that difference, measured by kernel stamps of some packets.
+/// host counts as delay of the path. RFC 2679 (section 3.7.2) corrects host times by the known difference
+/// from wire times. `Lead` measures this difference with kernel stamps of some packets.
 #[derive(Clone, Debug)]
 pub(crate) struct Lead {
     /// Times of the last packets, in ns.
@@ -32,9 +32,9 @@ impl Lead {
         Lead { recent: [0; MAX_PACKETS], noted: 0, next: SteadyTime(i64::MIN), estimate: Span::ZERO }
     }
 
-    /// Time from a clock reading to the departure of a packet to `to`: the smallest of the measured values,
-    /// because a packet with a send time that is too late would seem faster than possible. Zero until enough
-    /// values are measured, and for this host itself, where packets do not leave.
+    /// Time from a clock reading to the departure of a packet to `to`: the smallest measured value, because a
+    /// send time that is too late would make a packet seem impossibly fast. Zero until enough values are
+    /// measured, and for packets to this host, which do not leave it.
     pub fn of(&self, to: IpAddr) -> Span {
         if to.to_canonical().is_loopback() { Span::ZERO } else { self.estimate }
     }

@@ -4,7 +4,7 @@
 //! * [`clock`] – wall and steady clock, the kernel's synchronisation state, clock steps
 //! * [`pace`] – waiting for absolute deadlines
 //! * [`privilege`] – capabilities, and how to grant them; [`confine`] – rights that a server drops
-//! * [`stamp`] – time stamps of the kernel and of the hardware
+//! * [`stamp`] – timestamps of the kernel and of the hardware
 //! * [`twoway`] – drivers of the two-way protocols; [`reflect`] – their reflectors
 //! * [`capture`] – packets captured at an interface or read from a file
 //! * [`digest`] – digests of packets captured on other hosts; [`push`] – sending tests to a collector

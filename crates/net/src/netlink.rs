@@ -88,7 +88,7 @@ pub(crate) fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
     bytes.get(at..)?.first_chunk().map(|b| u32::from_ne_bytes(*b))
 }
 
-/// Encodes an attribute as the kernel does.
+/// Encodes an attribute in the kernel's format.
 #[cfg(test)]
 pub(crate) fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
     let mut bytes = ((ALIGNED + value.len()) as u16).to_ne_bytes().to_vec();
@@ -114,7 +114,7 @@ mod tests {
         for cut in 0..bytes.len() {
             assert!(messages(&bytes[..cut]).flat_map(|(_, body)| attributes(body)).count() <= 3);
         }
-        // A length of zero, and a length beyond the end.
+        // A length of zero, and a length beyond the end, end the iteration.
         assert_eq!(messages(&[0; 64]).count() + attributes(&[0; 64]).count(), 0);
         assert_eq!(messages(&[255; 64]).count() + attributes(&[255; 64]).count(), 0);
     }

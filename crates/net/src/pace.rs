@@ -1,7 +1,7 @@
 //! Waiting for absolute deadlines.
 //!
-//! A deadline is a time on the steady clock, never "a period from now": a late packet does not delay the
-//! following ones, and the mean rate has only the clock's own error.
+//! A deadline is a time on the steady clock, never "a period from now": a late packet does not delay later
+//! packets, and the mean rate has no error except that of the clock.
 
 use crate::clock::steady;
 use crate::privilege::{Capability, how_to_grant};
@@ -20,8 +20,8 @@ pub enum PaceMode {
     Hybrid,
     /// Spin all the time. One processor is busy throughout, so this is for machines with spare processors.
     Spin,
-    /// Sleep until shortly before a packet is due, and leave the rest to the queue of the interface, which
-    /// supports launch times (`SO_TXTIME`). Only for UDP streams of jitlat's own protocol.
+    /// Sleep until shortly before a packet is due. The queue of the interface, which must support launch
+    /// times (`SO_TXTIME`), releases the packet on time. Only for UDP streams of jitlat's own protocol.
     Etf,
 }
 
@@ -65,8 +65,8 @@ pub struct SendSettings {
     pub segmented: bool,
 }
 
-/// Gives the calling thread, which serves a display, the lowest processor priority: threads that handle
-/// packets come first. If the system refuses, the priority stays unchanged.
+/// Gives the calling thread, which serves a display, the lowest processor priority, so that threads that
+/// handle packets run first. If the system refuses, the priority stays unchanged.
 pub fn yield_to_others() {
     let _ = sys::yield_to_others();
 }
@@ -77,7 +77,7 @@ const MAX_SPIN_PERIOD: Span = Span::micros(20);
 
 impl Pacing {
     /// Returns the method of waiting for a stream of one packet per `period` from a sender without launch
-    /// times; and a note if that differs from the setting, or if spinning was chosen automatically.
+    /// times; and a note if the method differs from the setting, or if spinning was chosen automatically.
     pub fn mode_at(&self, period: Span) -> (PaceMode, Option<String>) {
         self.mode_on(period, is_processor_to_spare)
     }
@@ -130,7 +130,7 @@ impl Pacing {
             lacking.push(Capability::SysNice);
         }
         lacking.retain(|c| !c.is_held());
-        // One command for all capabilities, because setcap replaces earlier grants.
+        // A single command for all capabilities, because setcap replaces earlier grants.
         if !lacking.is_empty() {
             let names: Vec<String> = lacking.iter().map(ToString::to_string).collect();
             notes.push(format!("{} missing: {}", names.join(" and "), how_to_grant(&lacking)));
@@ -139,8 +139,8 @@ impl Pacing {
     }
 }
 
-/// True if at least one processor would stay idle if this thread spun on one, and another one did all other
-/// work.
+/// True if at least one processor would remain idle when this thread spins on one processor and the other
+/// work takes another.
 fn is_processor_to_spare() -> bool {
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     let load = std::fs::read_to_string("/proc/loadavg").ok();
@@ -177,8 +177,9 @@ impl Pacer {
         Pacer { mode }
     }
 
-    /// Waits until the steady clock reaches `due` and returns its reading then; returns at once if `due` has
-    /// passed. Returns `None`, within a tenth of a second, once `interrupted` returns true.
+    /// Waits until the steady clock reaches `due` and returns the clock's reading at that time; returns at
+    /// once if `due` has passed. Returns `None`, within a tenth of a second, once `interrupted` returns
+    /// true.
     #[inline]
     pub fn wait_until(&self, due: SteadyTime, interrupted: impl Fn() -> bool) -> Option<SteadyTime> {
         let wake = match self.mode {
@@ -205,7 +206,7 @@ impl Pacer {
 /// Sleeps until the steady clock reaches `until`, or a signal arrives.
 pub(crate) fn sleep_until(until: SteadyTime) {
     let at = TimeSpec::new(until.0.div_euclid(SECOND), until.0.rem_euclid(SECOND));
-    // It fails only on a signal or an invalid time; callers check the clock again.
+    // The call fails only on a signal or an invalid time; callers check the clock again.
     let _ = clock_nanosleep(ClockId::CLOCK_MONOTONIC, ClockNanosleepFlags::TIMER_ABSTIME, &at);
 }
 

@@ -1,7 +1,7 @@
 //! Finds the routers of a path with small TTLs and the ICMP errors that they cause.
 //!
-//! Errors are read from a raw socket, because only there the kernel provides the packet that they quote. That
-//! socket receives every ICMP error sent to this host; errors that do not concern our probes are ignored.
+//! Errors are read from a raw socket, because only a raw socket provides the quoted packet. That socket
+//! receives every ICMP error sent to this host; errors that do not concern our probes are ignored.
 
 use crate::clock;
 use crate::cmsg::ReceivedInfo;
@@ -20,11 +20,12 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Number of bytes read of an ICMP error; no router quotes more.
+/// Number of bytes read from an ICMP error; no router quotes more.
 const MAX_ERROR_BYTES: usize = 2048;
 /// Longest wait before the stop flag is checked.
 const MAX_WAIT: Span = Span::millis(50);
-/// Number of batches of errors read before deadlines are checked: a flood cannot stop probes from being sent.
+/// Maximum number of batches of errors read before deadlines are checked, so that a flood cannot prevent
+/// probes from being sent.
 const MAX_ROUNDS: usize = 8;
 
 /// Reason why a path cannot be examined.
@@ -100,7 +101,7 @@ impl TraceRun {
     fn send(&mut self, due: DueProbe) -> io::Result<()> {
         let plan = self.tracer.plan().clone();
         let at = clock::wall();
-        // A probe that this host cannot send does not count as sent: the path did not lose it.
+        // A probe that this host cannot send does not count as sent, because the path did not lose it.
         match self.probes.send(&plan, due) {
             Ok(()) => self.tracer.sent(due, at, clock::steady()),
             Err(e) if is_passing(&e) => tracing::debug!("probe with time to live {}: {e}", due.ttl),
@@ -241,7 +242,7 @@ impl Probes {
             }
             ProbeSockets::Tcp(attempts) => {
                 let socket = bound(plan, Type::STREAM, Protocol::TCP)?;
-                // If marking fails, that was already reported for the first probe.
+                // A failure of marking was already reported for the first probe.
                 let _ = sockets::mark(&socket, plan.dscp);
                 set_ttl(&socket, plan, due.ttl)?;
                 socket.set_nonblocking(true)?;

@@ -1,4 +1,4 @@
-//! Capabilities: those that this program has, the purpose of each, and how to grant missing ones.
+//! Capabilities: the capabilities of this program, the purpose of each, and commands to grant missing ones.
 
 use std::fmt;
 use std::io;
@@ -74,8 +74,9 @@ pub fn how_to_grant(wanted: &[Capability]) -> String {
     format!("sudo setcap {}=ep {}", names.join(","), program.display())
 }
 
-/// Names the missing capability and how to grant it: `needs CAP_NET_RAW: sudo setcap cap_net_raw=ep
-/// /usr/bin/jitlat`. The command also lists the capabilities that the program has, because setcap replaces earlier grants. If the program has the capability, the message says that the refusal has another cause
+/// Names the missing capability, and the command that grants it: `needs CAP_NET_RAW: sudo setcap
+/// cap_net_raw=ep /usr/bin/jitlat`. The command also lists the capabilities that the program has, because setcap
+/// replaces earlier grants. If the program has the capability, the message says that the refusal has another cause
 /// (a container's filter, a security module).
 pub fn needs(capability: Capability) -> String {
     if capability.is_held() {

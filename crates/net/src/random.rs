@@ -12,7 +12,7 @@ pub fn fill(bytes: &mut [u8]) -> io::Result<()> {
 const OFFSETS: usize = 1 << 16;
 
 /// Padding for test packets: random, so that the path cannot compress it, and different from packet to
-/// packet, but generated only once per program. No bytes are copied.
+/// packet, although it is generated only once per program. No bytes are copied.
 #[derive(Clone, Copy)]
 pub struct Padding {
     pool: &'static [u8],
@@ -34,8 +34,8 @@ impl Padding {
         Ok(Padding { pool, length: length.min(u16::MAX.into()) })
     }
 
-    /// Returns the padding of packet `seq`: a window whose position takes all `OFFSETS` values before one
-    /// repeats.
+    /// Returns the padding of packet `seq`: a window whose position takes all `OFFSETS` values before a
+    /// value repeats.
     #[inline]
     pub fn of(&self, seq: i32) -> &'static [u8] {
         let at = (seq as usize).wrapping_mul(0x9e3b) % OFFSETS;

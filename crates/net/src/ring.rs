@@ -12,7 +12,7 @@ fn most_records(spec: &TestSpec) -> usize {
 }
 
 /// Number of slots between a packet thread and its reader: two seconds of the stream, but at most a sixteenth
-/// of it unless that is little.
+/// of the stream, with a lower limit.
 fn slots(spec: &TestSpec) -> usize {
     let two_seconds = (2 * SECOND / spec.period().0.max(1)) as usize;
     let share = most_records(spec) / 16;
@@ -24,7 +24,7 @@ pub fn ring<T>(spec: &TestSpec) -> (RingIntake<T>, Outlet<T>) {
     of_slots(slots(spec))
 }
 
-/// Creates a ring with this number of slots.
+/// Creates a ring with `slots` slots.
 pub(crate) fn of_slots<T>(slots: usize) -> (RingIntake<T>, Outlet<T>) {
     let (producer, consumer) = rtrb::RingBuffer::new(slots);
     let overflow = Arc::new(AtomicU64::new(0));

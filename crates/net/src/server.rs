@@ -1,5 +1,5 @@
-//! Driver of the server: accepts control connections, runs a server machine and a flow engine for each, and
-//! stores their sessions.
+//! Driver of the server: accepts control connections, runs a server machine and a flow engine for each
+//! connection, and stores sessions.
 
 use crate::accept::{Acceptor, ConnectionService, RunningService};
 use crate::audit;
@@ -129,7 +129,7 @@ impl JitlatServer {
         Ok(JitlatServer { acceptor, shared: Arc::new(shared) })
     }
 
-    /// Returns the addresses it listens on.
+    /// Returns the addresses that the service listens on.
     pub fn addresses(&self) -> Vec<SocketAddr> {
         self.acceptor.addresses()
     }
@@ -161,7 +161,7 @@ impl ConnectionService for ServerState {
         }
     }
 
-    /// Uses a message of version 3, the only dialect that has one for this purpose.
+    /// Uses a message of version 3, the only dialect with a message for this purpose.
     fn turn_away(&self, mut stream: &TcpStream, peer: SocketAddr, why: &policy::PolicyRefusal) {
         let Ok(local) = stream.local_addr() else { return };
         let mut message = Vec::new();
@@ -187,8 +187,8 @@ struct ServerConversation<'a> {
     engine: Engine,
     facts: HostFacts,
     clock_steps: ClockSteps,
-    /// Number of packets of its test so far, of bytes transferred on its connection, and of bytes received
-    /// from the client.
+    /// Number of packets of the test so far. `transferred` and `received`: bytes transferred on the
+    /// connection, and bytes received from the client.
     packets: u64,
     transferred: u64,
     received: u64,
@@ -277,9 +277,9 @@ impl<'a> ServerConversation<'a> {
         }
     }
 
-    /// True if this conversation has been idle too long and must make room for others. It is active if
-    /// packets of its test were sent or received, or its results were fetched; other input on its connection
-    /// only shows that the client is still there.
+    /// True if this conversation has been idle too long and must make room for others. A conversation is
+    /// active if packets of its test were sent or received, or its results were fetched; other input only
+    /// shows that the client still exists.
     fn must_make_room(&mut self) -> bool {
         let packets = |progress: StreamProgress| u64::from(progress.sent) + u64::from(progress.received);
         let packets: u64 = self.engine.progress().map(|(_, progress)| packets(progress)).sum();

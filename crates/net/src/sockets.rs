@@ -12,11 +12,11 @@ use std::time::{Duration, Instant};
 
 /// Maximum number of connections waiting to be accepted.
 const BACKLOG: i32 = 128;
-/// Longest time until a connection attempt notices that it was cancelled.
+/// Maximum time until a connection attempt notices that it was cancelled.
 const MAX_WAIT: Duration = Duration::from_millis(50);
 
-/// Binds a TCP socket to `local`; with port 0 the system chooses the port. An IPv6 socket accepts IPv6 only,
-/// so that no address is a mapped one; a port in `TIME_WAIT` can be reused.
+/// Binds a TCP socket to `local`; with port 0 the system chooses the port. An IPv6 socket accepts only IPv6,
+/// so that no address is IPv4-mapped; a port in `TIME_WAIT` can be reused.
 pub(crate) fn bind_tcp(local: SocketAddr) -> io::Result<Socket> {
     bind_stream(local, true)
 }
@@ -49,7 +49,7 @@ pub(crate) fn listen_tcp(local: SocketAddr) -> io::Result<TcpListener> {
 pub(crate) fn notice_absence(connection: &TcpStream) {
     let (idle, interval) = (Duration::from_secs(30), Duration::from_secs(5));
     let probes = TcpKeepalive::new().with_time(idle).with_interval(interval).with_retries(4);
-    // Without keep-alive the connection lasts until the limits of its service.
+    // Without keep-alive, the limits of the service end the connection.
     let _ = SockRef::from(connection).set_tcp_keepalive(&probes);
 }
 
@@ -132,7 +132,7 @@ pub(crate) struct TimeoutStream<'a, F> {
 }
 
 impl<'a, F: Fn() -> bool> TimeoutStream<'a, F> {
-    /// Sets short timeouts of single reads and writes on `stream`, which stay set.
+    /// Sets short timeouts of single reads and writes on `stream`; these remain set.
     pub fn new(stream: &'a TcpStream, stopped: F) -> io::Result<TimeoutStream<'a, F>> {
         stream.set_read_timeout(Some(MAX_WAIT))?;
         stream.set_write_timeout(Some(MAX_WAIT))?;
@@ -193,7 +193,7 @@ pub(crate) fn waits(error: &io::Error) -> bool {
 /// Buffer size to request in each direction, in bytes: tens of thousands of small packets.
 const BUFFER: usize = 8 << 20;
 
-/// Enlarges the socket's buffers: beyond the system's limit if permitted, otherwise up to it.
+/// Enlarges the socket's buffers, beyond the system's limit if permitted, otherwise up to the limit.
 pub(crate) fn enlarge(socket: &impl AsFd) {
     if setsockopt(socket, sockopt::RcvBufForce, &BUFFER).is_err() {
         let _ = setsockopt(socket, sockopt::RcvBuf, &BUFFER);
@@ -203,8 +203,7 @@ pub(crate) fn enlarge(socket: &impl AsFd) {
     }
 }
 
-/// Enables control messages about each received packet. Information that a kernel does not offer stays
-/// absent.
+/// Enables control messages about each received packet. Information that a kernel does not provide is absent.
 pub(crate) fn observe(socket: &impl AsFd, v6: bool) {
     if v6 {
         let _ = setsockopt(socket, sockopt::Ipv6RecvTClass, &true);
@@ -253,7 +252,7 @@ pub(crate) fn prefer(socket: &impl AsFd, priority: Option<u32>) -> Result<(), No
 }
 
 /// Binds a UDP socket to `local` for a test stream; with port 0 the system chooses the port. Many sockets may
-/// share one port: a connected socket gets its peer's packets, the others get the rest.
+/// share one port: a connected socket receives its peer's packets, an unconnected socket all other packets.
 pub(crate) fn bind_udp(local: SocketAddr) -> io::Result<UdpSocket> {
     bind_datagram(local, true)
 }

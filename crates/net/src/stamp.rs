@@ -1,4 +1,4 @@
-//! Enables time stamps of the kernel and the hardware (`SO_TIMESTAMPING`). Stamps of received packets arrive
+//! Enables timestamps of the kernel and the hardware (`SO_TIMESTAMPING`). Stamps of received packets arrive
 //! as control messages (`cmsg`), those of sent packets later through the socket's error queue (`departures`).
 //!
 //! The kernel enables receive stamping asynchronously, so the first packets after set-up may lack a stamp:
@@ -58,7 +58,7 @@ pub struct UnknownStamps(pub String);
 /// Packets of a socket that are to be stamped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct StampedPackets {
-    /// Sent packets, each with a number.
+    /// True to stamp sent packets, each with a number.
     pub sent: bool,
     /// Received packets.
     pub received: bool,
@@ -87,8 +87,8 @@ pub(crate) fn flags(want: StampMode, stamped: StampedPackets) -> TimestampingFla
     let sent = stamped.sent && want > StampMode::KernelReceive;
     if sent {
         all |= F::SOF_TIMESTAMPING_TX_SOFTWARE | F::SOF_TIMESTAMPING_OPT_ID | F::SOF_TIMESTAMPING_OPT_TSONLY;
-        // Stamp entry into the interface's queue as well: the wait in it is caused by this host, not by the
-        // path.
+        // Also stamp the entry into the interface's queue: the wait in the queue is caused by this host, not
+        // by the path.
         all |= F::from_bits_retain(libc::SOF_TIMESTAMPING_TX_SCHED);
     }
     if want == StampMode::Hardware {
@@ -104,8 +104,8 @@ pub(crate) fn flags(want: StampMode, stamped: StampedPackets) -> TimestampingFla
     all
 }
 
-/// Makes the kernel stamp the packets that `socket`, bound to `local`, sends or receives. Returns which
-/// stamps can be expected, and notes about requests that failed.
+/// Makes the kernel stamp the packets that `socket`, bound to `local`, sends or receives. Returns the stamps
+/// that can be expected, and notes about requests that failed.
 pub(crate) fn enable(
     socket: BorrowedFd<'_>,
     local: IpAddr,
@@ -149,7 +149,7 @@ pub(crate) enum AdapterError {
     Refused { name: String, source: io::Error },
 }
 
-/// Makes the adapter of the interface with address `local` stamp all packets it sends and receives.
+/// Makes the adapter of the interface with address `local` stamp all packets that it sends and receives.
 pub(crate) fn enable_adapter(socket: BorrowedFd<'_>, local: IpAddr) -> Result<(), AdapterError> {
     let interfaces = nix::ifaddrs::getifaddrs().map_err(AdapterError::Interfaces)?;
     let ours = |a: &nix::ifaddrs::InterfaceAddress| {

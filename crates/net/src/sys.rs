@@ -1,5 +1,5 @@
 //! All `unsafe` of the project: system calls and structures that nix does not wrap, or wraps at a cost too high for the
-//! packet path. Everything exported from here is safe to call.
+//! packet path. All exported functions are safe to call.
 #![allow(unsafe_code)]
 
 mod packet;
@@ -20,8 +20,8 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 /// Maximum number of packets passed to or taken from the kernel in one call.
 pub const MAX_BATCH: usize = 32;
 
-/// Size of the buffer for the control messages of one packet, in bytes: stamps (64), extended error with its
-/// address (up to 64), TTL, traffic class and drop counter (24 each), with some to spare.
+/// Size of the buffer for the control messages of one packet, in bytes: stamps (64), extended error with its address
+/// (up to 64), TTL, traffic class and drop counter (24 each), and a reserve.
 const CONTROL_BYTES: usize = 256;
 
 fn check(result: libc::c_int) -> io::Result<libc::c_int> {
@@ -74,9 +74,9 @@ pub(crate) fn stamp_in_hardware(socket: BorrowedFd<'_>, interface: &str) -> io::
     check(unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCSHWTSTAMP as _, &raw mut request) }).map(drop)
 }
 
-/// Queries the driver of `interface`: the request begins with the command (`ETHTOOL_GET_TS_INFO`, …) and is
-/// filled with the driver's answer. Changes nothing: only commands whose answer has the right size are passed
-/// on.
+/// Queries the driver of `interface`: the request begins with the command (`ETHTOOL_GET_TS_INFO`, …) and is filled with
+/// the driver's answer. Does not change settings: only the known commands that read are passed on, with an answer of
+/// the right size.
 pub(crate) fn query_adapter<const N: usize>(
     socket: BorrowedFd<'_>,
     interface: &str,
@@ -102,8 +102,8 @@ pub(crate) fn query_adapter<const N: usize>(
     Ok(fields)
 }
 
-/// Returns the driver's statistics of `interface`: names of 32 bytes each, padded with zeros, and as many
-/// values; empty if it has none.
+/// Returns the driver's statistics of `interface`: names of 32 bytes each, padded with zeros, and as many values; empty
+/// if the driver has no statistics.
 pub(crate) fn adapter_statistics(socket: BorrowedFd<'_>, interface: &str) -> io::Result<(Vec<u8>, Vec<u64>)> {
     const HOW_MANY: u32 = 0x37;
     const NAMES: u32 = 0x1b;
@@ -127,7 +127,7 @@ pub(crate) fn adapter_statistics(socket: BorrowedFd<'_>, interface: &str) -> io:
     if count == 0 || count > MOST {
         return Ok((Vec::new(), Vec::new()));
     }
-    // Older kernels write all current counters, whose number may have grown: leave room for twice as many.
+    // Older kernels write all current counters, whose number may have grown: leave room for twice the number.
     let room = 2 * count + 64;
     // ethtool_gstrings: command, set, number, names.
     let mut names = vec![0; (12 + room * NAME).div_ceil(8)];
@@ -142,8 +142,8 @@ pub(crate) fn adapter_statistics(socket: BorrowedFd<'_>, interface: &str) -> io:
     Ok((bytes.skip(head).take(count * NAME).collect(), values.into_iter().skip(1).take(count).collect()))
 }
 
-/// Passes `request`, which begins with a command that reads, to the driver of `interface`. The caller makes
-/// it as large as the kernel's answer can be.
+/// Passes `request`, which begins with a command that reads, to the driver of `interface`. The buffer must be large
+/// enough for the kernel's answer.
 fn ethtool(socket: BorrowedFd<'_>, interface: &str, request: &mut [u64]) -> io::Result<()> {
     const SIOCETHTOOL: libc::c_ulong = 0x8946;
     // SAFETY: ifreq is plain data for which all zeros is a value.
@@ -176,8 +176,8 @@ pub(crate) fn attach_tun(file: BorrowedFd<'_>, name: &str) -> io::Result<()> {
     check(unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETIFF as _, &raw mut request) }).map(drop)
 }
 
-/// Sends each element of `packets` (at most [`MAX_BATCH`]) as one datagram on a connected socket and returns how many were
-/// sent. An error is returned only if the first could not be sent.
+/// Sends each element of `packets` (at most [`MAX_BATCH`]) as one datagram on a connected socket and returns the number
+/// of datagrams sent. An error is returned only if the first could not be sent.
 pub(crate) fn send_batch(socket: BorrowedFd<'_>, packets: &[[IoSlice<'_>; 2]]) -> io::Result<usize> {
     let mut headers = [const { MaybeUninit::<libc::mmsghdr>::uninit() }; MAX_BATCH];
     let count = packets.len().min(MAX_BATCH);
@@ -258,7 +258,7 @@ pub(crate) struct SendOptions {
     /// kernel choose a priority; `None`: the kernel chooses. Needs Linux 6.14, see
     /// [`has_message_priority`](crate::sockets::has_message_priority).
     pub priority: Option<u32>,
-    /// True if the kernel should report when it left.
+    /// True if the kernel should report the time of departure.
     pub stamped: bool,
     /// True if the checksum is computed before the adapter gets the packet, see [`send_summed`].
     pub summed: bool,
@@ -287,7 +287,7 @@ impl Outbox {
         Outbox { data: Vec::with_capacity(bytes), envelopes: Vec::with_capacity(MAX_BATCH), next: 0 }
     }
 
-    /// True if it must be sent before the next answer is added.
+    /// True if the outbox must be sent before the next answer is added.
     pub fn is_full(&self) -> bool {
         self.envelopes.len() >= MAX_BATCH
     }
@@ -326,12 +326,12 @@ impl Outbox {
         self.envelopes.push(envelope);
     }
 
-    /// True if it holds no answers.
+    /// True if the outbox holds no answers.
     pub fn is_empty(&self) -> bool {
         self.envelopes.is_empty()
     }
 
-    /// Sends the next answers: returns the indices of those that the kernel accepted, or of the one it
+    /// Sends the next answers. Returns the indices of the answers that the kernel accepted, or of the one that it
     /// rejected; `None` once all have been sent.
     pub(crate) fn send_next(&mut self, socket: BorrowedFd<'_>) -> Option<Result<Range<usize>, usize>> {
         let first = self.next;
@@ -350,7 +350,7 @@ impl Outbox {
         self.next = 0;
     }
 
-    /// Sends the next answers, up to one that must be sent in another way.
+    /// Sends the next answers, up to an answer that must be sent in another way.
     fn send(&mut self, socket: BorrowedFd<'_>) -> io::Result<usize> {
         let envelopes = &mut self.envelopes[self.next..];
         let summed = envelopes.first().is_some_and(|e| e.summed);
@@ -370,7 +370,7 @@ impl Outbox {
             message.msg_hdr.msg_namelen = envelope.to_len;
             message.msg_hdr.msg_iov = &raw mut *part;
             message.msg_hdr.msg_iovlen = 1;
-            // The kernel only reads them.
+            // The kernel only reads the control messages.
             let control = envelope.control.as_bytes();
             message.msg_hdr.msg_control = control.as_ptr().cast_mut().cast();
             message.msg_hdr.msg_controllen = control.len() as _;
@@ -503,8 +503,8 @@ impl Inbox {
         Inbox { named: false, ..self }
     }
 
-    /// Receives the datagrams that have arrived, up to the number of slots, and returns how many. `flags` are
-    /// those of `recvmmsg`; `MSG_TRUNC` is always added, so that [`Datagram::length`] is correct.
+    /// Receives the datagrams that have arrived, up to the number of slots, and returns their number. `flags` are those
+    /// of `recvmmsg`; `MSG_TRUNC` is always added, so that [`Datagram::length`] is correct.
     pub fn receive(&mut self, socket: BorrowedFd<'_>, flags: libc::c_int) -> io::Result<usize> {
         let mut headers = [const { MaybeUninit::<libc::mmsghdr>::uninit() }; MAX_BATCH];
         let mut parts = [const { MaybeUninit::<libc::iovec>::uninit() }; MAX_BATCH];

@@ -31,7 +31,7 @@ impl Waker {
     }
 
     /// Resets the waker, so that the next wait blocks again; returns true if it was used. The woken thread
-    /// calls this before it checks why it was woken.
+    /// calls this method before it checks the reason.
     pub fn clear(&self) -> bool {
         self.0.read().is_ok()
     }
@@ -43,8 +43,8 @@ impl AsFd for Waker {
     }
 }
 
-/// A request to stop, made once and never withdrawn. From then on its descriptor is readable, so that any
-/// number of threads can wait for it. Clones share the request.
+/// A request to stop, made once and never withdrawn. After the request, its descriptor is readable, so that
+/// any number of threads can wait for it. Clones share the request.
 #[derive(Clone, Debug)]
 pub struct StopSignal(Arc<StopState>);
 

@@ -1,4 +1,4 @@
-//! `--along`: figures of saved tests as curves over a number that distinguishes the tests, such as a distance in their tags.
+//! `--along`: figures of saved tests as curves over a number that differs between the tests, such as a distance in their tags.
 
 use crate::error::{Context, Result, bail};
 use crate::pages;
@@ -105,7 +105,7 @@ impl CurveReport {
         Ok(CurveReport { quantity, grid, points, confidence, answer, title, measured })
     }
 
-    /// Returns what changes with the number.
+    /// Returns the effect of the number on the figures.
     pub fn answer(&self) -> &Answer {
         &self.answer
     }

@@ -6,7 +6,7 @@ use jitlat_core::NoiseFloor;
 use jitlat_core::summary::Level;
 use jitlat_core::units::{eng4, eng4_f64};
 use jitlat_instruments::doctor::{Baseline, Checkup, Finding};
-use jitlat_report::text::{Page, TextOptions, count};
+use jitlat_report::text::{Page, TextOptions};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -35,7 +35,7 @@ fn page(c: &Checkup, findings: &[Finding], options: &TextOptions) -> String {
     let mut page = Page::new(options);
     let text = |t: &Option<String>| t.clone().unwrap_or_else(|| "-".to_owned());
     page.line(&format!(
-        "{}, {}: can it be trusted with {} bytes every {}?",
+        "{}, {}: is it fit for tests with {} bytes every {}?",
         text(&c.host.name),
         text(&c.host.system),
         c.question.payload,
@@ -49,7 +49,7 @@ fn page(c: &Checkup, findings: &[Finding], options: &TextOptions) -> String {
     processors(&mut page, c);
     interfaces(&mut page, c);
     privileges(&mut page, c);
-    page.heading("What it means");
+    page.heading("Findings");
     for finding in findings {
         page.finding(finding.level, &finding.text);
         if let Some(change) = &finding.change {
@@ -63,12 +63,12 @@ fn page(c: &Checkup, findings: &[Finding], options: &TextOptions) -> String {
 
 fn verdict(findings: &[Finding]) -> &'static str {
     match findings.iter().map(|f| f.level).max() {
-        Some(Level::Bad) => "Do not trust this host until the bad findings are fixed.",
+        Some(Level::Bad) => "Do not measure with this host until the bad findings are fixed.",
         Some(Level::Poor) => {
             "This host affects its measurements: fix the poor findings, or test with --doctor, which states the host's share."
         }
-        Some(Level::Note) => "This host can be trusted, down to its noise floor.",
-        _ => "This host can be trusted.",
+        Some(Level::Note) => "This host is fit for measurements, down to its noise floor.",
+        _ => "This host is fit for measurements.",
     }
 }
 
@@ -77,7 +77,7 @@ fn clock(page: &mut Page, c: &Checkup) {
     for (name, r) in [("wall", &c.wall_clock), ("steady", &c.steady_clock)] {
         let resolution = r.resolution.map_or_else(|| "-".to_owned(), |s| eng4(s.0));
         page.item(&format!(
-            "{name}: a reading takes {}, 99.9 % {}, at most {}; resolution {resolution}; {} stall(s) above 100 us in {}, \
+            "{name}: a reading takes {}, 99.9 % {}, at most {}; resolution {resolution}; stalls above 100 us: {} in {}, \
              {} in all",
             eng4(r.p50.0),
             eng4(r.p999.0),
@@ -139,7 +139,7 @@ fn baseline(page: &mut Page, name: &str, b: &Result<Baseline, String>) {
 fn processors(page: &mut Page, c: &Checkup) {
     let m = &c.machine;
     page.heading("Processors and sockets");
-    let mut facts = vec![format!("{} for this program", count(m.cpus as u64, "processor"))];
+    let mut facts = vec![format!("processors for this program: {}", m.cpus)];
     facts.extend(m.model.clone());
     facts.extend(m.smt.map(|on| format!("SMT {}", if on { "on" } else { "off" })));
     facts.extend(m.isolated.as_ref().map(|l| format!("isolated {l}")));

@@ -12,7 +12,7 @@ pub static OUTPUT: Output = Output {
     needs: ReportParts::ROWS,
     ..Output::new(
         "csv",
-        "Write one CSV line per packet, cell of a comparison or sweep run",
+        "Write a CSV file: one line per packet, per comparison cell, or per sweep run",
         Destination::FileEach,
         |report, path| match report.table() {
             Some(table) => write_file(path, |out| csv::write_table(out, table)),

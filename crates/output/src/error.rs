@@ -9,8 +9,7 @@ use std::io;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The report lacks something that the format needs, or two requests exclude each other. The text says which, and what
-    /// to do.
+    /// The report lacks data that the format needs, or two requests exclude each other. The text contains the reason and advice.
     #[error("{0}")]
     Unfit(String),
     /// This build lacks the feature that the request needs.
@@ -41,7 +40,7 @@ pub enum Error {
     /// A log could not be created.
     #[error(transparent)]
     CreateLog(#[from] jitlat_store::log::CreateError),
-    /// A log could not be written to its end.
+    /// A log could not be written completely.
     #[error(transparent)]
     WriteLog(#[from] jitlat_store::log::WriteError),
     /// A value could not be written as JSON.
@@ -68,7 +67,7 @@ pub enum Error {
 /// Result with the [`Error`] of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Adds to an error what was being done.
+/// Adds the name of the failed operation to an error.
 pub(crate) trait Context<T> {
     fn context(self, doing: impl Into<String>) -> Result<T>;
 

@@ -15,7 +15,7 @@ pub struct Output {
     pub name: &'static str,
     /// One line of help: a verb, no full stop.
     pub help: &'static str,
-    /// Command-line options of its own, in addition to `--as NAME`.
+    /// Command-line option for this format, in addition to `--as NAME`.
     pub option: OwnOption,
     /// Kind of its destination.
     pub place: Destination,
@@ -33,7 +33,7 @@ pub struct Output {
     pub two_way: bool,
     /// One-way protocol (`--proto`) that it is defined for; `None` for any test.
     pub one_way_protocol: Option<&'static str>,
-    /// Sets the options of the analysis that it needs.
+    /// Sets the options of the analysis that the format needs.
     pub asks: fn(&mut Options),
     /// Writes the report to a path.
     pub write: fn(&dyn Report, &Path) -> Result<()>,
@@ -80,7 +80,7 @@ pub enum OwnOption {
     None,
     /// `--NAME`.
     Shown,
-    /// No option any more. This one was its option before version 0.2, and is still accepted but not shown.
+    /// Former option, from before version 0.2. It is still accepted but not shown.
     Former(&'static str),
 }
 

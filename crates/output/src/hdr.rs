@@ -11,7 +11,7 @@ pub static OUTPUT: Output = Output {
     lacks: pages::LACKS,
     ..Output::new(
         "hdr",
-        "Write HDR histograms of latency and jitter, per --interval or of all",
+        "Write HDR histograms of delay and jitter, per --interval or for the whole test",
         Destination::FileEach,
         |report, path| {
             let interval = report.interval();

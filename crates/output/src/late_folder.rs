@@ -19,10 +19,11 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use tracing::{info, warn};
 
-/// Time from the last packet to writing a test after its STOP, and from silence to writing if the STOP was lost.
+/// Time from the last packet until a test is written: after its STOP, and if the STOP was lost.
 const STOP_LINGER: Span = Span::seconds(1);
 const SILENCE_TIMEOUT: Span = Span::seconds(120);
-/// Limits on what strangers can make this host store: packets in memory (112 MB), concurrent tests, tests in the folder.
+/// Limits on the data that unauthenticated hosts can make this host store: packets in memory (112 MB), concurrent tests, tests in
+/// the folder.
 const MAX_PACKETS: usize = 2_000_000;
 const MAX_OPEN_TESTS: usize = 1024;
 const MAX_STORED_TESTS: usize = 10_000;
@@ -120,7 +121,7 @@ impl TestFolder {
         test.add(packet);
     }
 
-    /// Writes tests that have ended; returns when the next one ends if it receives no further packet.
+    /// Writes tests that have ended. Returns the time at which the next one ends if it receives no further packet.
     fn write_ended(&mut self, now: SteadyTime) -> Option<SteadyTime> {
         let ended: Vec<OneWayTest> =
             self.tests.extract_if(|_, test| test.ends() <= now).map(|(_, test)| test).collect();
@@ -141,7 +142,7 @@ impl TestFolder {
 }
 
 impl OneWayTest {
-    /// Time at which the test ends if it receives no further packet.
+    /// Returns the time at which the test ends if it receives no further packet.
     fn ends(&self) -> SteadyTime {
         self.seen + if self.stopped { STOP_LINGER } else { SILENCE_TIMEOUT }
     }
@@ -184,7 +185,7 @@ impl OneWayTest {
         Ok(log)
     }
 
-    /// Returns the session of the test: its period is not announced, so it is estimated from the send times.
+    /// Returns the session of the test. Its period is not announced, so it is estimated from the send times.
     fn session(&self) -> Result<Session> {
         let sent = |r: &PacketRecord| Some((r.seq, r.time(Moment::Sent)?));
         let ends = self.records.iter().find_map(sent).zip(self.records.iter().rev().find_map(sent));

@@ -23,7 +23,7 @@ const CONNECT: Duration = Duration::from_secs(5);
 /// A Carbon server that receives the figures of each interval.
 #[derive(Clone, Debug)]
 pub struct CarbonSettings {
-    /// Its name or address, with or without a port.
+    /// Name or address of the server, with or without a port.
     pub server: String,
     /// First part of the names of the figures.
     pub path: String,
@@ -175,8 +175,7 @@ impl Carbon {
         })
     }
 
-    /// Sends the remaining figures. Carbon stores only the last value of a second, so they get a second of their own, as in
-    /// LaTe.
+    /// Sends the remaining figures. Carbon stores only the last value of a second, so they get a separate second, as in LaTe.
     fn flush(&mut self, at: WallTime) -> std::io::Result<()> {
         let second = at.0.div_euclid(SECOND).max(self.last_second.saturating_add(1));
         let Some(lines) = self.interval.flush(&self.path, second) else { return Ok(()) };

@@ -17,7 +17,7 @@ pub fn page(runs: &[AnalysedStream], section: Option<&Section>) -> String {
     reported(runs, section, html::page)
 }
 
-/// Returns the beginning of that page; `None` without a verdict.
+/// Returns the beginning of the page of streams; `None` without a verdict.
 pub fn first_screen(runs: &[AnalysedStream], section: Option<&Section>) -> Option<FirstScreen> {
     reported(runs, section, html::first_screen)
 }

@@ -144,7 +144,7 @@ struct RoundTripsPerMinute {
 }
 
 impl RoundTripsPerMinute {
-    /// Computes it from an idle and a loaded test; `None` if no round trips were measured.
+    /// Computes the value from an idle and a loaded test; `None` if no round trips were measured.
     fn of(runs: &[AnalysedStream; 2]) -> Option<RoundTripsPerMinute> {
         let of = |run: &AnalysedStream| {
             let round_trips = run.samples.delay.iter().map(|ns| *ns as f64 / 1e6);
@@ -178,8 +178,7 @@ fn screen_of(phases: &Phases, runs: &[AnalysedStream; 2]) -> Screen {
     screen
 }
 
-/// Describes the effect of the load in one sentence. Its level is that of the loaded path if that is worse than the idle
-/// one.
+/// Describes the effect of the load in one sentence. The level is that of the loaded path if it is worse than the idle one.
 fn effect(c: &Comparison, runs: &[AnalysedStream; 2]) -> (Level, String) {
     let change = |ns: f64| format!("{}{}", if ns > 0.0 { "+" } else { "" }, eng3(ns));
     let (mut level, mut text) = verdict::comparison::of_load(c);
@@ -194,7 +193,7 @@ fn effect(c: &Comparison, runs: &[AnalysedStream; 2]) -> (Level, String) {
         };
         let rate = RoundTripsPerMinute::of(runs).map(|rpm| format!(" ({:.0}/min)", rpm.loaded));
         let rate = rate.unwrap_or_default();
-        // Keep it on one line.
+        // The sentence must fit on one line.
         text = match [c.median, c.p99].into_iter().flatten().any(adds) {
             true => format!("Under load: {what} {median} at the median, {p99} at p99{rate}."),
             false => format!("Load adds nothing measurable to the {what}{rate}."),
@@ -258,7 +257,7 @@ fn page(phases: &Phases, runs: &[AnalysedStream; 2], quantity: &str, options: &T
     page.finish()
 }
 
-/// The results of the load, one line per stream.
+/// Returns the results of the load, one line per stream.
 fn describe(streams: &[LoadStream]) -> Vec<String> {
     let mut names: Vec<&str> = Vec::new();
     for s in streams {

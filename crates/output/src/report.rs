@@ -1,4 +1,4 @@
-//! [`Report`]: the result of a command, as formats read it; and reports of streams.
+//! [`Report`]: result of a command, from which formats are written; and reports of streams.
 
 use crate::error::Result;
 use crate::input;
@@ -91,15 +91,15 @@ pub struct AnalysedStream {
     pub records: Vec<PacketRecord>,
     /// The kernel's TCP_INFO sampled with each record; empty unless the test ran over TCP.
     pub tcp: Vec<TcpSample>,
-    /// Lines before its report.
+    /// Lines printed before the report of this stream.
     pub heading: String,
-    /// Label for when several runs are shown.
+    /// Label in reports of several runs.
     pub label: String,
-    /// True if plots show its latency corrected by the clock estimate (`-L`).
+    /// True if plots show the one-way delay corrected by the clock estimate (`-L`).
     pub corrected: bool,
     /// Start times, in ns, of the windows that were printed while it ran.
     pub shown_windows: Vec<i64>,
-    /// Suffix of its own files if there are two runs: `up`.
+    /// Suffix of this stream's files if there are two streams: `up`.
     pub file_ending: String,
     /// Settings for LaTe's formats that only the options of the test contain; `None` if only the session is known.
     pub late: Option<Setting>,
@@ -143,7 +143,7 @@ impl AnalysedStream {
         failure.map_or(Ok(records), |e| Err(e.into()))
     }
 
-    /// True if a part at its end is unknown for another reason than a stop by the user.
+    /// True if the end of the stream is unknown for a reason other than a stop by the user.
     pub fn is_cut_off(&self) -> bool {
         self.summary.counts.tail_unknown && self.session.ending != Ending::Interrupted
     }
@@ -233,7 +233,7 @@ fn draw(runs: &[AnalysedStream], section: Option<&Section>, each: &mut Drawings<
     Ok(())
 }
 
-/// The distributions of several runs in one plot, computed from the packets.
+/// Draws the distributions of several runs in one plot, computed from the packets.
 fn draw_side_by_side(runs: &[AnalysedStream], each: &mut Drawings<'_>) -> Result<()> {
     let samples: Vec<[Sample; 3]> = runs
         .iter()

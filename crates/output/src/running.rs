@@ -1,4 +1,4 @@
-//! [`RunningWindows`]: the windows of `--interval` while a test runs, each as soon as it has ended.
+//! [`RunningWindows`]: writes the windows of `--interval` while a test runs, each as soon as it has ended.
 //!
 //! Windows during the test are available for packets that are sent periodically and arrive at this host: round trips, and
 //! streams from a server. Packets that arrive at the server are known at the end. The file is then replaced by one with
@@ -44,7 +44,7 @@ struct RunningStream {
     next: i64,
     /// Packets of windows that have not ended.
     held: Vec<PacketRecord>,
-    /// Windows before this one lack packets on this host: they are written at the end.
+    /// Number of the first window for which this host has all packets; earlier ones are written at the end.
     unknown_until: i64,
     /// Start times of the windows that were written, in ns.
     written: Vec<i64>,
@@ -192,7 +192,7 @@ impl RunningStream {
         }
     }
 
-    /// Analyses the window of packets `from` to `to` as a test of its own.
+    /// Analyses the window of packets `from` to `to` like a separate test.
     fn window(
         &self,
         from: i64,

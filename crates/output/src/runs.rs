@@ -74,7 +74,7 @@ fn make_labels_unique(runs: &mut [LabelledRun]) {
     }
 }
 
-/// Chooses the default rows: one per direction, if a column has both.
+/// Returns the default rows: one per direction, if a column has both directions.
 pub fn rows_of_themselves(runs: &[LabelledRun], columns: &RunKey) -> Option<RunKey> {
     let both = |run: &LabelledRun| {
         let mine = run.summary.direction();

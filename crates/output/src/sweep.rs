@@ -22,7 +22,7 @@ use serde::Serialize;
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// A description of the sweep, printed before it starts. `least` is the time for which its tests send, if known.
+/// Returns a description of the sweep, printed before it starts. `least` is the time for which its tests send, if known.
 ///
 /// # Errors
 /// [`SweepError`] if its plan has too many runs.
@@ -66,7 +66,7 @@ impl<'a> SweepReport<'a> {
         report
     }
 
-    /// Effects of the conditions, and where the path is worst.
+    /// Returns the effects of the conditions, and the conditions under which the path is worst.
     pub fn answer(&self) -> &Answer {
         &self.answer
     }
@@ -262,7 +262,7 @@ impl Classes {
     }
 }
 
-/// Maximum width of a combination's name next to its figures; a longer one gets a line of its own.
+/// Maximum width of a combination's name next to its figures; a longer name gets a separate line.
 const MAX_NAME_COLUMNS: usize = 26;
 
 /// Returns a page with one line per combination, at most 80 columns wide.
@@ -345,7 +345,7 @@ fn value(factor: Factor, level: &FactorLevel) -> String {
     }
 }
 
-/// One line per combination.
+/// Returns one line per combination.
 pub fn lines(grid: &SweepGrid, points: &[SweepPoint]) -> ReportTable {
     // Figures of whole tests, without counts that are already columns; the JSON has all figures.
     let is_column = |s: &Selector| s.direction.is_none() && !["sent", "received"].contains(&s.scalar.key);
@@ -383,11 +383,11 @@ pub struct SweepDocument<'a> {
     plan: &'a SweepPlan,
     /// True if all runs were made.
     complete: bool,
-    /// Effects of the conditions, and where the path is worst.
+    /// Effects of the conditions, and the conditions under which the path is worst.
     answer: &'a Answer,
     /// One entry per combination, over its repetitions.
     points: Vec<PointDocument<'a>>,
-    /// Laws of how the delay grows with packet size.
+    /// Fitted laws of the growth of delay with packet size.
     size_laws: &'a [SizeLaw],
     /// Runs in the order in which they were made.
     runs: &'a [RunOutcome],
@@ -397,7 +397,7 @@ pub struct SweepDocument<'a> {
 #[derive(Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PointDocument<'a> {
-    /// Its value of each factor.
+    /// Value of each factor.
     conditions: BTreeMap<String, FactorValue<'a>>,
     /// Number of runs made.
     runs: u64,
@@ -433,7 +433,7 @@ impl<'a> PointDocument<'a> {
 enum FactorValue<'a> {
     /// In bytes or ns.
     Number(f64),
-    /// As people write it.
+    /// Text as in the options of the sweep.
     Text(&'a str),
 }
 

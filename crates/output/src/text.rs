@@ -11,9 +11,9 @@ use jitlat_report::text::{self, plots::PlotCanvas};
 /// Options of the console report.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PageOptions {
-    /// True to print latency corrected by the clock estimate, too.
+    /// True to also print the one-way delay corrected by the clock estimate.
     pub corrected: bool,
-    /// True to draw plots in characters after each report.
+    /// True to print text plots after each report.
     pub plots: bool,
 }
 

@@ -89,7 +89,7 @@ impl WantedOutputs {
 
     /// True if a format draws figures.
     pub fn draws(&self) -> bool {
-        // A build that cannot draw need not collect data for figures.
+        // A build that cannot draw does not need data for figures.
         cfg!(feature = "plots") && self.needs_figures()
     }
 

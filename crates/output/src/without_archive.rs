@@ -1,4 +1,4 @@
-//! Stand-in for the archive: recognises its tests and returns an error that says how to read them.
+//! Stand-in for the archive in builds without it: recognises names of archived tests, and returns an error with advice.
 
 use crate::error::{Error, Result};
 use jitlat_store::log::LogReader;

@@ -1,9 +1,9 @@
 //! Compares two clocks by the smallest delays in both directions: relative skew and offset.
 //!
-//! The raw delay in a direction is never below its smallest delay plus the difference of the clocks. Its
-//! lower convex hull over time therefore follows that difference. The hull's edge over the middle of the
-//! capture gives the skew, and the edges of both directions the offset, with an error of at most half the
-//! smallest round trip.
+//! The raw delay in a direction is never below its smallest delay plus the clock offset. Its lower convex
+//! hull over time therefore follows that offset. The hull's edge over the middle of the capture gives
+//! the skew, and the edges of both directions the offset, with an error of at most half the smallest round
+//! trip.
 
 use super::Record;
 use core::cmp::Ordering;
@@ -85,7 +85,7 @@ pub struct ClockComparison {
     origin: Option<(i64, i64)>,
 }
 
-/// Difference of the monitor's clock from the reference clock. `None`: unknown.
+/// Offset and skew of the monitor's clock relative to the reference clock. `None`: unknown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ClockDifference {
@@ -126,7 +126,7 @@ impl ClockComparison {
         }
     }
 
-    /// Returns the difference of the clocks according to the packets so far.
+    /// Returns the clock offset and skew estimated from the packets so far.
     pub fn difference(&self) -> ClockDifference {
         let Some((r0, m0)) = self.origin else { return ClockDifference::default() };
         let spans = self.hulls.each_ref().map(DelayHull::span);

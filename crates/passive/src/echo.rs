@@ -20,7 +20,7 @@ impl PingSource {
     /// Both sources, in the order of their codes.
     pub const BOTH: [PingSource; 2] = [PingSource::Capture, PingSource::File];
 
-    /// Name of its round trips in tables and legends.
+    /// Name of the source's round trips in tables and legends.
     pub fn label(self) -> &'static str {
         match self {
             PingSource::Capture => "ping in the capture",
@@ -29,7 +29,7 @@ impl PingSource {
     }
 }
 
-/// Round trips of ping in ns, by [`PingSource`]; `None` for a source without any.
+/// Round trips of ping in ns, by [`PingSource`]; `None` for a source without round trips.
 pub type PingFigures = [Option<SpreadFigures>; 2];
 
 /// Maximum number of requests that wait for their reply.

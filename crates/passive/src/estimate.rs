@@ -14,7 +14,7 @@ use jitlat_core::time::{SECOND, Span, WallTime};
 use serde::Serialize;
 use std::collections::{BTreeMap, VecDeque};
 
-/// A pair, with the rate of pairs around it.
+/// A pair, with the rate of pairs at its time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RatedPair {
     /// The pair.
@@ -97,7 +97,7 @@ struct DirectionDelays {
 #[derive(Clone, Debug)]
 pub struct Resampler {
     interval: i64,
-    /// Current instant, distance of the nearest value so far, and that value.
+    /// Current instant, and the value nearest to it so far with its distance: instant, distance, value.
     nearest: Option<(i64, i64, i64)>,
 }
 
@@ -119,7 +119,7 @@ impl Resampler {
                 }
                 None
             }
-            // Pairs are slightly reordered: a value for an instant that is over does not reopen it.
+            // Pairs are slightly out of order: a late value does not reopen an instant that has ended.
             Some((t, ..)) if tick < *t && t.saturating_sub(tick) <= self.interval.saturating_mul(2) => None,
             other => other.replace((tick, distance, value)).map(|(t, _, v)| (t, v)),
         }
@@ -258,7 +258,7 @@ impl PairEstimator {
         all.figures(0)
     }
 
-    /// Returns all results; `counts` are those of the matcher.
+    /// Returns all results; `counts` are the counts of the matcher.
     pub fn summary_of(&self, counts: [MatchCounts; 2]) -> PassiveSummary {
         let clocks = self.clocks.difference();
         let span = self.span.map_or(0.0, |(a, b)| (b - a).0 as f64);
@@ -470,8 +470,8 @@ mod tests {
     }
 
     proptest::proptest! {
-        /// Clocks that are years apart and set back and forth give no meaningful values, but must not cause a
-        /// panic.
+        /// Clocks that differ by years and are set back and forth give no meaningful values, but must not
+        /// cause a panic.
         #[test]
         fn any_times_at_all_come_to_an_end(list in proptest::collection::vec(proptest::prelude::any::<(bool, i64, i64, u32)>(), 0..40)) {
             let mut e = PairEstimator::new(Span::seconds(1), None);

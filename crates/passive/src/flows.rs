@@ -69,7 +69,7 @@ pub struct FlowFigures {
     /// Key as text; "others" for flows beyond [`MAX_FLOWS`], "unknown" for packets seen only at a point that
     /// does not know flows.
     pub flow: String,
-    /// Number of synthetic pairs of its packets alone.
+    /// Number of synthetic pairs made from the flow's packets.
     pub pairs: u64,
     /// Round trips of these pairs.
     pub rtt_ns: Option<FlowRtt>,

@@ -56,8 +56,7 @@ pub struct IdentityRule {
     pub available: usize,
 }
 
-/// Name of a packet: equal at both points, and with overwhelming probability different from those of other
-/// packets.
+/// Name of a packet: equal at both points, and almost certainly different from the names of other packets.
 pub type Identity = u64;
 
 /// Combines a name with a salt that both points share. The results are equal if the names are equal, and
@@ -70,8 +69,8 @@ impl IdentityRule {
     /// All fields, for captures that were not cut.
     pub const WHOLE: IdentityRule = IdentityRule { fields: IdentityFields::ALL, available: usize::MAX };
 
-    /// Returns the name of a packet that travels in `direction`; `None` if less of it was captured than the
-    /// rule needs.
+    /// Returns the name of a packet that travels in `direction`; `None` if too few of its bytes were captured
+    /// for the rule.
     #[inline]
     pub fn identify(&self, p: &IpPacket<'_>, direction: Option<Direction>) -> Option<Identity> {
         let whole = p.length as usize;
@@ -113,8 +112,8 @@ impl IdentityBytes {
         self.len += n;
     }
 
-    /// Appends the first `N` bytes of `part`, or fewer if there are fewer. If all are present, which is
-    /// nearly always the case, the number is a compile-time constant.
+    /// Appends the first `N` bytes of `part`, or all if it is shorter. Nearly always all `N` bytes are
+    /// present; the number of copied bytes is then a compile-time constant.
     #[inline]
     fn put_first<const N: usize>(&mut self, part: &[u8]) {
         match (part.first_chunk::<N>(), self.bytes.get_mut(self.len..self.len + N)) {
@@ -202,7 +201,7 @@ mod mask {
     pub(super) const OTHER_PAYLOAD: usize = 20;
 }
 
-/// Appends the fields of a CAIA mask, with the bits and the order of its manual.
+/// Appends the fields of a CAIA mask, with the bits and in the order of the tool's manual.
 fn masked(b: &mut IdentityBytes, p: &IpPacket<'_>, t: &[u8], mask: u32) {
     let has = |bit: u32| mask & bit != 0;
     let (src, dst) = p.addresses().split_at(p.addresses().len() / 2);

@@ -13,7 +13,7 @@ use jitlat_core::time::Span;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// Maximum number of values stored of a series of any length.
+/// Maximum number of values stored per series.
 const MAX_VALUES: usize = 8192;
 /// Values closer together than this fraction of the range are in one band.
 const MAX_BAND_WIDTH: f64 = 1.0 / 400.0;
@@ -47,10 +47,10 @@ pub struct BandSpacing {
     pub spacing_ns: f64,
     /// For values: 1 if perfectly quantised. For differences: the share of steps with this size.
     pub strength: f64,
-    /// Probability of such a strength without bands (Rayleigh test, adjusted for the number of spacings
-    /// tried); `None` for differences.
+    /// Probability of a strength at least as large without bands (Rayleigh test, adjusted for the number of
+    /// spacings tried); `None` for differences.
     pub p: Option<f64>,
-    /// True if it was found in the differences of consecutive values rather than in the values.
+    /// True if the spacing was found in the differences of consecutive values rather than in the values.
     pub of_differences: bool,
     /// Number of these steps in one step of the next larger spacing; `None` if that is not an integer.
     pub steps_per_coarser: Option<u32>,

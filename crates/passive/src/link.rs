@@ -7,10 +7,10 @@ use jitlat_core::Span;
 use jitlat_core::link::{AccessLink, LinkFit, MAX_OVERHEAD, NotALink, fit};
 use serde::Serialize;
 
-/// A question about a link: the effect of a known one, or the properties of an unknown one.
+/// A question about a link: the effect of a known link, or the properties of an unknown link.
 #[derive(Clone, Debug, PartialEq)]
 pub enum LinkQuestion {
-    /// Compute the effect of this link.
+    /// Compute the effect of a known link.
     Compare(AccessLink),
     /// Find the link that the sizes suggest.
     Fit {

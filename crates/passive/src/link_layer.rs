@@ -75,7 +75,7 @@ mod ppp_protocol {
     pub(super) const IPV6: u16 = 0x0057;
 }
 
-/// Protocol families of BSD loopback headers. The number of IPv6 differs between systems.
+/// Protocol families of BSD loopback headers. The value for IPv6 differs between systems.
 mod family {
     pub(super) const INET: u32 = 2;
     pub(super) const INET6: [u32; 4] = [10, 24, 28, 30];

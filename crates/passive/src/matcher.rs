@@ -31,8 +31,8 @@ const MAX_SIGHTINGS: usize = 4 << 20;
 pub trait MatchObserver {
     /// Receives a matched packet, in the order of the monitor's sightings.
     fn record(&mut self, _: Record) {}
-    /// Receives a packet that arrived, when its arrival is matched; `copy` is true for a duplicate made by
-    /// the network. `seq` numbers the sightings at the packet's source point, in each direction from 0.
+    /// Receives a packet whose arrival has been matched. `copy`: the packet is a duplicate made by the
+    /// network. `seq`: number of the sighting at the packet's source point, from 0 per direction.
     fn arrived(&mut self, _seq: u64, _: Record, _copy: bool) {}
     /// Source sighting `seq` of a flow did not arrive.
     fn lost(&mut self, _direction: Direction, _seq: u64, _sent: WallTime, _flow: u32) {}
@@ -139,10 +139,10 @@ pub struct Matcher {
     now: i64,
     /// Known names; none of their entries is `Gone`.
     table: NameTable<QueuePosition>,
-    /// Entries in about the order in which they are needed again, because lookups in the table are scattered
-    /// in memory.
+    /// Recent entries, stored about in the order of their next use, because lookups in the table are
+    /// scattered in memory.
     young: Queue,
-    /// Names that are not matched soon, or that repeat.
+    /// Entries of names that are not matched soon, or that repeat.
     old: Queue,
     groups: NameTable<SightingGroup>,
     matches: Matches,
@@ -152,11 +152,11 @@ pub struct Matcher {
 /// Reason why a name is settled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum SettleReason {
-    /// Its window is over, or both captures have ended.
+    /// The window of the name is over, or both captures have ended.
     Expired,
-    /// There is no more room to wait for it.
+    /// The memory limit is reached.
     GivenUp,
-    /// It repeats too often.
+    /// The name repeats too often.
     Distrusted,
 }
 
@@ -181,7 +181,7 @@ impl Matcher {
         Matcher { capacity: sightings.max(2), ..self }
     }
 
-    /// Counts only sightings in `part`, and takes the spans of the whole captures from it.
+    /// Counts only sightings in `part`, and takes the time spans of the whole captures from `part`.
     pub fn of_part(mut self, part: CapturePart) -> Matcher {
         for (point, span) in [CapturePoint::Reference, CapturePoint::Monitor].into_iter().zip(part.spans) {
             if let Some((first, last)) = span {
@@ -209,8 +209,8 @@ impl Matcher {
         self.matches.covers(point, at.0);
     }
 
-    /// Records that a point's capture dropped packets in this time. It is then unknown whether packets that
-    /// it did not see were lost.
+    /// Records that a point's capture dropped packets in this time. Whether packets missing there were lost
+    /// is then unknown.
     pub fn drops(&mut self, point: CapturePoint, from: WallTime, to: WallTime) {
         self.matches.drops(point, from.0, to.0);
     }

@@ -34,9 +34,9 @@ pub struct OnePointFlow {
     pub protocol: &'static str,
     /// End that began the flow, or whose port is not a service's.
     pub client: SocketAddr,
-    /// The other end.
+    /// Other end of the connection.
     pub server: SocketAddr,
-    /// Number of its packets in both directions.
+    /// Number of packets of the flow in both directions.
     pub packets: u64,
     /// From the capture point to the server and back, in ns; null without a measurement.
     pub server_rtt_ns: Option<SpreadFigures>,
@@ -89,7 +89,7 @@ struct QuicFlow {
     parts: [SpanSpread; 2],
 }
 
-/// Finds round trips in the packets of one capture point.
+/// Measures round trips in the packets of one capture point.
 #[derive(Debug, Default)]
 pub struct OnePoint {
     tcp: TcpAnalyzer,

@@ -16,7 +16,7 @@ pub struct InOrder {
     /// Number of sightings in `held` from before the clock was last set back; no later sighting can precede
     /// them.
     past: usize,
-    /// True if the sightings after them may be out of order.
+    /// True if the sightings after `past` may be out of order.
     mixed: bool,
     /// Latest time since the clock was last set back.
     newest: i64,
@@ -92,7 +92,7 @@ impl InOrder {
         core::mem::take(&mut self.held)
     }
 
-    /// Number of sightings that arrived after a later one.
+    /// Number of sightings that arrived after a sighting with a later time.
     pub fn disordered(&self) -> u64 {
         self.disordered
     }

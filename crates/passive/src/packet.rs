@@ -193,7 +193,7 @@ impl<'a> IpPacket<'a> {
         self.ip.get(self.transport_at..).unwrap_or_default()
     }
 
-    /// True if it is a fragment other than the first, which has no transport header.
+    /// True if the packet is a fragment other than the first; such fragments have no transport header.
     pub fn is_later_fragment(&self) -> bool {
         self.fragment_offset != 0
     }

@@ -13,9 +13,9 @@ use jitlat_core::time::{Span, WallTime};
 pub struct Record {
     /// Direction in which the packet went.
     pub direction: Direction,
-    /// Time at which it passed the reference point, on the reference clock.
+    /// Time at which the packet passed the reference point, on the reference clock.
     pub reference: WallTime,
-    /// Time at which it passed the monitor point, on the monitor clock.
+    /// Time at which the packet passed the monitor point, on the monitor clock.
     pub monitor: WallTime,
     /// Length of the IP packet, in bytes.
     pub length: u32,

@@ -1,10 +1,11 @@
 //! Parts of two captures by time, analysed separately and joined later: [`CapturePart`] specifies a part,
 //! [`PartState`] contains its results.
 //!
-//! For each part its own time and an overlap on both sides is read, so that packets that cross its borders
-//! are matched as in the whole. The results are cut on the monitor's clock, in whose order pairs are made:
-//! the matched packets of all parts, one after the other, are those of the whole. The position of a cut on
-//! the other clock follows from a [`ClockLine`], which is the same for all parts.
+//! For each part, its own time and an overlap on both sides are read, so that packets that cross its borders
+//! are matched as in an analysis of the whole captures. The results are cut at times of the monitor's clock,
+//! in whose order pairs are made: the matched packets of all parts, one after the other, equal those of the
+//! whole captures. The position of a cut on the other clock follows from a [`ClockLine`], which is the same
+//! for all parts.
 
 use super::pipeline::CaptureFacts;
 use super::{
@@ -54,7 +55,7 @@ impl ClockLine {
         }
     }
 
-    /// True if the line can be the difference of two clocks.
+    /// True if the line can be the offset of two clocks.
     pub fn is_possible(&self) -> bool {
         self.drift.is_finite() && self.drift.abs() < 0.1
     }
@@ -69,7 +70,7 @@ pub struct CapturePart {
     pub to: WallTime,
     /// Length of the overlap read before and after the part.
     pub overlap: Span,
-    /// Difference of the clocks.
+    /// Clock offset over time.
     pub clocks: ClockLine,
     /// First and last timestamp of each capture.
     pub spans: [Option<(WallTime, WallTime)>; 2],
@@ -89,7 +90,7 @@ impl CapturePart {
         at >= self.from.0.saturating_sub(self.overlap.0) && at < self.to.0.saturating_add(self.overlap.0)
     }
 
-    /// Returns the difference of the clocks at the time where reading begins.
+    /// Returns the clock offset at the time at which reading begins.
     pub fn first_offset(&self) -> Span {
         let begun = self.spans[0].map_or(self.clocks.at, |(first, _)| first);
         self.clocks.offset_at(begun.max(WallTime(self.from.0.saturating_sub(self.overlap.0))))
@@ -129,7 +130,7 @@ pub struct FirstPass {
     pub identity: IdentityRule,
     /// Clock difference at the beginning, in ns.
     pub offset_ns: Span,
-    /// Number of common packets it is based on.
+    /// Number of common packets that the plan is based on.
     pub common: usize,
     /// True if the direction is a guess from the clocks.
     pub direction_assumed: bool,
@@ -164,13 +165,13 @@ impl FirstPass {
         })
     }
 
-    /// True if this program can have written it.
+    /// True if the values are possible: this program may have written them.
     pub fn is_possible(&self) -> bool {
         self.kind == FirstPass::KIND && self.version == 1 && self.clocks.is_possible()
     }
 }
 
-/// Results of a part: the packets that belong to it, to be joined with those of the other parts.
+/// Results of a part: its packets, to be joined with those of the other parts.
 #[derive(Clone, Debug)]
 pub struct PartState {
     /// Addresses at the two ends, as seen by both points.
@@ -223,12 +224,12 @@ pub enum PartError {
     /// The contents contradict each other.
     #[error("it is damaged: {0}")]
     Impossible(String),
-    /// The parts belong to other captures, or were matched in another way.
+    /// The parts belong to different captures, or were matched with different settings.
     #[error(
         "the parts belong to different captures or were matched differently: use the same --plan for all"
     )]
     Unlike,
-    /// The parts belong to other captures, or contain other connections.
+    /// The parts belong to different captures, or were read with different options.
     #[error(
         "the parts belong to different captures, or were read with different options or numbers of parts"
     )]
@@ -252,7 +253,7 @@ pub enum PartError {
         /// Total number of parts.
         of: u32,
     },
-    /// The time between two parts is in neither of them, or in both.
+    /// Two parts do not adjoin: there is a gap between them, or they overlap.
     #[error("one part ends at {ends} and the next begins at {begins} (ns since 1970, reference clock)")]
     NotAdjacent {
         /// End of the earlier part.
@@ -275,7 +276,7 @@ pub(super) enum NotSealed {
 }
 
 impl NotSealed {
-    /// Converts it to an error about the states of a command.
+    /// Converts the error to one about the states of `command`.
     pub(super) fn of(self, command: &'static str) -> PartError {
         match self {
             NotSealed::Other => PartError::NotAState(command),
@@ -390,7 +391,8 @@ impl PartState {
         Ok(())
     }
 
-    /// Returns the results of all its packets; pairs go to `estimator`, which is returned with them.
+    /// Returns the results of all packets of the part; pairs go to `estimator`, which is returned with the
+    /// results.
     pub fn result(
         self,
         mut estimator: PairEstimator,

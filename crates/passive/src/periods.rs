@@ -1,6 +1,6 @@
 //! [`PeriodStreams`]: divides the traffic of two capture points that run without end into one test per
-//! period. Each packet that counts is in exactly one of them, by the time at which it was sent. Only copies
-//! that arrive after their period was handed out are in none.
+//! period. Each packet that counts is in exactly one of them, by the time at which it was sent. Copies that
+//! arrive after their period was returned are not in any test.
 
 use super::clocks::ClockComparison;
 use super::matcher::MatchObserver;
@@ -16,15 +16,15 @@ use std::collections::{BTreeMap, VecDeque};
 
 /// After a gap longer than this many periods, the periods in between are skipped: the clock was set.
 const MAX_EMPTY_PERIODS: i64 = 100;
-/// Maximum number of windows for which a period waits for packets whose fate is open because their names
-/// repeat.
+/// Maximum number of windows for which a period waits for packets with repeated names, whose fate is still
+/// open.
 const MAX_WINDOWS_OPEN: i64 = 16;
 
-/// Packets in both directions, and the results about them, in periods of wall time.
+/// Packets and results of both directions, by period of wall time.
 #[derive(Debug)]
 pub struct PeriodStreams {
     streams: StreamBuilder<Cut>,
-    /// Clock comparison by the packets of each open period.
+    /// Clock comparison from the packets of each open period.
     clocks: BTreeMap<i64, ClockComparison>,
     window: Span,
     sides: [Sides; 2],
@@ -33,7 +33,7 @@ pub struct PeriodStreams {
 /// A packet that arrived, numbered within its period.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PeriodRecord {
-    /// Number of its period.
+    /// Number of the packet's period.
     pub period: i64,
     /// Direction of the packet.
     pub direction: Direction,
@@ -51,7 +51,7 @@ pub struct EndedPeriod {
 }
 
 impl EndedPeriod {
-    /// True if no packet counts in it.
+    /// True if the period has no packets that count.
     pub fn is_idle(&self) -> bool {
         self.sessions.iter().all(|session| session.packets() == 0)
     }
@@ -167,7 +167,7 @@ impl MatchObserver for PeriodStreams {
     }
 }
 
-/// Numbers the packets of each period from 0.
+/// Divides a stream into periods and numbers the packets of each from 0.
 #[derive(Debug)]
 struct Cut {
     every: Span,
@@ -188,7 +188,7 @@ struct CutDirection {
 #[derive(Debug)]
 struct DirectionPeriod {
     period: i64,
-    /// Number of its first packet in the whole stream.
+    /// Number of the period's first packet in the whole stream.
     begins: u64,
     facts: DirectionFacts,
 }

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 /// Longer packets are counted with this length, in bytes.
 const MAX_LENGTH: usize = (1 << 16) - 1;
-/// Number of packets of a length from which its smallest delay counts.
+/// Minimum number of packets of a length for which its smallest delay counts.
 const MIN_PACKETS_PER_LENGTH: u32 = 5;
 /// Minimum difference between the shortest and the longest length, in bytes.
 const MIN_LENGTH_SPREAD: usize = 100;

@@ -19,7 +19,7 @@ pub struct SizeFigures {
     pub median_rtt_ns: i64,
     /// Mean round trip, in ns.
     pub mean_rtt_ns: f64,
-    /// Round trips at every half percent from 0 to 100 %, in ns.
+    /// Percentiles of the round trip from 0 to 100 %, every 0.5 %, in ns.
     #[serde(skip)]
     pub percentiles: Vec<i64>,
 }

@@ -38,7 +38,8 @@ pub struct SpreadFigures {
 }
 
 impl Default for SpanSpread {
-    /// Exact up to a quarter of a million values; beyond that at most 1/1024 too high.
+    /// Creates a spread whose quantiles are exact up to 250 000 values and beyond that at most 1/1024 too
+    /// high.
     fn default() -> SpanSpread {
         SpanSpread::new(Precision::CAPTURE)
     }
@@ -148,7 +149,7 @@ mod tests {
             let value = |k: i64| 1_000_000 + k * 1003;
             (0..exact).for_each(|k| s.push(value(k)));
             assert_eq!(s.percentiles(2), [0, exact / 2 - 1, exact - 1].map(value));
-            // One more value, and buckets are used; the extremes stay exact.
+            // With one more value, buckets are used; the extremes remain exact.
             s.push(value(exact));
             let [least, median, most] = s.percentiles(2)[..] else { panic!() };
             assert_eq!((least, most), (value(0), value(exact)));

@@ -27,8 +27,8 @@ const MAX_WAITING: usize = 1 << 20;
 
 /// Receives the records of both directions.
 pub trait StreamSink {
-    /// Receives the next packet of a direction that counts, in the order of the numbers, with the time at
-    /// which it was sent on its source's clock. Its arrivals follow later.
+    /// Receives the next packet of a direction that counts, in order of the numbers, with its send time on
+    /// its source's clock. Its arrivals follow later.
     fn counted(&mut self, _direction: Direction, _sent: WallTime) {}
 
     /// Receives the next arrival in a direction. Its number is below the final value of
@@ -39,7 +39,7 @@ pub trait StreamSink {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum PacketFate {
     Pending,
-    /// Counts; with the time at which it was sent.
+    /// The packet counts; with its send time.
     Counts(WallTime),
     Void,
 }
@@ -51,7 +51,7 @@ pub(super) struct DirectionFacts {
     pub(super) sent: u64,
     /// Times of the first and the last packet that count, on the source's clock.
     pub(super) span: Option<(i64, i64)>,
-    /// Number of packets that arrived, and their bytes.
+    /// Number of received packets, and of their bytes.
     pub(super) arrived: u64,
     pub(super) bytes: u64,
 }
@@ -97,7 +97,7 @@ struct ArrivedPacket {
 }
 
 impl ArrivedPacket {
-    /// Converts it to a record of packet `number` of its direction, which arrived at `at`.
+    /// Converts the packet to a record with the number `number`; `at` is its arrival time.
     fn record(&self, number: i64, at: WallTime) -> PacketRecord {
         let mut record = PacketRecord::new(number);
         record.set(Moment::Sent, Stamp { at: self.sent, source: StampSource::Wire });
@@ -126,8 +126,8 @@ struct DirectionNumbers {
 impl DirectionNumbers {
     fn settle(&mut self, seq: u64, fate: PacketFate, direction: Direction, sink: &mut impl StreamSink) {
         let Some(i) = seq.checked_sub(self.base) else { return };
-        // Sightings are numbered one by one, so the queue is never longer than the number of sightings that
-        // the matcher holds.
+        // Sightings are numbered consecutively, so the queue is never longer than the number of sightings
+        // that the matcher holds.
         let i = i as usize;
         if self.fates.len() <= i {
             self.fates.resize(i + 1, PacketFate::Pending);
@@ -157,8 +157,8 @@ impl DirectionNumbers {
         (seq - (self.voids - later as u64).min(seq)) as i64
     }
 
-    /// True if an arrival has no number: its fate was settled without it, or it is a duplicate of a packet
-    /// that is too old.
+    /// True if an arrival has no number: the packet's fate was settled before it, or the arrival is a
+    /// duplicate of a packet that is too old.
     fn is_void(&self, seq: u64, copy: bool) -> bool {
         let forgotten = seq.saturating_add(DUPLICATE_WINDOW) < self.base;
         seq < self.base && (!copy || forgotten || self.recent.binary_search(&seq).is_ok())
@@ -166,7 +166,7 @@ impl DirectionNumbers {
 
     fn release(&mut self, direction: Direction, sink: &mut impl StreamSink) {
         while self.waiting.len() > MAX_WAITING {
-            // There is no more room to wait for the earliest open fate: it becomes unknown.
+            // Too many arrivals wait for the earliest open fate: it becomes unknown.
             self.settle(self.base, PacketFate::Void, direction, sink);
             self.hand_on(direction, sink);
         }
@@ -236,7 +236,7 @@ impl<S: StreamSink> StreamBuilder<S> {
         &self.sink
     }
 
-    /// Returns the sink, for taking its present contents.
+    /// Returns the sink, so that the caller can take its contents so far.
     pub fn sink_mut(&mut self) -> &mut S {
         &mut self.sink
     }
@@ -391,8 +391,8 @@ mod tests {
         assert_eq!((s.sink.0[0].1, s.sink.0.last().map(|k| k.1)), (0, Some(n as i64 - 1)));
     }
 
-    /// A known truth goes in and a summary comes out: loss, duplication and reordering are exact, the offset
-    /// is within its bound.
+    /// The summary agrees with a simulated stream: loss, duplication and reordering exactly, the offset
+    /// within its bound.
     #[test]
     fn the_common_analysis_finds_what_was_done() {
         use jitlat_core::analysis::{Options, analyze};

@@ -38,7 +38,7 @@ impl Sides {
         Sides { reference: all.into(), monitor: all.into() }
     }
 
-    /// Returns the direction of a packet; `None` if it is not between these sides.
+    /// Returns the direction of a packet; `None` if its addresses are not on these two sides.
     #[inline]
     pub fn direction(&self, p: &IpPacket<'_>) -> Option<Direction> {
         let (src, dst) = p.ends();
@@ -65,7 +65,7 @@ impl Sides {
 /// Data of a packet that the survey uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PacketPreview {
-    /// Time at which it passed.
+    /// Time at which the packet passed the point.
     pub at: WallTime,
     /// Source address.
     pub src: IpAddr,
@@ -81,7 +81,7 @@ pub struct PacketPreview {
 }
 
 impl PacketPreview {
-    /// Creates the preview of a packet of which both captures have at least `available` bytes.
+    /// Creates the preview of a packet; both captures have at least `available` bytes per packet.
     pub fn of(p: &IpPacket<'_>, at: WallTime, available: usize) -> Option<PacketPreview> {
         let name = |ends, ident| {
             let fields = IdentityFields::Full { addresses: ends, ports: ends, ident };
@@ -107,7 +107,7 @@ pub struct MatchPlan {
     pub fields: IdentityFields,
     /// Monitor clock minus reference clock, with an error of at most half the round trip.
     pub offset: Span,
-    /// Number of common packets it is based on.
+    /// Number of common packets that the plan is based on.
     pub common: usize,
     /// True if OUT and IN are uncertain, because they are derived from the clocks alone.
     pub direction_assumed: bool,
@@ -170,8 +170,8 @@ pub fn survey(
     Ok(MatchPlan { sides, fields, offset, common: all, direction_assumed })
 }
 
-/// Determines the clock difference over the time of both samples, whose packets are named according to the
-/// plan: a line through the midpoints of the smallest differences of the two directions in each of 32
+/// Fits the clock offset over time as a line. Packets of both samples are named according to the plan. The
+/// line passes through the midpoints of the smallest differences of the two directions in each of 32
 /// intervals; if only one direction has packets, through its smallest differences.
 pub fn clock_line(reference: &[PacketPreview], monitor: &[PacketPreview], plan: &MatchPlan) -> ClockLine {
     const STRETCHES: i64 = 32;
@@ -293,7 +293,7 @@ fn directions(found: &[PreviewPair<'_>], asked: Option<&Sides>) -> (Vec<Directio
     (directions, assumed)
 }
 
-/// Determines the addresses at each end: each on the side that most of its packets indicate.
+/// Assigns each address to one end of the path: the end that most of its packets indicate.
 fn sides<'a>(
     found: &[PreviewPair<'a>],
     directions: &[Direction],
@@ -376,7 +376,7 @@ mod tests {
         let (mut r, mut m) = pair(300, 100, -5_000_000);
         r.retain(|g| g.src == A);
         m.retain(|g| g.src == A);
-        // The clocks decide if nothing else does.
+        // The clocks determine the direction if nothing else does.
         let plan = survey(&r, &m, None).unwrap();
         assert_eq!((plan.direction_assumed, &plan.sides[0].reference), (true, &vec![B.into()]));
         let (later_r, mut later_m) = (r.clone(), m.clone());

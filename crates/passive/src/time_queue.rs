@@ -73,7 +73,7 @@ impl<T> TimeQueue<T> {
         self.ready.len() + self.late.len()
     }
 
-    /// True if it has no items.
+    /// True if the queue has no items.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

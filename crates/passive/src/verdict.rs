@@ -1,4 +1,4 @@
-//! Problems of captures and of their matching, with advice on what to do about them.
+//! Problems of captures and of their matching, with advice.
 
 use super::pipeline::CaptureFacts;
 use super::{IdentityFields, IdentityRule, MatchPlan, MatchedFigures, PassiveResult};
@@ -10,7 +10,7 @@ use jitlat_core::units;
 pub const POINTS: [&str; 2] = ["reference", "monitor"];
 /// Maximum number of prefixes listed for a side.
 const MAX_LISTED_PREFIXES: usize = 4;
-/// The CAIA tool's first mask, with whose fields only the IP identification distinguishes packets of one flow.
+/// The CAIA tool's first mask. Of its fields, only the IP identification distinguishes packets of one flow.
 const HEADER_MASK: u32 = 63;
 
 /// Lists the prefixes of a side; if there are many, the first few.

@@ -1,4 +1,4 @@
-//! The unit that counts as one client, and the sources that no reflector ever answers. Limits for each client
+//! The unit that counts as one client, and the sources that reflectors never answer. Limits for each client
 //! are in [`crate::policy`].
 
 use core::net::{IpAddr, SocketAddr};

@@ -55,7 +55,7 @@ pub struct Accounts {
     rates: AccountRates,
     accounts: Box<[Account]>,
     seed: u64,
-    /// True if no limit is set. Nothing is counted then.
+    /// True if no limit is set. Then packets are not counted.
     is_unlimited: bool,
 }
 
@@ -162,7 +162,7 @@ impl UnitRate {
         UnitRate { gap: 1_000_000_000_000 / per_second as i64, window: per_second.div_ceil(10) }
     }
 
-    /// Returns the time that `units` take at this rate, ns.
+    /// Returns the time that `units` take at this rate, in ns.
     fn span(&self, units: u64) -> i64 {
         match i64::try_from(units).ok().and_then(|units| self.gap.checked_mul(units)) {
             Some(picoseconds) => picoseconds / 1000,

@@ -1,5 +1,5 @@
-//! Connection layer of digests and pushes: frames over a byte stream, a proof of the key, and after it a seal
-//! on every frame.
+//! Connection layer of digests and pushes: frames over a byte stream, a proof of the key, and then a seal on
+//! every frame.
 //!
 //! A frame is `length u32 · kind u8 · body · seal`; the length counts the bytes after it. Kinds 1 and 2 of
 //! every such protocol are [`ChannelHello`] and the proof. A proof covers all frames before it, with the

@@ -24,8 +24,8 @@ impl Hash for SessionName {
     }
 }
 
-/// Rank of a session, by whether its client has shown that it receives packets at its address. Sessions that
-/// have not are replaced first.
+/// Rank of a session, which depends on whether the client has shown that it receives packets at its address.
+/// Sessions of other clients are replaced first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Rank {
     Unproven,
@@ -83,9 +83,9 @@ struct Share {
     orders: [IdleOrder; 2],
 }
 
-/// Table with a maximum number of entries in total and per client. A new entry replaces the longest idle one
-/// of the lowest rank, or one of its own client if the client's share is used up. It never replaces an entry
-/// of a higher rank. Every operation takes constant time.
+/// Table with a maximum number of entries in total and per client. A new entry replaces the longest idle
+/// entry of the lowest rank, or an entry of the same client if the client's share is used up. An entry of a
+/// higher rank is never replaced. Every operation takes constant time.
 #[derive(Clone, Debug)]
 pub(crate) struct ShareTable<K, V> {
     total: usize,

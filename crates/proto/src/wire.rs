@@ -1,5 +1,5 @@
-//! Reads and writes the fields of packets. Fields are big-endian unless their type says otherwise. Input that
-//! is too short never causes a panic.
+//! Reads and writes the fields of packets. Fields are big-endian unless their type states otherwise. Input
+//! that is too short never causes a panic.
 //!
 //! A packet with fields at fixed positions declares them once as [`Field`]s. A message of consecutive parts
 //! is read with a [`Reader`].

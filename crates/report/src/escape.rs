@@ -1,4 +1,4 @@
-//! Escapes text for the formats it is written to. Names, tags and host facts may come from untrusted peers.
+//! Escapes text for HTML, XML and SVG. Names, tags and host facts may come from untrusted peers.
 
 /// Escapes `text` as content or attribute value of HTML, XML or SVG. Control characters, which XML forbids even as entities,
 /// become U+FFFD.

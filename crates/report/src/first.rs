@@ -5,7 +5,8 @@ use crate::text::screen::Screen;
 use crate::typography::{cell, micro};
 use jitlat_core::summary::Level;
 
-/// The verdict of a screen report in the typography of pages, with a figure; it can be understood on its own.
+/// The verdict of a screen report in the typography of pages, with a figure. It can be understood without the
+/// rest of the report.
 #[derive(Clone, Debug)]
 pub struct FirstScreen {
     /// Subject and place of the measurement.
@@ -35,7 +36,7 @@ pub struct ShownUse {
     pub name: String,
     /// Severity as a word.
     pub word: &'static str,
-    /// Its colour.
+    /// Colour of the severity.
     pub level: Level,
     /// Figure that determines the verdict.
     pub because: String,
@@ -50,7 +51,7 @@ impl FirstScreen {
         figure: Option<Figure>,
     ) -> FirstScreen {
         let (heads, lines) = screen.lines();
-        // The error of the delay in the column before it.
+        // The column "+/-" is the error of the delay in the column before it.
         let head = |head: String| if head == "+/-" { "±".to_owned() } else { head };
         let line = |line: Vec<(String, Option<Level>)>| {
             let cells = line.into_iter().enumerate();

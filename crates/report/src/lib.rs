@@ -22,7 +22,7 @@
 //! assert!(page.contains("latency"), "{page}");
 //! ```
 
-// Figures and their typography are used by drawings alone.
+// Figures and their typography are used only by the feature `draw`.
 #![cfg_attr(not(feature = "draw"), allow(dead_code))]
 
 #[cfg(feature = "draw")]

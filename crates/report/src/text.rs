@@ -1,7 +1,7 @@
 //! The console report: a summary as plain text for a terminal, a pipe or a mail.
 //!
-//! The classic report comes first, line by line in its established form (seed document, figure 16); further sections come
-//! below. Everything is plain ASCII in engineering units; an undefined figure is a `-`, never a number.
+//! The classic report comes first, line by line in its established form (source document, figure 16); further sections
+//! come below. Everything is plain ASCII in engineering units; an undefined figure is a `-`, never a number.
 //!
 //! * [`answers`] – the verdict: the first lines of a full report
 //! * [`screen`] – the default: the result of a test on one screen
@@ -67,7 +67,7 @@ pub fn report(summary: &Summary, options: &TextOptions) -> String {
     page.text
 }
 
-/// Returns the windows of `--interval` alone, without those that begin at `except`; empty if there are none.
+/// Returns only the windows of `--interval`, except those that begin at `except`; empty if there are none.
 pub fn windows(summary: &Summary, except: &[i64], options: &TextOptions) -> String {
     let mut page = Page::new(options);
     windows::alone(&mut page, &summary.intervals, except);

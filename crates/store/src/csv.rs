@@ -29,7 +29,7 @@ pub struct PacketCsv<W: Write> {
     rows: u64,
     /// For a two-way test: true if the far host's times are clock readings; `None` for a one-way test.
     far_clock: Option<bool>,
-    /// True if the round trip is only defined for answers that report their processing time.
+    /// True if the round trip is defined only for answers that contain the far host's processing time.
     processing_apart: bool,
     /// True if lines end with the kernel's TCP_INFO.
     tcp: bool,
@@ -170,7 +170,7 @@ fn name(class: Class) -> &'static [u8] {
     }
 }
 
-/// Writes lags, the header fields that the receiver saw, and, if the kernel stamped it, the time in the local queue.
+/// Writes lags, received header fields, and the time in the local queue, if the kernel stamped it.
 fn header_fields(line: &mut Vec<u8>, record: &PacketRecord) {
     field(line, record.send_lag().map(|l| l.0));
     field(line, record.receive_lag().map(|l| l.0));

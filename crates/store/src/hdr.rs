@@ -15,7 +15,7 @@ const SIGNIFICANT_DIGITS: u8 = 3;
 const MAX_DIVISOR: f64 = 1e6;
 
 /// Writes histograms of the accepted packets for every `interval` of arrival time, or for the whole run: their delay
-/// variation and, unless some of it is negative, their latency.
+/// variation and, unless some values are negative, their latency.
 ///
 /// # Errors
 /// Errors of `out`.

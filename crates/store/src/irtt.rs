@@ -1,8 +1,8 @@
-//! A two-way test in the format of irtt's client (`-o FILE.json`, JSON format 1), for programs that read it, such as flent
-//! and dashboards. `docs/formats/irtt-json.md`.
+//! A two-way test in the format of irtt's client (`-o FILE.json`, JSON format 1), for programs that read this format,
+//! such as flent and dashboards. See `docs/formats/irtt-json.md`.
 //!
-//! Times are in ns. Unknown values are left out, except statistics that such programs read for every test: without samples
-//! they are 0.
+//! Times are in ns. Unknown values are left out, except statistics that such programs expect in every test: these are 0
+//! without samples.
 
 use jitlat_core::record::Moment;
 use jitlat_core::twoway::{LossSide, processing, round_trip};
@@ -243,7 +243,7 @@ impl<'a> ExportedTest<'a> {
         }
         test.late.sort_unstable();
         let highest = test.answered.keys().next_back().map_or(0, |seq| seq + 1);
-        // For a log that was cut off, nothing is known after the last answer.
+        // A truncated log contains nothing about requests after the last answer.
         test.sent = session.sent.unwrap_or(highest).max(highest);
         test
     }
@@ -322,7 +322,7 @@ impl<'a> ExportedTest<'a> {
     }
 
     /// Time at which request `seq` was sent. For a request without an answer, extrapolated by the period from the last
-    /// answered one before it, or from the first one after it.
+    /// answered request before it, or from the first one after it.
     fn send_time(&self, seq: u32) -> Option<i64> {
         let before = self.answered.range(..=seq).next_back();
         let (near, record) = before.or_else(|| self.answered.range(seq..).next())?;

@@ -1,4 +1,4 @@
-//! JSON: the summary as one object, its intervals as JSON Lines. `docs/formats/json.md`.
+//! JSON: the summary as one object, its intervals as JSON Lines. See `docs/formats/json.md`.
 
 use jitlat_core::spec::Direction;
 use jitlat_core::summary::{Interval, Summary};
@@ -25,12 +25,12 @@ pub enum SummaryDocument<'a> {
     One(&'a Summary),
     /// A test of both directions.
     Directions {
-        /// Up, then down.
+        /// Summaries of the directions: up, then down.
         directions: [&'a Summary; 2],
     },
     /// Several tests.
     Runs {
-        /// Their summaries, in the given order.
+        /// Summaries of the tests, in the given order.
         runs: &'a [Summary],
     },
 }

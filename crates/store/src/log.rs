@@ -1,7 +1,7 @@
 //! Text logs: a header and a row for each packet received, in arrival order.
 //!
-//! Versions 1 and 2 are those of the seed document (§4.5, A.3); version 3 keeps their first eleven lines
-//! and first five columns and adds the rest. The formats are specified in `docs/formats/`.
+//! Versions 1 and 2 are those of the source document (§4.5, A.3); version 3 keeps their first eleven
+//! lines and first five columns and adds the rest. The formats are specified in `docs/formats/`.
 //!
 //! * [`LogReader`] reads all three, tolerantly, in tens of nanoseconds per row and in bounded memory.
 //! * [`LogWriter`] writes them row by row, so that a log is readable after a crash at any byte.

@@ -17,8 +17,8 @@ pub struct OutputError {
 
 /// Calls `fill` to write the file at `path`, or standard output for `-`.
 ///
-/// A temporary file is renamed to `path` when it is complete: an existing file stays until then, and is unchanged after a
-/// failure or a crash. Devices and pipes are written to directly.
+/// A temporary file is renamed to `path` when it is complete: an existing file is replaced only then, and is unchanged
+/// after a failure or a crash. Devices and pipes are written to directly.
 ///
 /// # Errors
 /// [`OutputError`] with the first failure of `fill` or of the system.
@@ -40,7 +40,7 @@ pub fn write(path: &Path, fill: impl FnOnce(&mut dyn Write) -> io::Result<()>) -
 pub fn check(path: &Path) -> Result<(), OutputError> {
     let result = match fs::metadata(path) {
         Ok(m) if m.is_dir() => Err(io::ErrorKind::IsADirectory.into()),
-        // Checking a pipe means opening it, which would wait for its reader.
+        // Checking a pipe would require opening it, which waits for its reader.
         Ok(m) if !m.is_file() => Ok(()),
         _ => tempfile::Builder::new().prefix(".jitlat-").tempfile_in(folder_of(path)).map(drop),
     };

@@ -75,7 +75,7 @@ pub struct SppDocument<'a> {
     pub link: Option<LinkAnswer<'a>>,
     /// Round trips of the ICMP echoes in the reference capture.
     pub ping_rtt_ns: Option<SpreadFigures>,
-    /// Round trips in the file of `--ping`, which may be of the same echoes.
+    /// Round trips in the file of `--ping`, which may contain the same echoes.
     pub ping_file_rtt_ns: Option<SpreadFigures>,
     /// Figures by flow, if requested.
     pub flows: Option<&'a [FlowFigures]>,
@@ -101,7 +101,7 @@ pub struct Captures {
 pub struct CaptureCounts {
     /// Frames read.
     pub frames: u64,
-    /// IP packets among them.
+    /// IP packets among the frames.
     pub ip_packets: u64,
     /// Packets between the two sides.
     pub between_the_sides: u64,
@@ -111,13 +111,13 @@ pub struct CaptureCounts {
     pub truncated: u64,
     /// Frames with contradictory headers.
     pub malformed: u64,
-    /// Frames with an earlier time stamp than the frame before.
+    /// Frames with an earlier timestamp than the frame before.
     pub disordered: u64,
-    /// Packets that the capture itself missed.
+    /// Packets that the capture missed.
     pub capture_drops: u64,
-    /// First time stamp, ns since 1970.
+    /// First timestamp, ns since 1970.
     pub first_ns: Option<WallTime>,
-    /// Last time stamp, ns since 1970.
+    /// Last timestamp, ns since 1970.
     pub last_ns: Option<WallTime>,
 }
 
@@ -126,7 +126,7 @@ pub struct CaptureCounts {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(untagged)]
 pub enum LinkAnswer<'a> {
-    /// The given link, compared with the round trips.
+    /// A given link, compared with the round trips.
     Compare(&'a AccessLink),
     /// The link that fits the sizes best.
     Fit(LinkFit),
@@ -142,7 +142,7 @@ pub struct TcpDocument<'a> {
     pub version: u8,
     /// Segments read at the first point.
     pub segments: u64,
-    /// Packets that the capture itself missed.
+    /// Packets that the capture missed.
     pub capture_drops: u64,
     /// Problems of the captures, as text.
     pub notes: &'a [String],
@@ -156,7 +156,7 @@ pub struct TcpDocument<'a> {
 #[derive(Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TcpConnection<'a> {
-    /// The connection as the first point saw it.
+    /// The connection as seen at the first point.
     #[serde(flatten)]
     pub connection: &'a ObservedConnection,
     /// Figures between two capture points; null with one point.
@@ -177,11 +177,11 @@ pub struct CaptureDocument<'a> {
     pub sent: WireCounts,
     /// Packets received by this host.
     pub received: WireCounts,
-    /// Packets that the capture itself missed.
+    /// Packets that the capture missed.
     pub capture_drops: u64,
     /// TCP segments of the stream.
     pub tcp_segments: u64,
-    /// Its TCP connections.
+    /// TCP connections of the stream.
     pub connections: Vec<TcpConnection<'a>>,
     /// Causes of delay of each direction.
     pub delays: Vec<ExplainedDelays<'a>>,

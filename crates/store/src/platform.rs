@@ -36,14 +36,15 @@ pub fn stdout() -> std::io::Result<File> {
     Err(std::io::ErrorKind::Unsupported.into())
 }
 
-/// Permissions of a new file: rw-rw-rw- less the umask. `None` if a new file has the right ones anyway.
+/// Permissions of a new file: rw-rw-rw- less the umask. `None` if a new file has these permissions without further
+/// action.
 #[cfg(unix)]
 pub fn of_a_new_file() -> Option<Permissions> {
     use std::os::unix::fs::PermissionsExt;
     Some(Permissions::from_mode(0o666))
 }
 
-/// `None`, because a new file has the right permissions anyway.
+/// `None`, because a new file has the right permissions without further action.
 #[cfg(not(unix))]
 pub fn of_a_new_file() -> Option<Permissions> {
     None

@@ -57,11 +57,11 @@ pub struct SweepPlan {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LoadLink {
-    /// Its host; `None` for the host of the test.
+    /// Host that receives the load; `None` for the host of the test.
     pub host: Option<String>,
-    /// Its control port.
+    /// Control port of that host.
     pub port: u16,
-    /// File with its key.
+    /// File with the key.
     pub key_file: Option<PathBuf>,
     /// Time that the load runs before the test begins.
     pub settle: Span,
@@ -77,7 +77,7 @@ impl Default for LoadLink {
 /// Format stated in the first line of a sweep's file.
 pub const FORMAT: &str = "jitlat sweep 2";
 
-/// Formats that can be resumed: version 1 has other names for ten figures.
+/// Formats that can be resumed. Version 1 has different names for ten figures.
 const READABLE: [&str; 2] = ["jitlat sweep 1", FORMAT];
 
 /// Maximum number of runs; more are certainly a mistake.
@@ -87,7 +87,7 @@ const MAX_RUNS: usize = 100_000;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SweepError {
-    /// Its first line is not a plan.
+    /// The first line of the file is not a plan.
     #[error("it is not a sweep file")]
     NoPlan(#[source] serde_json::Error),
     /// The file was written by another program, or by a newer version.
@@ -185,14 +185,14 @@ impl SweepPlan {
 /// Contents of a sweep's file.
 #[derive(Clone, Debug)]
 pub struct Contents {
-    /// Its plan.
+    /// Plan of the sweep.
     pub plan: SweepPlan,
     /// The finished runs.
     pub outcomes: Vec<RunOutcome>,
-    /// Accepted packets of each run, in the order of the outcomes; empty for runs of older programs, which did not store
-    /// them.
+    /// Accepted packets of each run, in the order of the outcomes; empty for runs of older programs, which did not
+    /// store packets.
     pub packets: Vec<Samples>,
-    /// Total size of its complete lines. A truncated line follows.
+    /// Total size of the complete lines. A truncated line may follow.
     pub whole: usize,
 }
 
@@ -201,7 +201,7 @@ pub struct Contents {
 struct SweepLine<RunOutcome, Packets> {
     #[serde(flatten)]
     outcome: RunOutcome,
-    /// Its accepted packets; absent in files of older programs.
+    /// Accepted packets; absent in files of older programs.
     #[serde(default)]
     packets: Packets,
 }

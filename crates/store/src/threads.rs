@@ -24,7 +24,7 @@ impl Helpers for Threads {
             for _ in 1..self.0.get().min(pieces) {
                 let helper = thread::Builder::new().name("helper".to_owned());
                 if helper.spawn_scoped(scope, work).is_err() {
-                    // This thread does all the work, only later.
+                    // Fewer threads share the work.
                     break;
                 }
             }

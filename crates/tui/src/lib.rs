@@ -1,9 +1,9 @@
 //! Full-screen terminal views of running tests and of saved ones.
 //!
-//! * [`View`] – controls the terminal and draws on a thread of its own; [`BoardObserver`] – observes the events of a test
+//! * [`View`] – controls the terminal and draws on a separate thread; [`BoardObserver`] – observes the events of a test
 //! * [`Board`] – state of the tests that are shown: a [`LiveState`] per test, updated by its events
 //! * [`draw`] – the screen as a pure function of [`ScreenState`]: a board, the user's selection ([`Viewing`]), and the
-//!   abilities of the terminal ([`Look`])
+//!   capabilities of the terminal ([`Look`])
 //!
 //! The thread that talks to the far host copies events into the board; the drawing thread reads the board. Neither touches a
 //! packet, and a slow or stuck terminal delays frames, never packets.

@@ -1,10 +1,10 @@
-//! [`Look`]: abilities of a terminal.
+//! [`Look`]: capabilities of a terminal.
 
 use ratatui::buffer::Buffer;
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::symbols::Marker;
 
-/// Abilities of a terminal.
+/// Capabilities of a terminal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Look {
     /// True if it shows colours.

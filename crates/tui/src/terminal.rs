@@ -41,7 +41,7 @@ const LAST_FRAME_TIMEOUT: Duration = Duration::from_secs(1);
 /// True while the terminal is taken over.
 static TERMINAL_TAKEN: AtomicBool = AtomicBool::new(false);
 
-/// Restores the terminal, if it was taken over. Errors are ignored, because nobody could read about them.
+/// Restores the terminal, if it was taken over. Errors are ignored, because no message could be shown.
 fn give_back() {
     if TERMINAL_TAKEN.swap(false, Ordering::SeqCst) {
         let _ = execute!(io::stdout(), LeaveAlternateScreen, Show);

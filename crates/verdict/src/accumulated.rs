@@ -1,4 +1,4 @@
-//! [`add`]: judges the stretches of a stream one after another, in bounded memory; [`judgement`] judges the whole.
+//! [`add`]: judges the stretches of a stream one after another, in constant memory; [`judgement`] judges the whole stream.
 
 use super::case::{Begin, Case, is_one_host, smallest_one_way};
 use super::causes::queue::of_queue;
@@ -14,10 +14,10 @@ use jitlat_core::evidence::{
     Evidence, Judgement, MAX_CAUSES_PER_KIND, StretchFindings, StretchSeam, WholeStream,
 };
 
-/// Adds the next stretch; `seam` maps its packet numbers to those of the stream. `origin` is the time at which the
-/// stream's first packet was sent, and `due` the time at which the first packet of the stretch was due, for a stretch
-/// that received none of its packets; both in ns. Returns the packets at which causes begin that last to the end of the
-/// stretch, by the numbers of the stretch, ascending.
+/// Adds the findings of the next stretch. `seam` maps its packet numbers to those of the stream. `origin` is the send
+/// time of the stream's first packet, and `due` the due time of the stretch's first packet, which is used if none was
+/// received; both in ns. Returns the first packet of each cause that lasts to the end of the stretch, ascending,
+/// numbered within the stretch.
 pub fn add(
     so_far: &mut StretchFindings,
     material: &Evidence<'_>,
@@ -36,7 +36,7 @@ pub fn add(
     let left_out = seam.left_out as f64 / 1e9;
     case.begin = Begin { at, again_until: case.seconds(seam.again.into()), left_out };
     let packets = case.known.sent as f64;
-    // Times of a test count from its first received packet.
+    // Times of a case count from the first received packet.
     let before = (-case.seconds(0)).max(0.0);
     for mut found in RULES.iter().flat_map(|rule| (rule.find)(&case)) {
         let cause = &mut found.cause;
@@ -84,8 +84,8 @@ pub fn add(
 /// Adds `new` to the findings. `seam` is given if the cause began before the stretch that showed it.
 fn take(so_far: &mut StretchFindings, new: FoundCause, seam: Option<&StretchSeam>) {
     let id = new.cause.id;
-    // It is the same level, and more of it is known now: the packet at which it ends shows whether a queue or a route
-    // caused it.
+    // A level that continues is reported by both stretches, and the later one shows more of it: only its end shows
+    // whether a queue or a route caused it.
     let is_level = |id| matches!(id, CauseId::Queue | CauseId::RouteChange);
     let lasted = |last: &FoundCause, seam: &StretchSeam| {
         is_level(last.cause.id)
@@ -105,7 +105,7 @@ fn take(so_far: &mut StretchFindings, new: FoundCause, seam: Option<&StretchSeam
     if is_a_law(id) {
         return both(last, new);
     }
-    // A cause that reaches from the end of one stretch to the begin of the next is a single one.
+    // A cause at the end of one stretch that continues in the next is a single one.
     if matches!(id, CauseId::Outage | CauseId::Queue)
         && new.cause.packets[0] <= last.cause.packets[1].saturating_add(1)
     {
@@ -117,15 +117,15 @@ fn take(so_far: &mut StretchFindings, new: FoundCause, seam: Option<&StretchSeam
     }
 }
 
-/// Merges causes of one kind if there are many.
+/// Merges the causes of one kind, if they are too many or are reported together.
 fn put_together(so_far: &mut StretchFindings, id: CauseId) {
     let (same, others) = std::mem::take(&mut so_far.found).into_iter().partition(|f| f.cause.id == id);
     so_far.found = others;
     so_far.found.extend(merge_of_kind(id, same));
 }
 
-/// Returns the verdict on the `whole` stream; `None` if something is known about the stream that its stretches could
-/// not know.
+/// Returns the verdict on the `whole` stream; `None` if it depends on facts that were unknown when its stretches were
+/// judged: refused or unrecorded packets.
 pub fn judgement(
     mut so_far: StretchFindings,
     whole: &WholeStream<'_>,
@@ -180,7 +180,7 @@ pub fn judgement(
     Some(conclude(findings, session, profiles))
 }
 
-/// Share of the packets that a stall touched. A kernel that stamped arrivals measured the path during a stall of the receiver.
+/// Returns the share of packets that a stall affected. If the kernel stamped arrivals, a receiver's stall affects none.
 fn touched_share(found: &FoundCause) -> f64 {
     match found.cause.id {
         CauseId::SenderStall => found.harm / sender_stall::HARM_PER_SHARE,
@@ -189,7 +189,7 @@ fn touched_share(found: &FoundCause) -> f64 {
     }
 }
 
-/// Retains one law of loss if stretches followed different ones: the one that lost most packets.
+/// Retains the law of loss that lost most packets, if stretches followed different ones.
 fn keep_one_law_of_loss(so_far: &mut StretchFindings) {
     let of_loss = |f: &&FoundCause| {
         matches!(
@@ -200,8 +200,9 @@ fn keep_one_law_of_loss(so_far: &mut StretchFindings) {
     let most = so_far.found.iter().filter(of_loss).map(|f| f.harm).fold(0.0, f64::max);
     so_far.found.retain(|f| !of_loss(&f) || f.harm >= most);
 }
-/// Returns the packets at which causes begin that last to the end of `case`: queues, and longer routes without a change
-/// back.
+
+/// Returns the first packet of each queue that lasts to the end of `case`, and of each change to a longer route that is not
+/// reversed.
 fn lasting(case: &Case<'_>) -> Vec<u32> {
     let n = case.delays.len();
     let queues = case.episodes.queues.iter().filter(|q| q.to + MAX_PACKETS_AFTER >= n).map(|q| q.from);
@@ -218,10 +219,10 @@ fn lasting(case: &Case<'_>) -> Vec<u32> {
     begins
 }
 
-/// Number of packets that may follow a queue that still counts as lasting.
+/// Maximum number of packets after a queue that counts as lasting to the end.
 const MAX_PACKETS_AFTER: usize = 16;
 
-/// True for causes that have a share of packets instead of a time.
+/// Returns true for causes that describe a share of packets instead of an event in time.
 fn is_a_law(id: CauseId) -> bool {
     matches!(
         id,
@@ -236,7 +237,7 @@ fn is_a_law(id: CauseId) -> bool {
     )
 }
 
-/// Merges the same law of two stretches: from the first to the last packet, with the mean share by packets.
+/// Merges the law `new` of the next stretch into `last`, with the mean of the two shares, weighted by packets.
 fn both(last: &mut FoundCause, new: FoundCause) {
     let span = |f: &FoundCause| (f.cause.packets[1].saturating_sub(f.cause.packets[0]) + 1) as f64;
     let (here, there) = (span(last), span(&new));
@@ -257,7 +258,7 @@ fn both(last: &mut FoundCause, new: FoundCause) {
     last.harm += new.harm;
 }
 
-/// Extends the level `last` by what is known now.
+/// Extends the level `new` of the next stretch back to the beginning of `last`.
 fn more_is_known(new: &mut FoundCause, last: &FoundCause) {
     let cause = &mut new.cause;
     new.harm += last.harm;

@@ -1,4 +1,4 @@
-//! [`Case`]: everything the rules look at, worked out once from the records of one way of one test.
+//! [`Case`]: everything that the rules examine, computed once from the evidence of one direction of a test.
 
 use super::delays::{Blocks, DelayNoise, Delays};
 use super::episodes::{Episode, Episodes, Hold, least_hold};
@@ -18,64 +18,64 @@ use jitlat_core::metrics::seqset::{SeqRun, absent, without};
 use jitlat_core::session::Session;
 use jitlat_core::spec::Transport;
 
-/// Everything the rules use.
+/// Evidence of one direction of a test, with everything that the rules derive from it.
 pub struct Case<'a> {
-    /// What it was computed from.
+    /// Evidence from which the rest is computed.
     pub material: &'a Evidence<'a>,
-    /// How much of the test is known.
+    /// Packets whose fate is known.
     pub known: KnownPackets,
-    /// Delays without what clocks and routes added.
+    /// Delays, corrected for clock steps, clock skew and route changes.
     pub delays: Delays<'a>,
-    /// How much neighbours differ.
+    /// Differences in delay between neighbouring packets.
     pub noise: DelayNoise,
     /// Lasting changes of the smallest delay, with their reasons.
     pub steps: Vec<(LevelStep, StepReason)>,
     /// Rate of the receiving clock relative to the sending one, less 1, if it is not explained by a queue.
     pub skew: Option<f64>,
-    /// Half of the 95 % interval of that.
+    /// Half the width of the 95 % interval of `skew`.
     pub skew_error: f64,
     /// Queues and holds.
     pub episodes: Episodes,
-    /// The sender's own delays.
+    /// Delays that the sending host itself added.
     pub late: SenderDelays,
     /// Lost packets.
     pub losses: PathLosses,
     /// Losses that are neither outages nor packets refused by the sending host.
     pub scattered: Scattered,
-    /// Those of them that a full queue dropped.
+    /// Number of losses that a full queue dropped.
     pub dropped_by_queue: u64,
     /// Losses that the sending host's system refused, if they can be identified.
     pub refused: Vec<SeqRun>,
-    /// Short runs of loss while the route changed.
+    /// Short bursts of loss while the route changed.
     pub lost_at_steps: Vec<SeqRun>,
-    /// The law of the remaining losses.
+    /// Statistical law of the scattered losses; `None` if they follow none.
     pub law: Option<LossLaw>,
-    /// From the first packet to the end of what is known, in seconds.
+    /// Time from the first packet to the last whose fate is known, in seconds.
     pub duration: f64,
-    /// Where these packets are within the stream of which they are a part.
+    /// Position of these packets in the stream of which they are a part.
     pub begin: Begin,
 }
 
-/// When the packets of a part of a stream were sent.
+/// Start of a part of a stream. The part begins with packets of an earlier part, repeated as context.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Begin {
-    /// Seconds from the first packet of the stream to the first of these.
+    /// Time from the first packet of the stream to the first packet of the part, in seconds.
     pub at: f64,
-    /// Until so many seconds after that they are packets of an earlier part, shown again.
+    /// End of the repeated packets, in seconds since the first packet of the part.
     pub again_until: f64,
-    /// Those were sent so many seconds earlier than it looks.
+    /// Time between the repeated packets and the others that is left out, in seconds.
     pub left_out: f64,
 }
 
 impl Begin {
-    /// Seconds from the first packet of the stream to `seconds` after the first of these.
+    /// Converts `seconds` since the first packet of the part to seconds since the first packet of the stream.
     pub fn of(&self, seconds: f64) -> f64 {
         self.at + seconds - if seconds < self.again_until { self.left_out } else { 0.0 }
     }
 }
 
 impl<'a> Case<'a> {
-    /// From `material`.
+    /// Computes the case from `material`.
     pub fn new(material: &'a Evidence<'a>) -> Case<'a> {
         let Evidence { session, series, came, .. } = *material;
         let known = KnownPackets::of(session, came);
@@ -99,7 +99,7 @@ impl<'a> Case<'a> {
             skew_error = drift.map_or(0.0, |drift| drift.error);
             if let Some(rate) = skew {
                 slot = find_slot(&delays, &blocks, material);
-                // Slots whose clock is not the sender's drift in the same way, until the next one is nearer.
+                // Slots timed by another clock than the sender's look like skew, until packets meet the next slot.
                 let drift = (rate * delays.time(series.len() - 1) as f64) as i64;
                 skew = skew.filter(|_| slot.is_none_or(|slot| drift.abs() > slot + slot / 4));
             }
@@ -138,7 +138,10 @@ impl<'a> Case<'a> {
             slot = slot.or_else(|| find_slot(&delays, &blocks, material));
             if let Some(slot) = slot {
                 // Packets that miss their slot wait for no other packet.
-                episodes.queues.retain(|queue| queue.height > slot + slot / 4 + 2 * noise.median);
+                let least = slot + slot / 4 + 2 * noise.median;
+                if episodes.queues.iter().any(|queue| queue.height <= least) {
+                    episodes = Episodes::higher_than(least, &delays, &delays.blocks(), noise);
+                }
             }
         }
         let handed_over: Vec<_> =
@@ -187,7 +190,7 @@ impl<'a> Case<'a> {
         case
     }
 
-    /// Takes out of the losses what a full queue dropped.
+    /// Separates the losses that a full queue dropped from the scattered ones.
     fn sort_losses(&mut self) {
         let others = self.losses.others();
         let local = self.late.height();
@@ -195,7 +198,7 @@ impl<'a> Case<'a> {
             self.scattered = others;
             return;
         }
-        // Lost where a queue was nearly full: the packet before or the one after waited for most of what any did.
+        // Lost while a queue was nearly full: the packet before or after waited for more than half of its height.
         let full = |run: &SeqRun| {
             let after = self.delays.series().position_of(run.start);
             [after.checked_sub(1), Some(after)].into_iter().flatten().any(|k| {
@@ -215,7 +218,7 @@ impl<'a> Case<'a> {
         let outside = others.lost() - inside;
         let rate = |lost: u64, of: u64| lost as f64 / of.max(1) as f64;
         let elsewhere = rate(outside, others.sent.saturating_sub(packets));
-        // As much as is lost elsewhere is lost here for the same reason.
+        // The queue explains the losses only if clearly more packets are lost in it than elsewhere.
         if inside < 3 || rate(inside, packets) < 2.0 * elsewhere.max(1.0 / others.sent.max(1) as f64) {
             self.scattered = others;
             return;
@@ -225,32 +228,32 @@ impl<'a> Case<'a> {
             others.filtered(if elsewhere > 0.0 { 0 } else { packets.min(others.sent / 2) }, |o| !full(o));
     }
 
-    /// Seconds from the first packet to where packet `seq` was sent, or would have been.
+    /// Returns the time from the first packet to the one with number `seq`, in seconds; estimated if that was lost.
     pub fn seconds(&self, seq: u64) -> f64 {
         LossTimes::new(&self.delays, self.material.session).of(seq) as f64 / 1e9
     }
 
-    /// Seconds from the first packet of the whole stream to the packet at index `k` in send order.
+    /// Returns the time from the first packet of the whole stream to the packet at index `k` in send order, in seconds.
     pub fn stream_seconds_at(&self, k: usize) -> f64 {
         self.begin.of(self.seconds_at(k))
     }
 
-    /// Seconds from the first packet to the packet at index `k` in send order.
+    /// Returns the time from the first packet to the packet at index `k` in send order, in seconds.
     pub fn seconds_at(&self, k: usize) -> f64 {
         if k < self.delays.len() { self.delays.seconds(k) } else { self.duration }
     }
 
-    /// The holds that are the receiving program's, where nothing but its own stamps tells it from the path.
+    /// Returns the holds attributed to the receiving program: those of packets that only the program stamped.
     pub fn receiver_holds(&self) -> Vec<Hold> {
         if self.material.is_stamped_by_kernel() { Vec::new() } else { self.long_holds() }
     }
 
-    /// The holds that are the path's: the receiving kernel stamped the packets as they came.
+    /// Returns the holds attributed to the path: those of packets that the receiving kernel stamped on arrival.
     pub fn path_holds(&self) -> Vec<Hold> {
         if self.material.is_stamped_by_kernel() { self.long_holds() } else { Vec::new() }
     }
 
-    /// The holds worth a word on their own; none where the transport holds packets back to deliver them in order.
+    /// Returns the holds that are long enough to be reported; none for TCP, which holds segments to deliver them in order.
     fn long_holds(&self) -> Vec<Hold> {
         if self.material.session.spec.transport() == Transport::Tcp {
             return Vec::new();
@@ -260,23 +263,23 @@ impl<'a> Case<'a> {
         self.episodes.holds.iter().filter(is_long).copied().collect()
     }
 
-    /// What a hold must reach to be worth a word, in ns: 60 ms, 40 where there are several or the program's own reading of
-    /// the clock proves them, and three packets' worth of the schedule.
+    /// Returns the minimum length of a hold that is reported, in ns: three packet intervals and 60 ms; 40 ms if there are
+    /// several holds, or if stamps prove that the program read packets late.
     pub fn longest_usual_hold(&self) -> i64 {
         let read_late = self.material.notes.read_late.iter().filter(|(_, lag)| *lag >= MIN_HOLD_NS).count();
         let least = if read_late > 0 { MIN_HOLD_NS } else { least_hold(&self.episodes.holds) };
         least.max(3 * self.material.period().unwrap_or(0))
     }
 
-    /// Packets that a host sent late, read late without a kernel's stamp, or refused.
+    /// Returns the number of packets that a host sent late, refused, or read late without a kernel stamp.
     pub fn touched(&self) -> u64 {
         let held: usize = self.receiver_holds().iter().map(|hold| hold.to - hold.from).sum();
         let late: usize = self.late.stalls.iter().map(|stall| stall.to - stall.from).sum();
         (held + late) as u64 + self.material.session.unsent
     }
 
-    /// How long packets waited on the path: beyond the smallest delay of their route, or beyond any origin. Packets that a
-    /// host sent or read late are left out.
+    /// Returns the waits of packets on the path: beyond the smallest delay of their route if delays are adjusted, else from
+    /// an arbitrary origin. Excludes packets that a host sent or read late.
     pub fn waits(&self) -> Waits {
         let held = self.receiver_holds();
         if !self.delays.is_adjusted() && self.late.stalls.is_empty() && held.is_empty() {
@@ -291,12 +294,12 @@ impl<'a> Case<'a> {
         Waits::of(&waits)
     }
 
-    /// Hands out the same in send order: place, ns.
+    /// Calls `each` with the waits of [`Case::waits`] in send order: index, ns.
     pub fn each_wait(&self, each: impl FnMut(usize, i64)) {
         self.each_wait_but(&self.receiver_holds(), each);
     }
 
-    /// What the receiving program added by standing still is not the path's: `held`.
+    /// Like [`Case::each_wait`], with the holds `held` of the receiving program, whose packets are left out.
     fn each_wait_but(&self, held: &[Hold], mut each: impl FnMut(usize, i64)) {
         let all = 0..self.delays.len();
         if held.is_empty() && self.late.stalls.is_empty() {
@@ -313,15 +316,15 @@ impl<'a> Case<'a> {
         });
     }
 
-    /// Packets whose fate is known, and those of them that were lost, without outages.
+    /// Returns the number of packets whose fate is known and the number of lost ones among them, both without outages.
     pub fn sent_and_lost(&self) -> [u64; 2] {
         let at_steps: u64 = self.lost_at_steps.iter().map(|r| r.len).sum();
         let lost = if self.material.shows_loss() { self.losses.others().lost() + at_steps } else { 0 };
         [self.material.came.len() + lost, lost]
     }
 
-    /// Severity of gaps within bursts of loss: each is as long as an outage, and none is one by itself. They are fair at
-    /// worst unless they are as long as a second.
+    /// Returns the severity of gaps within bursts of loss that are as long as an outage but do not count as one. At worst
+    /// fair, unless a gap lasts 1 s or longer.
     pub fn of_gaps(&self) -> Severity {
         let [longest, total] = self.losses.gaps();
         let severity = of_outage(longest, total, self.duration);
@@ -332,7 +335,7 @@ impl<'a> Case<'a> {
         }
     }
 
-    /// What an application lives through, without outages: with what its own host adds.
+    /// Returns the impairments that an application experiences, without outages.
     pub fn experience(&self) -> Experience {
         let [sent, lost] = self.sent_and_lost();
         let clock = self.material.clock;
@@ -357,8 +360,8 @@ pub(super) fn is_one_host(session: &Session) -> bool {
     session.src.zip(session.dst).is_some_and(|(src, dst)| src == dst)
 }
 
-/// Smallest one-way delay in ns where the smallest raw delay of a stream is `min`, however long; `None` if the clocks do not
-/// bound it. `was_set`: one of them was set during the stream.
+/// Returns the smallest one-way delay, in ns, of a stream whose smallest raw delay is `min`; `None` if the clocks do not
+/// bound it. `was_set`: a clock was set during the stream.
 pub(super) fn smallest_one_way(
     min: i64,
     clock: &ClockEstimate,
@@ -366,7 +369,7 @@ pub(super) fn smallest_one_way(
     was_set: bool,
 ) -> Option<f64> {
     match clock.correction_ns {
-        // Half a round trip is within as much of a one-way delay.
+        // A one-way delay is between 0 and the round trip, so half of that is off by at most as much.
         _ if round_trip => Some(min as f64 / 2.0),
         Some(_) if !is_bounded(clock) => None,
         Some(correction) if clock.direction_known && !was_set => Some(min.saturating_sub(correction) as f64),
@@ -376,38 +379,39 @@ pub(super) fn smallest_one_way(
     }
 }
 
-/// Whether the clock probes bound one-way delays. A bound of [`MAX_PROBE_BOUND_NS`] or less does. A longer one means that each round
-/// trip took a second or more: that is the path only if most probes agree. If they scatter, their own connection or a host
-/// was slow, and the bound says nothing about the path.
+/// Returns true if the clock probes bound one-way delays. Bounds up to [`MAX_PROBE_BOUND_NS`] do. A larger one means that
+/// each round trip took a second or more: the path causes this only if most probes agree. If they scatter, their own
+/// connection or a host was slow, and the bound does not apply to the path.
 fn is_bounded(clock: &ClockEstimate) -> bool {
     let agree = |bound: f64| clock.rtt_spread_ns.is_none_or(|spread| spread <= MAX_PROBE_SCATTER * bound);
     clock.bound_ns.is_some_and(|bound| bound <= MAX_PROBE_BOUND_NS || agree(bound))
 }
 
-/// So many outages may be what a rate limit drops.
+/// Minimum number of outages that may be the drops of a rate limit.
 const MIN_POLICED_OUTAGES: usize = 9;
 
-/// Shorter holds of a program are not worth a word, in ns.
+/// Minimum length of a program's hold that is reported, in ns.
 const MIN_HOLD_NS: i64 = 40_000_000;
 
-/// Clocks that may be off by more, in ns, by what their kernels say, give no one-way delay.
+/// Maximum clock error, according to the kernels, in ns. Clocks that may be off by more yield no one-way delay.
 const MAX_CLOCK_ERROR_NS: i64 = 50_000_000;
 
-/// Largest error of the clock offset, in ns, that is taken from probes whether they agree or not.
+/// Maximum error of the clock offset, in ns, that is accepted even if the probes do not agree.
 const MAX_PROBE_BOUND_NS: f64 = 500e6;
-/// Most that the median round trip of the probes may exceed the shortest, as a share of a longer bound.
+/// Maximum excess of the probes' median round trip over the shortest, as a share of the bound, if the bound is larger
+/// than [`MAX_PROBE_BOUND_NS`].
 const MAX_PROBE_SCATTER: f64 = 0.5;
 
-/// Below this there is no verdict: 3/N, the most that N packets without loss can exclude, is above the 3 % that any
-/// conversation bears.
+/// Minimum number of packets for a verdict. N packets without loss only exclude loss above 3/N (95 % confidence); with
+/// fewer than this, 3/N exceeds the 3 % that a conversation tolerates.
 pub const MIN_PACKETS: usize = 100;
 
-/// The slots in which the link of a test forwards packets.
+/// Returns the length of the slots in which a link of the path forwards packets, in ns; `None` if delays show no slots.
 fn find_slot(delays: &Delays<'_>, blocks: &Blocks, material: &Evidence<'_>) -> Option<i64> {
     slots::slot(delays, material.period()?).or_else(|| levels::slipped_slot(delays, blocks))
 }
 
-/// True if `step` is at the edge of a stall and the smallest delay is the same on both sides of that.
+/// Returns true if `step` is at the edge of a stall with the same smallest delay before and after it.
 fn is_of_a_stall(step: &LevelStep, late: &SenderDelays, delays: &Delays<'_>) -> bool {
     late.stalls.iter().any(|stall| {
         let is_near = (stall.from.saturating_sub(2)..=stall.to + 2).contains(&step.place);
@@ -415,17 +419,17 @@ fn is_of_a_stall(step: &LevelStep, late: &SenderDelays, delays: &Delays<'_>) -> 
         let before = delays.quantile(stall.from.saturating_sub(about), stall.from, 0.25);
         let after = delays.quantile(stall.to, stall.to + about, 0.25);
         let differ = before.zip(after).map(|(before, after)| after.saturating_sub(before));
-        // Too few packets before it show no level that a path could have left.
+        // Without enough packets before the stall, no earlier level of the path is known.
         is_near
             && (stall.from < MIN_STALL_NEIGHBOURS
                 || differ.is_none_or(|by| by.saturating_abs() < step.change.saturating_abs() / 2))
     })
 }
 
-/// Fewest packets beside a stall that show the smallest delay there.
+/// Minimum number of packets before or after a stall that show the smallest delay there.
 const MIN_STALL_NEIGHBOURS: usize = 8;
 
-/// Takes for a hand-over a step at which the path delivers what it stored.
+/// Classifies steps at which the path delivers stored packets as hand-overs.
 fn handed_over_to(steps: &mut [(LevelStep, StepReason)], episodes: &Episodes) {
     for (step, reason) in steps.iter_mut().filter(|(_, reason)| *reason == StepReason::Route) {
         let meets = |from: usize, to: usize, size: i64| {
@@ -440,16 +444,16 @@ fn handed_over_to(steps: &mut [(LevelStep, StepReason)], episodes: &Episodes) {
     }
 }
 
-/// Most packets between a step and what the path stored, for one event.
+/// Maximum number of packets between a step and a hold or queue that belong to one event.
 const MAX_STEP_DISTANCE: usize = 3;
 
-/// True if another smallest delay begins with a step.
+/// Returns true if a step with this reason begins another smallest delay.
 fn is_level(reason: StepReason) -> bool {
     matches!(reason, StepReason::Route | StepReason::HandOver)
 }
 
-/// The new smallest delay after the peak of `queue`, if it stays to the end of the test and is far below the peak: the path
-/// stored packets while it changed.
+/// Returns the step to a new smallest delay after the peak of `queue`, if that lasts to the end of the test and is far
+/// below the peak: the path stored packets while it changed.
 fn level_after(delays: &Delays<'_>, queue: &Episode, noise: DelayNoise) -> Option<LevelStep> {
     let n = delays.len();
     if queue.to < n {
@@ -472,12 +476,12 @@ fn level_after(delays: &Delays<'_>, queue: &Episode, noise: DelayNoise) -> Optio
     found.then_some(LevelStep { place, change: level, ramp: 0, spread: [0, spread] })
 }
 
-/// Fewest packets that show a new smallest delay.
+/// Minimum number of packets that show a new smallest delay.
 const MIN_LEVEL_PACKETS: usize = 50;
-/// A path stores packets for a shorter time while it changes, in ns.
+/// Maximum time for which a path stores packets while it changes, in ns.
 const MAX_HAND_OVER_NS: i64 = 5_000_000_000;
 
-/// The smallest delay of each route.
+/// Sets the smallest delay of each route, from the `steps` that begin one.
 fn set_levels(delays: &mut Delays<'_>, steps: &[(LevelStep, StepReason)]) {
     let mut places: Vec<usize> = steps.iter().filter(|(_, r)| is_level(*r)).map(|(s, _)| s.place).collect();
     places.push(0);
@@ -485,7 +489,7 @@ fn set_levels(delays: &mut Delays<'_>, steps: &[(LevelStep, StepReason)]) {
     delays.set_levels(&places);
 }
 
-/// Takes for the queue's what looked like another route in the middle of one. True if there was any.
+/// Attributes steps within a queue, which looked like another route, to the queue. Returns true if there were any.
 fn within_queues(steps: &mut [(LevelStep, StepReason)], episodes: &Episodes) -> bool {
     let mut any = false;
     for (step, reason) in steps.iter_mut().filter(|(_, r)| *r == StepReason::Route) {
@@ -499,10 +503,10 @@ fn within_queues(steps: &mut [(LevelStep, StepReason)], episodes: &Episodes) -> 
     any
 }
 
-/// A route that changes loses packets for less than this, in ns; a longer time is an outage of its own.
+/// Limit of the loss while a route changes, in ns; a longer one is an outage.
 const MAX_CONVERGENCE_NS: i64 = 220_000_000;
 
-/// Takes out of `runs` the short ones during which the route changed.
+/// Removes the short losses during a route change from `runs` and returns them.
 fn lost_at_steps(
     runs: &mut Vec<SeqRun>,
     steps: &[(LevelStep, StepReason)],
@@ -524,8 +528,8 @@ fn lost_at_steps(
     out
 }
 
-/// Takes out of `runs` those that the sending host's system refused, if they can be identified: all of them, or the one
-/// run that is as long. Returns them.
+/// Removes the losses that the sending host's system refused from `runs`, if they can be identified: all runs, or the one
+/// run of this length. Returns them.
 fn without_refused(runs: &mut Vec<SeqRun>, refused: u64) -> Vec<SeqRun> {
     let lost: u64 = runs.iter().map(|r| r.len).sum();
     if refused == 0 {

@@ -1,28 +1,29 @@
 //! [`Clustering`]: test for losses that follow one another more closely than independent losses would.
 //!
-//! The runs test sees only losses that are adjacent. A bad state in which a third of the packets is lost leaves few of
-//! those, so distances of several scales are compared with those of independent losses at the same rate.
+//! The runs test sees only losses that are adjacent. In a bad state that loses a third of the packets, few losses are
+//! adjacent. Distances of several scales are therefore compared with those of independent losses at the same rate.
 
 use super::losses::Scattered;
 
-/// Distances between consecutive losses that are looked at, in packets.
+/// Distances between consecutive losses that are tested, in packets.
 const DISTANCES: [u64; 8] = [1, 2, 4, 8, 16, 32, 64, 128];
-/// Probability at which independent losses look clustered at one distance.
+/// Probability that independent losses look clustered at one distance.
 const SIGNIFICANCE: f64 = 5e-4;
-/// A burst ratio (ITU-T G.107) below this makes no difference to a decoder.
+/// Minimum burst ratio (ITU-T G.107) of clusters: lower ones make no difference to a decoder.
 pub const MIN_RATIO: f64 = 1.25;
-/// The rate of loss around a packet is taken from this share of the test, so that a rate that rises or falls slowly is not
-/// taken for clusters.
+/// The local loss ratio is computed over this fraction of the test (one in N packets), so that a slow rise or fall of
+/// the loss ratio does not look like clusters.
 const NEIGHBOURHOOD: u64 = 4;
-/// Losses at the mean rate that are added to those of a neighbourhood, so that a few losses do not make a rate.
+/// Number of losses at the mean ratio that are added to a neighbourhood: they stabilise the local ratio if there are
+/// few losses.
 const PRIOR_LOSSES: f64 = 8.0;
 
-/// How losses cluster.
+/// Clustering of losses.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Clustering {
     /// Distance between consecutive losses, in packets, at which they differ most from independent losses.
     pub distance: u64,
-    /// Chance that independent losses differ as much at this distance.
+    /// Probability that independent losses differ as much at this distance.
     pub chance: f64,
 }
 
@@ -68,13 +69,13 @@ impl Clustering {
     }
 }
 
-/// Rates of loss around each run.
+/// Local loss ratio around each run of losses.
 struct LocalRates<'a> {
     part: &'a Scattered,
-    /// Losses before each run, and in all.
+    /// Number of losses before each run, and the total at the end.
     before: Vec<u64>,
     mean: f64,
-    /// Packets of a neighbourhood.
+    /// Number of packets in a neighbourhood.
     width: u64,
 }
 
@@ -97,7 +98,7 @@ impl LocalRates<'_> {
         })
     }
 
-    /// Returns the rate of loss around run `k`, without that run.
+    /// Returns the loss ratio around run `k`, without this run.
     fn around(&self, k: usize) -> f64 {
         let (run, _) = self.part.runs[k];
         let half = self.width / 2;
@@ -117,7 +118,7 @@ fn upper_tail(n: u64, k: u64, p: f64) -> f64 {
     let (n_f, k_f) = (n as f64, k as f64);
     let mean = n_f * p;
     if n > 5000 {
-        // The bound of Chernoff and Hoeffding, which is enough to compare scales of many losses.
+        // For many losses, the Chernoff-Hoeffding bound is precise enough to compare scales.
         let share = (k_f / n_f).min(1.0 - 1e-12);
         let divergence = share * (share / p).ln() + (1.0 - share) * ((1.0 - share) / (1.0 - p)).ln();
         return if k_f > mean { (-n_f * divergence).exp() } else { 1.0 };
@@ -170,7 +171,7 @@ mod tests {
 
     #[test]
     fn a_rate_that_rises_slowly_is_not_a_cluster() {
-        // Losses at chances from 0 to 10 %.
+        // Independent losses with probabilities from 0 to 10 %.
         let mut state = 1u64;
         let lost = (0..10_000u64).filter(|seq| {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);

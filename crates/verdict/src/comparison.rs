@@ -1,4 +1,4 @@
-//! The conclusion about a difference between runs.
+//! Conclusion about the difference between runs.
 
 mod answer;
 
@@ -9,7 +9,7 @@ pub use answer::{SideChange, answer, level, new_causes};
 use crate::compare::comparison::{Comparison, ComparisonOutcome, Difference, Effect};
 use crate::sentences::comparison::{OutcomeReason, reason};
 
-/// Cliff's delta from which on an effect is not negligible.
+/// Minimum Cliff's delta of an effect that is not negligible.
 const MIN_EFFECT: f64 = 0.147;
 
 /// Returns the outcome of a comparison, and the reason as a clause.
@@ -22,7 +22,7 @@ pub(crate) fn decide(c: &Comparison) -> (ComparisonOutcome, String) {
     (outcome, reason(because))
 }
 
-/// The outcome for two runs that measure the same quantity.
+/// Returns the outcome for two runs that measure the same quantity, with its reason.
 fn decide_alike(c: &Comparison) -> (ComparisonOutcome, OutcomeReason) {
     if c.floor.is_infinite() {
         return (ComparisonOutcome::Undecided, OutcomeReason::ClocksUnknown);

@@ -1,77 +1,80 @@
-//! [`Delays`]: the delays of one way in send order, without what clocks and routes added; and their [`Blocks`].
+//! [`Delays`]: the delays of one direction in send order, corrected for clocks and route changes; and their [`Blocks`].
 
 use jitlat_core::evidence::bounded;
 use jitlat_core::metrics::classify::AcceptedPacket;
 use jitlat_core::metrics::series::Series;
 use std::ops::Range;
 
-/// Most blocks a series is cut into.
+/// Maximum number of blocks into which a series is divided.
 const MAX_BLOCKS: usize = 1 << 15;
-/// Fewest packets per block.
+/// Minimum number of packets per block.
 const MIN_BLOCK_PACKETS: usize = 4;
-/// Times by which a gap between two packets exceeds nearly all others before it is no longer counted in full.
+/// Gaps between packets are clamped to this many times the 98th percentile.
 const MAX_GAP_FACTOR: i64 = 20;
-/// Pairs of neighbours looked at for the noise.
+/// Approximate number of packets, or of pairs of neighbouring packets, that are sampled from a long series.
 const MAX_PAIRS: usize = 4096;
-/// Delays in send order. Nothing is copied: what is taken off is worked out packet by packet.
+
+/// Delays in send order. They are not copied: corrections are computed packet by packet.
 #[derive(Clone, Debug)]
 pub struct Delays<'a> {
     series: &'a Series<'a>,
     first_sent: i64,
     first_delay: i64,
-    /// What clocks were set by, ascending by place, summed up.
+    /// Accumulated clock steps, by index in ascending order.
     shifts: Vec<ClockShift>,
-    /// Rate of the receiving clock against the sending one, less one.
+    /// Rate of the receiving clock relative to the sending one, less 1.
     skew: f64,
-    /// Where the smallest delay changes for good, ascending by place: the level from there on.
+    /// Lasting changes of the smallest delay, ascending: index of the packet and the new smallest delay in ns.
     levels: Vec<(usize, i64)>,
-    /// Packets that a host sent or read late, by their positions: ascending, apart from each other. They say nothing about
-    /// the path.
+    /// Packets that a host sent or read late, as ascending, disjoint ranges of indices. The path is not judged by them.
     aside: Vec<Range<usize>>,
     pace: SendPattern,
 }
 
-/// How packets were really sent, whatever was asked for.
+/// Observed pattern in which packets were sent, which may differ from the configured one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SendPattern {
-    /// One by one, at about even distances.
+    /// Single packets at about even intervals.
     Even,
-    /// So many at a time.
+    /// Bursts of this many packets.
     Bursts(usize),
-    /// One by one, at varying distances.
+    /// Single packets at varying intervals.
     Varied,
 }
 
-/// From a place in send order on, clocks have added so much.
+/// Sum of the clock steps up to a packet, which apply from that packet.
 #[derive(Clone, Copy, Debug)]
 struct ClockShift {
+    /// Index of the packet in send order.
     place: usize,
+    /// Amount added to delays, in ns.
     delay: i64,
+    /// Amount added to send times, in ns.
     time: i64,
 }
 
-/// How much delays differ from packet to packet, in ns.
+/// Absolute differences in delay between neighbouring packets, in ns.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct DelayNoise {
-    /// Half the neighbours differ by less.
+    /// Median of the differences.
     pub median: i64,
-    /// Nine of ten differ by less.
+    /// 90th percentile of the differences.
     pub p90: i64,
 }
 
-/// Smallest and largest delay of every so many packets.
+/// Smallest and largest delay of each block of `size` packets.
 #[derive(Clone, Debug, Default)]
 pub struct Blocks {
-    /// Packets a block.
+    /// Packets per block.
     pub size: usize,
-    /// Smallest of each, in ns.
+    /// Smallest delay of each block, in ns.
     pub min: Vec<i64>,
-    /// Largest.
+    /// Largest delay of each block, in ns.
     pub max: Vec<i64>,
 }
 
 impl<'a> Delays<'a> {
-    /// Of `series`, as it is.
+    /// Returns the delays of `series`, without any correction.
     pub fn new(series: &'a Series<'a>) -> Delays<'a> {
         let (first_sent, first_delay) = if series.is_empty() { (0, 0) } else { series.times(0) };
         let mut delays = Delays {
@@ -88,7 +91,7 @@ impl<'a> Delays<'a> {
         delays
     }
 
-    /// How packets were sent.
+    /// Returns the pattern in which packets were sent.
     pub fn pace(&self) -> SendPattern {
         self.pace
     }
@@ -96,7 +99,7 @@ impl<'a> Delays<'a> {
     fn find_pace(&self) -> SendPattern {
         let n = self.len();
         let step = (n / MAX_PAIRS).max(1);
-        // Between packets that were sent in turn.
+        // Only between packets with consecutive numbers.
         let gap = |k: usize| {
             let (a, b) = (self.series.get(k - 1), self.series.get(k));
             (b.seq == a.seq + 1).then(|| b.sent.saturating_sub(a.sent))
@@ -115,7 +118,7 @@ impl<'a> Delays<'a> {
         let together = gaps.iter().filter(|gap| is_close(**gap, mean)).count() as f64 / count;
         if together > 0.1 {
             let size = 1.0 / (1.0 - together).max(1e-3);
-            // A program that catches up with a stall sends many at once, and one by one otherwise.
+            // Few but long bursts are a program that catches up after a stall, not a pattern.
             let close = |k: usize| k < n && gap(k).is_some_and(|gap| is_close(gap, mean));
             let begins = (1..n).step_by(step).filter(|k| close(*k) && (*k == 1 || !close(k - 1)));
             let runs = begins.count().max(1) as f64;
@@ -131,34 +134,34 @@ impl<'a> Delays<'a> {
         if high as f64 - low as f64 > 0.5 * mean { SendPattern::Varied } else { SendPattern::Even }
     }
 
-    /// Packets that share a fate because they were sent at once.
+    /// Returns the number of packets per burst, which share a fate because they are sent together; 1 without bursts.
     fn together(&self) -> usize {
         if let SendPattern::Bursts(size) = self.pace { size } else { 1 }
     }
 
-    /// Packets.
+    /// Returns the number of packets.
     #[inline]
     pub fn len(&self) -> usize {
         self.series.len()
     }
 
-    /// The series itself.
+    /// Returns the uncorrected series.
     pub fn series(&self) -> &'a Series<'a> {
         self.series
     }
 
-    /// Sequence number of the k-th packet.
+    /// Returns the sequence number of the k-th packet.
     pub fn seq(&self, k: usize) -> u64 {
         self.series.get(k).seq.into()
     }
 
-    /// Ns from the first packet's departure to the k-th's, by a clock that was not set.
+    /// Returns the send time of the k-th packet since that of the first, in ns, corrected for clock steps.
     #[inline]
     pub fn time(&self, k: usize) -> i64 {
         self.time_of(k, self.series.times(k).0)
     }
 
-    /// The same of a k-th packet that was sent at `sent`.
+    /// Like [`Delays::time`], for a k-th packet that was sent at `sent`.
     #[inline]
     fn time_of(&self, k: usize, sent: i64) -> i64 {
         let t = sent.saturating_sub(self.first_sent);
@@ -166,7 +169,7 @@ impl<'a> Delays<'a> {
         bounded(t)
     }
 
-    /// Hands out the [`Delays::time`] of each packet at `range`, one after another, faster.
+    /// Calls `each` with the [`Delays::time`] of each packet in `range`: faster than one by one.
     pub fn each_time(&self, range: Range<usize>, mut each: impl FnMut(i64)) {
         self.series.range(range.clone()).fold(range.start, |k, packet| {
             each(self.time_of(k, packet.sent));
@@ -174,20 +177,20 @@ impl<'a> Delays<'a> {
         });
     }
 
-    /// [`Delays::time`] in seconds.
+    /// Returns [`Delays::time`] in seconds.
     pub fn seconds(&self, k: usize) -> f64 {
         self.time(k) as f64 / 1e9
     }
 
-    /// Delay of the k-th packet, in ns from that of the first, without what clocks did.
+    /// Returns the delay of the k-th packet minus that of the first, in ns, corrected for clock steps and skew.
     #[inline]
     pub fn delay(&self, k: usize) -> i64 {
         let (sent, delay) = self.series.times(k);
         self.adjusted(sent, delay, self.shift(k))
     }
 
-    /// `delay` of a packet that was sent at `sent`, in ns from that of the first, when clocks added `shift` to delays and to
-    /// send times.
+    /// Corrects the `delay` of a packet sent at `sent` for skew and for clock steps that added `shift` to delays and
+    /// to send times. Returns it minus the first packet's delay, in ns.
     #[inline]
     fn adjusted(&self, sent: i64, delay: i64, shift: (i64, i64)) -> i64 {
         let mut delay = delay.saturating_sub(self.first_delay).saturating_sub(shift.0);
@@ -198,13 +201,13 @@ impl<'a> Delays<'a> {
         bounded(delay)
     }
 
-    /// The same above the smallest of its route, once that is known.
+    /// Returns the delay of the k-th packet minus the smallest delay of its route, if that is set, in ns.
     #[inline]
     pub fn excess(&self, k: usize) -> i64 {
         self.delay(k).saturating_sub(self.level(k))
     }
 
-    /// When the k-th packet arrived, in ns on the scale of [`Delays::time`], but for a constant.
+    /// Returns the arrival time of the k-th packet, in ns, on the scale of [`Delays::time`] plus an unknown constant.
     pub fn arrival(&self, k: usize) -> i64 {
         self.time(k).saturating_add(self.delay(k))
     }
@@ -227,17 +230,17 @@ impl<'a> Delays<'a> {
         after.checked_sub(1).map_or(0, |i| self.levels[i].1)
     }
 
-    /// Whether anything is taken off but constants.
+    /// Returns true if different packets are corrected by different amounts.
     pub fn is_adjusted(&self) -> bool {
         !self.shifts.is_empty() || self.skew != 0.0 || self.levels.len() > 1
     }
 
-    /// Whether a clock was set.
+    /// Returns true if a clock was set.
     pub fn has_shifts(&self) -> bool {
         !self.shifts.is_empty()
     }
 
-    /// From place `place` on a clock adds `delay` to delays and `time` to send times.
+    /// Sets a clock step at index `place`, which adds `delay` to later delays and `time` to later send times, in ns.
     pub fn set_shift(&mut self, place: usize, delay: i64, time: i64) {
         let at = self.shifts.partition_point(|s| s.place <= place);
         let before = at.checked_sub(1).map_or((0, 0), |i| (self.shifts[i].delay, self.shifts[i].time));
@@ -248,23 +251,23 @@ impl<'a> Delays<'a> {
         }
     }
 
-    /// The clocks drift apart at this rate.
+    /// Sets the rate at which the clocks drift apart.
     pub fn set_skew(&mut self, skew: f64) {
         self.skew = skew;
     }
 
-    /// Sets packets aside that say nothing about the path: positions, ascending.
+    /// Sets aside packets by which the path is not judged: ascending, disjoint ranges of indices.
     pub fn set_aside(&mut self, aside: Vec<Range<usize>>) {
         self.aside = aside;
     }
 
-    /// True if packet `k` is set aside.
+    /// Returns true if packet `k` is set aside.
     pub fn is_aside(&self, k: usize) -> bool {
         let after = self.aside.partition_point(|range| range.end <= k);
         self.aside.get(after).is_some_and(|range| range.contains(&k))
     }
 
-    /// The parts of `range` that are not set aside.
+    /// Returns the parts of `range` that are not set aside.
     fn counted(&self, range: Range<usize>) -> impl Iterator<Item = Range<usize>> {
         let mut from = range.start;
         let first = self.aside.partition_point(|aside| aside.end <= range.start);
@@ -282,12 +285,12 @@ impl<'a> Delays<'a> {
         })
     }
 
-    /// The smallest delay of all.
+    /// Sets the smallest delay of a path without route changes, in ns.
     pub fn set_level(&mut self, least: i64) {
         self.levels = vec![(0, least)];
     }
 
-    /// The smallest delay of each stretch between these places, ascending and beginning with 0.
+    /// Finds the smallest delay of each route. `places`: indices of their first packets, ascending from 0.
     pub fn set_levels(&mut self, places: &[usize]) {
         self.levels.clear();
         let ends = places.iter().skip(1).copied().chain([self.len()]);
@@ -296,7 +299,8 @@ impl<'a> Delays<'a> {
         self.levels = levels.collect();
     }
 
-    /// How much later than every `period` ns since the first a packet was sent, in ns: of each packet, with its place.
+    /// Calls `each` with the index and the lateness in ns of each packet, relative to a schedule of one packet every
+    /// `period` ns since the first.
     pub fn each_off_schedule(&self, period: i64, mut each: impl FnMut(usize, i64)) {
         self.series.iter().fold(0, |k, packet| {
             each(k, self.off_schedule_of(k, packet, period));
@@ -304,7 +308,7 @@ impl<'a> Delays<'a> {
         });
     }
 
-    /// The same of the k-th packet.
+    /// Returns the lateness of the k-th packet, as in [`Delays::each_off_schedule`].
     pub fn off_schedule(&self, k: usize, period: i64) -> i64 {
         self.off_schedule_of(k, self.series.get(k), period)
     }
@@ -315,7 +319,7 @@ impl<'a> Delays<'a> {
         bounded(self.time_of(k, packet.sent).saturating_sub(due))
     }
 
-    /// The smallest and the largest excess of the packets at `range`; `None` of no packets.
+    /// Returns the smallest and the largest excess of the packets in `range`; `None` without packets.
     fn extremes(&self, range: Range<usize>) -> Option<(i64, i64)> {
         if self.skew != 0.0 {
             let (mut low, mut high) = (i64::MAX, i64::MIN);
@@ -329,7 +333,7 @@ impl<'a> Delays<'a> {
         }
         let mut found: Option<(i64, i64)> = None;
         for stretch in self.stretches(range) {
-            // What is taken off leaves the order of delays as it is.
+            // A constant correction does not change the order of delays.
             let (shift, level) = (self.shift(stretch.start), self.level(stretch.start));
             let excess = |delay| self.adjusted(0, delay, shift).saturating_sub(level);
             let [low, high] = self.series.extreme_delays(stretch)?.map(excess);
@@ -338,7 +342,7 @@ impl<'a> Delays<'a> {
         found
     }
 
-    /// Hands out the place and the excess of each packet at `range`: [`Delays::excess`] of one after another, faster.
+    /// Calls `each` with the index and the [`Delays::excess`] of each packet in `range`: faster than one by one.
     pub fn each_excess(&self, range: Range<usize>, mut each: impl FnMut(usize, i64)) {
         for stretch in self.stretches(range) {
             let (shift, level) = (self.shift(stretch.start), self.level(stretch.start));
@@ -349,7 +353,7 @@ impl<'a> Delays<'a> {
         }
     }
 
-    /// The parts of `range` in which clocks and routes add the same to every packet.
+    /// Returns the parts of `range` in which clock steps and routes add the same to every packet.
     fn stretches(&self, range: Range<usize>) -> impl Iterator<Item = Range<usize>> {
         let mut from = range.start;
         std::iter::from_fn(move || {
@@ -364,7 +368,7 @@ impl<'a> Delays<'a> {
         })
     }
 
-    /// Cut into blocks.
+    /// Divides the series into blocks.
     pub fn blocks(&self) -> Blocks {
         let n = self.len();
         let size = n.div_ceil(MAX_BLOCKS).max(MIN_BLOCK_PACKETS).max((2 * self.together()).min(n / 8));
@@ -373,7 +377,7 @@ impl<'a> Delays<'a> {
         let mut at = 0;
         let mut unknown = Vec::new();
         while at + size <= n || at == 0 {
-            // The last block takes what is left over.
+            // The last block includes the remaining packets.
             let end = if at + 2 * size > n { n } else { at + size };
             let parts = self.counted(at..end).filter_map(|part| self.extremes(part));
             let counted = parts.reduce(|(low, high), (least, most)| (low.min(least), high.max(most)));
@@ -392,7 +396,7 @@ impl<'a> Delays<'a> {
         blocks
     }
 
-    /// How much neighbours differ, from pairs spread over the whole series.
+    /// Returns the differences between neighbouring packets, from pairs spread over the whole series.
     pub fn noise(&self) -> DelayNoise {
         let n = self.len();
         let step = (n / MAX_PAIRS).max(1);
@@ -409,8 +413,8 @@ impl<'a> Delays<'a> {
         DelayNoise { median, p90 }
     }
 
-    /// The `share` quantile (0…1) of the excess of the packets from place `from` up to `to`, from at most some
-    /// thousands of them.
+    /// Returns the `share` quantile (0…1) of the excess of the packets from index `from` up to but not including `to`, from
+    /// a sample of long ranges; `None` without packets.
     pub fn quantile(&self, from: usize, to: usize, share: f64) -> Option<i64> {
         let to = to.min(self.len());
         let step = (to.saturating_sub(from) / MAX_PAIRS).max(1);
@@ -425,7 +429,7 @@ impl<'a> Delays<'a> {
     }
 }
 
-/// The values at `shares`, in hundredths and ascending, of `values` in order, which are moved for it; 0 where there are none.
+/// Returns the percentiles of `values` at `shares`, in percent and ascending; 0 without values. Reorders `values`.
 pub fn at_shares<const N: usize>(values: &mut [i64], shares: [usize; N]) -> [i64; N] {
     let mut from = 0;
     shares.map(|share| {
@@ -439,11 +443,11 @@ pub fn at_shares<const N: usize>(values: &mut [i64], shares: [usize; N]) -> [i64
     })
 }
 
-/// Blocks on either side of one that is set aside whose smallest delay is assumed for it.
+/// Number of blocks on either side of one that is set aside whose smallest delay is assumed for it.
 const ASSUMED_BLOCKS: usize = 8;
 
 impl Blocks {
-    /// Gives the blocks at `unknown`, all of whose packets are set aside, the smallest delay of those around them.
+    /// Sets the blocks at `unknown`, all of whose packets are set aside, to the smallest delay of the blocks around them.
     fn assume(&mut self, unknown: &[usize]) {
         for run in unknown.chunk_by(|a, b| a + 1 == *b) {
             let (first, last) = (run[0], run[run.len() - 1]);
@@ -456,24 +460,24 @@ impl Blocks {
         }
     }
 
-    /// Number of blocks.
+    /// Returns the number of blocks.
     pub fn len(&self) -> usize {
         self.min.len()
     }
 
-    /// Takes the smallest delay of all off each, and gives it.
+    /// Subtracts the smallest delay of all blocks from each block and returns it.
     pub fn lower_to_0(&mut self) -> i64 {
         let least = self.min.iter().copied().min().unwrap_or(0);
         self.min.iter_mut().chain(&mut self.max).for_each(|x| *x = x.saturating_sub(least));
         least
     }
 
-    /// Place of the first packet of block `b`; of the end, for the block after the last.
+    /// Returns the index of the first packet of block `b`; `packets`, the length of the series, after the last block.
     pub fn place(&self, b: usize, packets: usize) -> usize {
         if b >= self.len() { packets } else { b * self.size }
     }
 
-    /// The smallest delays of about `wanted` equal groups of blocks, and how many blocks a group has.
+    /// Returns the smallest delays of about `wanted` equal groups of blocks, and the number of blocks per group.
     pub fn grouped(&self, wanted: usize) -> (Vec<i64>, usize) {
         let each = (self.len() / wanted).max(1);
         let groups = self.min.chunks(each).map(|g| g.iter().copied().min().unwrap_or(0));

@@ -1,61 +1,66 @@
-//! [`Episodes`]: times at which delays stand above the path's own, as a queue fills and drains, and times at which
+//! [`Episodes`]: times at which delays exceed those of the empty path because a queue fills and drains, and times at which
 //! packets were held and released together.
 
 use super::delays::{Blocks, DelayNoise, Delays, SendPattern};
 
-/// A time during which every packet waited in a queue.
+/// Time during which every packet waited in a queue.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Episode {
-    /// First packet concerned and the one after the last, by their place in send order.
+    /// Index in send order of the first packet that waited.
     pub from: usize,
-    /// See above.
+    /// Index in send order of the packet after the last that waited.
     pub to: usize,
-    /// The 95th percentile of the waiting times beyond the smallest delay of all, in ns.
+    /// 95th percentile of the waits, beyond the smallest delay of the whole test, in ns.
     pub height: i64,
     /// Number of episodes this one represents.
     pub count: u64,
 }
 
-/// A time at which nothing arrived, and then everything at once.
+/// Time during which nothing arrived, after which several packets arrived at once.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Hold {
-    /// First packet held and the one after the last, by their place in send order.
+    /// Index in send order of the first packet that was held.
     pub from: usize,
-    /// See above.
+    /// Index in send order of the packet after the last that was held.
     pub to: usize,
-    /// Waiting time of the first of them, in ns.
+    /// Wait of the first held packet, in ns.
     pub length: i64,
 }
 
-/// What differs from the rest of a series.
+/// Episodes of a series in which delays differ from the rest.
 #[derive(Clone, Debug, Default)]
 pub struct Episodes {
-    /// Queues, in ascending order and apart from each other.
+    /// Queues: ascending, disjoint.
     pub queues: Vec<Episode>,
     /// Holds that are not queues, in ascending order.
     pub holds: Vec<Hold>,
-    /// What all packets but two wait at most, outside of queues and long holds, in ns.
+    /// Longest wait outside queues and long holds, without the two blocks of packets with the longest ones, in ns.
     pub tail: i64,
 }
 
-/// A queue below this is lost in what hosts and links do by themselves: 5 ms, a tenth of what Y.1541 allows.
+/// Minimum height of a queue, in ns. Hosts and links cause smaller waits by themselves; Y.1541 allows ten times as much.
 const MIN_QUEUE_NS: i64 = 5_000_000;
 
-/// A single filling of a queue lasts longer, in ns: several round trips.
+/// Minimum duration of a queue, in ns: several round trips.
 const MIN_EPISODE_NS: i64 = 100_000_000;
-/// A queue that visibly fills and drains may be shorter, in ns and packets.
+/// Minimum duration, in ns, and minimum number of packets of a queue that visibly fills and drains.
 const MIN_HILL: (i64, usize) = (30_000_000, 8);
 
 impl Episodes {
-    /// Of `delays`, cut into `blocks`, whose neighbours differ by `noise`. Queues can be distinguished from holds only
-    /// where packets are sent one by one.
+    /// Finds the episodes in `delays` with their `blocks`. `noise`: differences between neighbouring packets. Queues can be
+    /// distinguished from holds only if packets are sent one by one.
     pub fn new(delays: &Delays<'_>, blocks: &Blocks, noise: DelayNoise) -> Episodes {
+        Episodes::higher_than(0, delays, blocks, noise)
+    }
+
+    /// Like [`Episodes::new`], without queues of up to `least` ns, which have another cause.
+    pub fn higher_than(least: i64, delays: &Delays<'_>, blocks: &Blocks, noise: DelayNoise) -> Episodes {
         let n = delays.len();
         if blocks.len() < 4 {
             return Episodes::default();
         }
         let mut lows = blocks.min.clone();
-        // Nearly the lowest: a queue may stand for nearly all of the time.
+        // Nearly the lowest block, because a queue may last for nearly the whole test.
         let near = (lows.len() / 100).max(2);
         let (lower, base, _) = lows.select_nth_unstable(near);
         let (base, lowest) = (*base, lower.iter().copied().min().unwrap_or(*base));
@@ -76,18 +81,18 @@ impl Episodes {
             let range = blocks.place(first, n)..blocks.place(b, n);
             let limit = all.last().map_or(0, |e| e.to);
             let lasts = |(from, to): (usize, usize)| delays.time(to - 1).saturating_sub(delays.time(from));
-            // A higher foot makes it no longer, where times ascend.
+            // Shortcut: a higher floor (below) does not make the episode longer if send times ascend.
             if delays.series().sent_in_order()
                 && !delays.has_shifts()
                 && lasts(widen(delays, blocks, range.clone(), floor, limit)) < MIN_HILL.0
             {
                 continue;
             }
-            // The foot of a hill: a little above the plain.
+            // The ends of a hill: a little above the base.
             let top = delays.quantile(range.start, range.end, 0.9).unwrap_or(0).saturating_sub(base);
             let floor = floor.max(base.saturating_add(top / 16));
             let (from, to) = widen(delays, blocks, range, floor, limit);
-            // What is over sooner is jitter.
+            // Shorter rises are jitter.
             if lasts((from, to)) < MIN_EPISODE_NS && !is_hill(delays, from..to, 1, base, noise) {
                 continue;
             }
@@ -106,24 +111,26 @@ impl Episodes {
                 && (long || is_hill(delays, e.from..e.to, e.count, base, noise))
         });
         let quiet = quiet(blocks, threshold);
-        queues.retain(|q| q.height >= 3 * quiet);
-        // Holds at the end of a queue are how it drains.
+        queues.retain(|q| {
+            q.height >= 3 * quiet && q.height.saturating_add(base.saturating_sub(lowest)) > least
+        });
+        // A hold at the end of a queue is part of its draining.
         holds.retain(|h| !queues.iter().any(|q| h.from < q.to && h.to > q.from));
-        // Reported is what they waited beyond the fastest packet of all, as a capture shows it.
+        // Heights are reported relative to the fastest packet of the test, as a capture shows them.
         queues.iter_mut().for_each(|q| q.height = q.height.saturating_add(base.saturating_sub(lowest)));
         let tail = tail(delays, blocks, &queues, &holds).saturating_sub(base);
         Episodes { queues, holds, tail }
     }
 
-    /// The queue that the packet at `place` in send order waited in.
+    /// Returns the queue in which the packet at index `place` in send order waited; `None` if it did not wait.
     pub fn queue_at(&self, place: usize) -> Option<&Episode> {
         let next = self.queues.partition_point(|q| q.to <= place);
         self.queues.get(next).filter(|q| q.from <= place)
     }
 }
 
-/// True if delays rise and fall in `range` packet by packet, `count` times, as a queue fills and drains; or rise at once, by
-/// more than jitter does, and fall packet by packet, as what a path stored is delivered.
+/// Returns true if delays in `range` rise and fall gradually, `count` times, like a queue that fills and drains; or if they
+/// rise at once, by more than jitter, and fall gradually, like packets that the path stored and then delivers.
 fn is_hill(
     delays: &Delays<'_>,
     range: core::ops::Range<usize>,
@@ -131,7 +138,7 @@ fn is_hill(
     base: i64,
     noise: DelayNoise,
 ) -> bool {
-    // Packets that are sent at once rise and fall together.
+    // The delays of a burst rise and fall together.
     if matches!(delays.pace(), SendPattern::Bursts(_)) {
         return false;
     }
@@ -164,8 +171,8 @@ fn covers(hold: &Hold, episode: &Episode) -> bool {
     common * 5 >= (episode.to - episode.from) * 4
 }
 
-/// Takes in the packets before and after `range` that are above `floor` in an unbroken row (one stray allowed). Of a block
-/// whose smallest is above it all are.
+/// Extends `range` by the packets before and after it that are above `floor` without interruption (single strays allowed),
+/// but not below index `limit`. Blocks whose smallest delay is above `floor` are added as a whole.
 fn widen(
     delays: &Delays<'_>,
     blocks: &Blocks,
@@ -200,7 +207,8 @@ fn widen(
     (from, to)
 }
 
-/// One episode of those between which the queue was empty for less than half as long as it was not, or briefly.
+/// Merges consecutive episodes if the queue was empty between them only briefly: for less than half of the shorter episode
+/// or a tenth of the longer one.
 fn merge(delays: &Delays<'_>, all: Vec<Episode>) -> Vec<Episode> {
     let lasts = |e: &Episode| delays.time(e.to - 1).saturating_sub(delays.time(e.from));
     let mut merged: Vec<Episode> = Vec::new();
@@ -219,7 +227,7 @@ fn merge(delays: &Delays<'_>, all: Vec<Episode>) -> Vec<Episode> {
     merged
 }
 
-/// Packets held: one waits for long, and those sent after it arrive with it.
+/// Returns the holds: a packet waits for a long time, and the packets sent after it arrive together with it.
 fn holds(delays: &Delays<'_>, blocks: &Blocks, threshold: i64, base: i64) -> Vec<Hold> {
     let n = delays.len();
     let mut found: Vec<Hold> = Vec::new();
@@ -231,7 +239,7 @@ fn holds(delays: &Delays<'_>, blocks: &Blocks, threshold: i64, base: i64) -> Vec
             continue;
         }
         let height = delays.excess(k);
-        // A sudden rise, by most of what is waited.
+        // A hold begins with a sudden rise by at least half of the wait.
         if height <= threshold || height.saturating_sub(delays.excess(k - 1)) < (height - base) / 2 {
             k += 1;
             continue;
@@ -249,7 +257,7 @@ fn holds(delays: &Delays<'_>, blocks: &Blocks, threshold: i64, base: i64) -> Vec
         }
         let held = end - k;
         let span = delays.time(end - 1).saturating_sub(sent);
-        // The wait of the first lasts until the last of them is sent.
+        // The first packet waits until about the time at which the last one is sent.
         if held >= 3 && span.saturating_mul(10) >= length.saturating_mul(6) {
             found.push(Hold { from: k, to: end, length });
         }
@@ -258,8 +266,8 @@ fn holds(delays: &Delays<'_>, blocks: &Blocks, threshold: i64, base: i64) -> Vec
     found
 }
 
-/// How far delays spread within a block where nothing waits, in ns: nine of ten blocks less. Blocks are short, so what
-/// changes slowly does not count.
+/// Returns the 90th percentile of the spread within blocks without waits, in ns; the median of all blocks if fewer than a
+/// tenth of them are without waits. Slow changes do not count, because blocks are short.
 fn quiet(blocks: &Blocks, threshold: i64) -> i64 {
     let low = |b: &usize| blocks.min[*b] <= threshold;
     let enough = (0..blocks.len()).filter(low).count() * 10 >= blocks.len();
@@ -270,25 +278,25 @@ fn quiet(blocks: &Blocks, threshold: i64) -> i64 {
     if spreads.is_empty() { 0 } else { *spreads.select_nth_unstable(at).1 }
 }
 
-/// A longer hold is not of the jitter, in ns: radio links and schedulers hold packets for less all day.
+/// Maximum length of a hold that counts as jitter, in ns: radio links and schedulers often hold packets for less.
 const MAX_JITTER_HOLD_NS: i64 = 60_000_000;
-/// The same of several, which are seen to differ from everything else, and how many they are.
+/// Maximum length of holds that count as jitter, in ns, if there are this many: several clearly differ from the rest.
 const MAX_JITTER_HOLDS: (i64, usize) = (40_000_000, 3);
 
-/// Length in ns from which holds are left out of what usual packets wait: where several differ from jitter, so do others
-/// that are half as long.
+/// Returns the minimum length, in ns, of holds that are excluded from usual waits: if several differ from jitter,
+/// others half as long do, too.
 fn least_hold_apart(holds: &[Hold]) -> i64 {
     let least = least_hold(holds);
     if least == MAX_JITTER_HOLDS.0 { least / 2 } else { least }
 }
 
-/// What a hold must reach to differ from jitter, in ns, if all those of a test are `holds`.
+/// Returns the minimum length of a hold that differs from jitter, in ns. `holds`: all holds of the test.
 pub fn least_hold(holds: &[Hold]) -> i64 {
     let (least, many) = MAX_JITTER_HOLDS;
     if holds.iter().filter(|h| h.length >= least).count() >= many { least } else { MAX_JITTER_HOLD_NS }
 }
 
-/// The third largest of the largest delays of blocks outside of `queues` and of the long ones of `holds`.
+/// Returns the third largest of the blocks' largest delays, outside `queues` and the long ones of `holds`.
 fn tail(delays: &Delays<'_>, blocks: &Blocks, queues: &[Episode], holds: &[Hold]) -> i64 {
     let n = delays.len();
     let mut busy: Vec<(usize, usize)> = queues.iter().map(|q| (q.from, q.to)).collect();

@@ -1,4 +1,4 @@
-//! [`findings`]: consequences of the figures for real-time traffic.
+//! [`findings`]: meaning of the figures for real-time traffic.
 
 use super::sentences::findings::{self as sentences, ClassKind, LossDistribution};
 use super::severity::{of_missing, of_wait};
@@ -9,7 +9,8 @@ use jitlat_core::metrics::loss::LossPattern;
 use jitlat_core::metrics::regression::TrendVerdict;
 use jitlat_core::summary::Summary;
 
-/// Returns the consequences for real-time traffic, the most important first. No finding is more severe than the answer.
+/// Returns the meaning of the figures for real-time traffic, the most important first. No finding is more severe than
+/// the verdict.
 pub fn findings(s: &Summary) -> Vec<Verdict> {
     let mut found = Vec::new();
     let mut say = |code, level, text| found.push(Verdict::new(code, level, text));
@@ -24,7 +25,7 @@ pub fn findings(s: &Summary) -> Vec<Verdict> {
         say("buffer", level, text);
     }
     if let Some(whole) = s.pdv.percentile(Percent(99_900)) {
-        // Jitter across a change of the smallest delay is that change (metrics §16).
+        // Jitter over a change of the smallest delay mainly shows this change (metrics §16).
         let jumps =
             s.answer.as_ref().is_none_or(|a| a.names(CauseId::RouteChange) || a.names(CauseId::ClockStep));
         let within = s.segments.iter().map(|part| part.pdv_p999).max().filter(|_| jumps);
@@ -40,7 +41,7 @@ pub fn findings(s: &Summary) -> Vec<Verdict> {
         let level = if ratio > 0.01 { Level::Poor } else { Level::Note };
         say("reordering", level, sentences::reordering(ratio));
     }
-    // The answer distinguishes queues, clocks and routes, which a line through all delays cannot.
+    // The verdict distinguishes queues, clocks and routes, which a line through all delays cannot.
     if let Some(trend) = s.trend.as_ref().filter(|t| t.verdict != TrendVerdict::None && s.answer.is_none()) {
         let level = if trend.verdict == TrendVerdict::Overload { Level::Bad } else { Level::Note };
         say("trend", level, sentences::trend(trend.verdict, &trend.because));
@@ -84,7 +85,7 @@ fn loss(s: &Summary) -> Option<(Level, String)> {
     Some((level, sentences::loss(ratio, distribution)))
 }
 
-/// Rating of speech with the recommended buffer, which is that of the answer if there is one.
+/// Returns the speech rating with the recommended buffer, which is that of the verdict if there is one.
 fn buffer(s: &Summary) -> Option<(Level, String)> {
     let dejitter = s.dejitter.as_ref()?;
     let codec = dejitter.codec.split(' ').next().unwrap_or_default();
@@ -109,7 +110,7 @@ fn buffer(s: &Summary) -> Option<(Level, String)> {
     Some((level, sentences::buffer(buffer as f64, mos, codec, outages)))
 }
 
-/// One-way delay; `None` if the clocks do not bound it or their correction is impossible.
+/// Returns the finding about the one-way delay; `None` if the clocks do not bound it or the corrected delay is impossible.
 fn delay(s: &Summary) -> Option<Verdict> {
     let say = |level, text| Some(Verdict::new("delay", level, text));
     let mean = s.latency.mean?;

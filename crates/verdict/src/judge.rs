@@ -1,4 +1,4 @@
-//! [`judge`]: faults and their severity, from the evidence of a test; [`into_answer`] adds the headline.
+//! [`judge`]: verdict on a test from its evidence; [`into_answer`] adds the headline.
 
 use super::case::{Case, MIN_PACKETS};
 use super::causes::{FoundCause, RULES, merge_repeated};
@@ -12,7 +12,7 @@ use jitlat_core::evidence::KnownPackets;
 use jitlat_core::evidence::{Evidence, Judgement};
 use jitlat_core::session::Session;
 
-/// Returns the answer of `judgement` with its headline.
+/// Returns the verdict `judgement` with its headline.
 pub fn into_answer(judgement: Judgement) -> Answer {
     let Judgement { mut answer, known, received, lost, felt } = judgement;
     answer.headline = headline(&answer, known, [received, lost], felt.as_deref());
@@ -23,19 +23,21 @@ pub fn into_answer(judgement: Judgement) -> Answer {
 pub(super) struct CaseFindings {
     /// Causes, in any order.
     pub found: Vec<FoundCause>,
+    /// Impairments that an application experiences.
     pub lived: Experience,
+    /// Packets whose fate is known.
     pub known: KnownPackets,
     /// Number of received packets.
     pub received: u64,
     /// Time from the first packet to the last whose fate is known, in seconds.
     pub duration: f64,
-    /// Packets that a host touched, so that they say nothing about the path: sent late, read late, or refused.
+    /// Number of packets that a host sent late, read late or refused; the path is not judged by them.
     pub touched: u64,
     /// Severity of gaps within bursts of loss.
     pub gaps: Severity,
 }
 
-/// Judges a test by its evidence, for these `profiles`.
+/// Judges a test by its evidence, in general and for each of `profiles`.
 pub fn judge(material: &Evidence<'_>, profiles: &[Profile]) -> Judgement {
     let case = Case::new(material);
     let findings = CaseFindings {
@@ -50,7 +52,7 @@ pub fn judge(material: &Evidence<'_>, profiles: &[Profile]) -> Judgement {
     conclude(findings, material.session, profiles)
 }
 
-/// Concludes from the `findings` in the test of `session` what its users experience.
+/// Returns the verdict that follows from the `findings` of the test of `session`.
 pub(super) fn conclude(findings: CaseFindings, session: &Session, profiles: &[Profile]) -> Judgement {
     let CaseFindings { mut found, lived, known, received, duration, touched, gaps } = findings;
     let enough = known.sent >= MIN_PACKETS as u64;
@@ -79,7 +81,7 @@ pub(super) fn conclude(findings: CaseFindings, session: &Session, profiles: &[Pr
     let measured =
         touched == 0 || rest >= MIN_PACKETS as u64 && rest as f64 >= MIN_UNTOUCHED * known.sent as f64;
     let severity = match &played {
-        // This holds for any number of sent packets.
+        // Any number of sent packets is enough to see that nothing arrives.
         _ if received == 0 && known.complete && known.sent > 0 && !no_answers_expected => Severity::Bad,
         _ if no_answers_expected => Severity::Unknown,
         _ if !enough || received == 0 || !measured => Severity::Unknown,
@@ -113,7 +115,7 @@ pub(super) fn conclude(findings: CaseFindings, session: &Session, profiles: &[Pr
     Judgement { answer, known, received, lost, felt }
 }
 
-/// True for causes that are lost packets.
+/// Returns true for causes that consist of lost packets.
 fn is_loss(id: CauseId) -> bool {
     matches!(
         id,
@@ -126,7 +128,7 @@ fn is_loss(id: CauseId) -> bool {
     )
 }
 
-/// Returns the effect that users notice most with the buffer of `played`; `None` if they notice none.
+/// Returns a description of the effect that users notice most with the buffer of `played`; `None` if they notice none.
 fn strongest_effect(played: &Played, lived: &Experience) -> Option<String> {
     let (missing, wait, worst) = (played.of_missing(lived.sent), played.of_wait(), played.severity);
     let delay = lived.base_ns.map(|base| base + played.buffer_ns as f64);
@@ -138,16 +140,16 @@ fn strongest_effect(played: &Played, lived: &Experience) -> Option<String> {
     }
 }
 
-/// Share of the packets that no host may have touched, for a verdict on the path.
+/// Minimum share of packets unaffected by the hosts for a verdict on the path.
 const MIN_UNTOUCHED: f64 = 0.8;
 
-/// Severity of a queue that never empties: no variation of the delay shows it.
+/// Returns the severity of a queue that never empties, which jitter does not show.
 fn standing(found: &[FoundCause]) -> Severity {
     let never_empties = |f: &&FoundCause| f.cause.id == CauseId::Queue && f.whole_test;
     found.iter().filter(never_empties).map(|f| f.cause.severity).max().unwrap_or(Severity::Good)
 }
 
-/// Grade of the hosts by those of the causes `found` that lie in them.
+/// Returns the grade of the hosts, from the causes in `found` that lie in them.
 fn host_grade(found: &[FoundCause]) -> HostGrade {
     let in_hosts = || found.iter().filter(|f| matches!(f.cause.fault, Fault::Sender | Fault::Receiver));
     let severity = in_hosts().map(|f| f.cause.severity).max().unwrap_or(Severity::Good);
@@ -160,9 +162,8 @@ fn host_grade(found: &[FoundCause]) -> HostGrade {
     HostGrade { severity, causes }
 }
 
-/// Adapts the severities of the path's causes to that of the answer, because near a limit headline and evidence would
-/// contradict each other: the cause of the effect that users notice gets the severity of the answer, and none is more
-/// severe.
+/// Aligns the severities of the path's causes with that of the verdict, so that headline and evidence agree near a
+/// limit: the cause of the effect that users notice gets the severity of the verdict, and no cause is more severe.
 fn agree(found: &mut [FoundCause], played: &Played, lived: &Experience, severity: Severity) {
     let (wait, missing) = (played.of_wait(), played.of_missing(lived.sent));
     for cause in found.iter_mut().map(|f| &mut f.cause).filter(|c| c.fault == Fault::Path) {
@@ -179,7 +180,7 @@ fn agree(found: &mut [FoundCause], played: &Played, lived: &Experience, severity
     }
 }
 
-/// Sorts causes by importance: by severity, then by harm. An incomplete log that lacks 5 % or more comes first.
+/// Sorts causes by severity, then by harm. An incomplete log that lacks 5 % or more of the packets comes first.
 fn sort(found: &mut [FoundCause]) {
     let rank = |f: &FoundCause| match f.cause.id {
         CauseId::IncompleteLog => (if f.harm >= 0.05 { 9 } else { 1 }, f.harm),

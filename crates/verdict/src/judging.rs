@@ -1,4 +1,4 @@
-//! [`judge`]: judge for analyses of `jitlat-core`.
+//! [`judge`]: the judge that adds verdicts to analyses of `jitlat-core`.
 
 use crate::counts::of_counts;
 use crate::judge::into_answer;
@@ -14,7 +14,7 @@ use jitlat_core::{Options, PacketRecord, Session, Summary};
 use std::borrow::Cow;
 use std::sync::LazyLock;
 
-/// Judge with a list of profiles.
+/// Judge for a list of profiles.
 #[derive(Debug)]
 struct PathJudge {
     profiles: Cow<'static, [Profile]>,
@@ -22,17 +22,17 @@ struct PathJudge {
 
 static DEFAULT_JUDGE: LazyLock<SharedJudge> = LazyLock::new(|| judge_for(&PROFILES[..]));
 
-/// Returns the judge with the [`PROFILES`], which is a single shared instance.
+/// Returns the shared judge for the default [`PROFILES`].
 pub fn judge() -> SharedJudge {
     DEFAULT_JUDGE.clone()
 }
 
-/// Returns a judge with other profiles.
+/// Returns a judge for other profiles.
 pub fn judge_for(profiles: impl Into<Cow<'static, [Profile]>>) -> SharedJudge {
     SharedJudge::new(PathJudge { profiles: profiles.into() })
 }
 
-/// Returns the default options of an analysis, with the [`judge`].
+/// Returns the default options of an analysis, which include the [`judge`].
 pub fn options() -> Options {
     Options { judge: Some(judge()), ..Options::default() }
 }

@@ -48,7 +48,7 @@ pub struct LossLaw {
     pub confidence: f64,
 }
 
-/// Pattern of losses with the statistics that it rests on.
+/// Pattern of losses with the underlying statistics.
 #[derive(Clone, Copy, Debug)]
 struct FoundManner {
     manner: LossManner,
@@ -65,26 +65,26 @@ impl FoundManner {
 
 /// Loss ratio that is not a fault: one packet of a thousand, as in classes 0 to 4 of ITU-T Y.1541.
 const ALLOWED_LOSS: f64 = 1e-3;
-/// Fewest losses that show a pattern.
+/// Minimum number of losses that show a pattern.
 const MIN_LOSSES: u64 = 4;
 /// Standard score that independent losses exceed once in a hundred tests, two-sided.
 const MIN_Z: f64 = 2.576;
-/// Share of losses that a part of the test must contain for the losses to be confined to it. The densest of many
-/// clusters contains a smaller share, and then the clusters are the finding.
+/// Minimum share of the losses in a part of the test to which they are confined. The densest of many clusters contains
+/// less, and is reported as a cluster.
 const MIN_CONFINED: f64 = 0.85;
-/// Largest share of periodic losses that is not taken for a rate limit. Hardly anybody sets a limit that passes 11 of
-/// 12 packets.
+/// Maximum loss ratio of periodic losses that are not a rate limit. Limits that pass 11 of 12 packets are rare.
 const MAX_PERIODIC_SHARE: f64 = 1.0 / 12.0;
-/// Same for events at least [`MIN_LONG_PERIOD_NS`] apart, because token buckets are refilled more often.
+/// Like [`MAX_PERIODIC_SHARE`], for events at least [`MIN_LONG_PERIOD_NS`] apart, because token buckets are refilled
+/// more often.
 const MAX_LONG_PERIODIC_SHARE: f64 = 0.25;
 const MIN_LONG_PERIOD_NS: f64 = 450e6;
-/// Same for exactly one packet in every N, at any position in the test.
+/// Like [`MAX_PERIODIC_SHARE`], for losses of exactly one packet in every N, at any position in the test.
 const MAX_EXACT_SHARE: f64 = 0.125;
-/// Smallest share of losses at which the bucket of a rate limit shows: it drops nothing before its bucket is empty.
+/// Minimum loss ratio at which the bucket of a rate limit shows: a limit drops nothing before its bucket is empty.
 const MIN_BUCKET_SHARE: f64 = 0.05;
 
 impl LossLaw {
-    /// Returns the pattern of the losses `all` among the packets `known`; `None` if they are too few.
+    /// Returns the pattern of the losses `all` among the packets `known`; `None` if there are too few losses.
     pub fn of(
         material: &Evidence<'_>,
         known: KnownPackets,
@@ -157,7 +157,7 @@ fn manner(
     }
     let (manner, confidence) = match pattern.z {
         Some(z) if z < -MIN_Z && pattern.burst_ratio >= MIN_RATIO => (LossManner::Bursty, 0.8),
-        // A few losses in two or three bursts.
+        // Few losses in two or three bursts.
         None if part.runs.len() >= 2 && pattern.burst_ratio >= 2.0 => (LossManner::Bursty, 0.6),
         Some(z) => (LossManner::Random, if z.abs() < 1.96 { 0.9 } else { 0.7 }),
         None => (LossManner::Random, 0.6),
@@ -165,8 +165,8 @@ fn manner(
     FoundManner::new(manner, confidence)
 }
 
-/// True if a token bucket explains losses with this `period`. It drops packets at even distances, too, but only once it
-/// is empty, and a large share of them.
+/// Returns true if a token bucket explains losses with this `period`. A bucket also drops packets at even distances,
+/// but only after it is empty, and then a large share of them.
 fn is_of_a_bucket(period: &LossPeriod, part: &Scattered) -> bool {
     let share = part.ratio();
     if period.exact && period.events >= 10 && period.length <= 1.0 && share <= MAX_EXACT_SHARE {
@@ -182,12 +182,12 @@ fn is_of_a_bucket(period: &LossPeriod, part: &Scattered) -> bool {
 /// average.
 const PARTS: usize = 24;
 const MIN_LOSSES_PER_PART: u64 = 3;
-/// Largest variance of the parts relative to that of independent losses. By chance, one test in ten thousand is below
+/// Maximum variance of the parts, relative to that of independent losses. By chance, one test in ten thousand is below
 /// it (chi-squared, 23 degrees of freedom).
 const MAX_EVEN_VARIATION: f64 = 0.25;
 
-/// True if equal numbers of packets pass in equal times, however many are sent, and far more evenly than independent
-/// losses or bursts would leave them. This is the definition of a rate limit, with a token bucket that is filled
+/// Returns true if equal numbers of packets pass in equal times, regardless of the number sent, and far more evenly
+/// than after independent losses or bursts. This is the definition of a rate limit, with a token bucket that is filled
 /// continuously or in steps.
 pub fn lets_even_rate_through(delays: &Delays<'_>, departures: &LossTimes<'_, '_>, part: &Scattered) -> bool {
     let (lost, runs) = (part.lost(), part.runs.len());
@@ -226,7 +226,7 @@ pub fn lets_even_rate_through(delays: &Delays<'_>, departures: &LossTimes<'_, '_
         of.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / (PARTS - 1) as f64
     };
     let share = mean(&passed) / mean(&sent);
-    // Variance of bursts of this length, in a chain of two states (Gilbert).
+    // Variance for bursts of this length, in a Gilbert chain of two states.
     let leaves = runs as f64 / lost as f64;
     let enters = leaves * (1.0 - share) / share.max(1e-9);
     let stays = (1.0 - leaves - enters).clamp(0.0, 0.99);
@@ -243,7 +243,7 @@ fn run_lengths_agree(part: &Scattered) -> bool {
     variance.sqrt() <= 0.35 * mean + 0.5
 }
 
-/// True if losses occur where packets were sent close together, which a token bucket causes if departures vary.
+/// Returns true if losses occur where packets were sent close together, as a token bucket causes them if intervals vary.
 fn follows_rate(material: &Evidence<'_>, delays: &Delays<'_>, part: &Scattered) -> bool {
     let Some(period) = material.period() else { return false };
     if part.runs.len() < 12 {
@@ -290,7 +290,7 @@ fn follows_rate(material: &Evidence<'_>, delays: &Delays<'_>, part: &Scattered) 
 fn by_size(material: &Evidence<'_>, known: KnownPackets, part: &Scattered) -> Option<u16> {
     let notes = material.notes;
     let sizes = &notes.sizes;
-    // If no packet of a turn arrived, its size is the one that the test declares.
+    // If no packet of one size in the cycle arrived, this is the size that the test declares.
     let declared = material.session.payload()?;
     let one = notes.only_size();
     if sizes.is_empty() && one.is_none() || part.runs.len() < 8 {
@@ -304,7 +304,7 @@ fn by_size(material: &Evidence<'_>, known: KnownPackets, part: &Scattered) -> Op
             .all(|(seq, size)| *turn[(seq % cycle) as usize].get_or_insert(*size) == *size)
             .then_some(turn)
     };
-    // If all received packets have one size, the losses show the cycle.
+    // If all received packets have the same size, the losses show the cycle of sizes.
     let turns_lost = |cycle: u32| {
         let first = part.runs.first().map_or(0, |(_, run)| run.start);
         part.runs.iter().all(|(_, run)| run.len == 1 && (run.start - first).is_multiple_of(cycle.into()))

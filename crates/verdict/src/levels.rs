@@ -1,20 +1,20 @@
-//! Changes of the smallest delay that last, and its slow drift.
+//! Lasting changes of the smallest delay, and its slow drift.
 
 use super::delays::{Blocks, DelayNoise, Delays};
 use super::slots;
 
 /// Maximum number of groups into which a series is divided.
 const MAX_GROUPS: usize = 200;
-/// Maximum number of groups with more packets each, for series with few packets per group.
+/// Approximate maximum number of wide groups, which have more packets each.
 const MAX_WIDE_GROUPS: usize = 60;
-/// With fewer packets per group, its smallest delay is not meaningful.
+/// Minimum number of packets per group for a meaningful smallest delay.
 const MIN_GROUP_PACKETS: usize = 8;
-/// Smaller changes are caused by the hosts themselves.
+/// Minimum size of a step, in ns. Hosts themselves cause smaller changes.
 const MIN_STEP_NS: i64 = 100_000;
 /// Maximum drift rate: 1000 ppm. Crystals differ by less, and clocks are slewed more slowly (RFC 5905: 500 ppm).
 pub const MAX_DRIFT: f64 = 1e-3;
 
-/// A change of the smallest delay that lasts.
+/// Lasting change of the smallest delay.
 #[derive(Clone, Copy, Debug)]
 pub struct LevelStep {
     /// First packet of the new level, as an index in send order.
@@ -23,12 +23,13 @@ pub struct LevelStep {
     pub change: i64,
     /// Number of packets between the old level and the new one.
     pub ramp: usize,
-    /// Spread of the delays before and after, in ns: distance of the 10th and the 90th percentile.
+    /// Spread of the delays before and after the step, in ns: distance between the 10th and the 90th percentile.
     pub spread: [i64; 2],
 }
 
-/// The series as groups of packets: the smallest delay of each, and its time.
+/// Series divided into groups of packets.
 struct Groups {
+    /// Smallest delay of each group, in ns; the lower quartile for wide groups.
     min: Vec<i64>,
     /// Number of blocks per group.
     each: usize,
@@ -58,8 +59,8 @@ impl Groups {
 }
 
 /// Returns the steps of `delays`. A step changes the smallest delay from one lasting level to another, by more than
-/// neighbours differ and more than it varies on either side. If the minimum of a few packets varies as much as the step
-/// itself, the lower quartile of more packets shows the step.
+/// neighbouring packets differ and more than the smallest delay varies on either side. If the minimum of a few packets
+/// varies as much as the step itself, the lower quartile of more packets may show it.
 pub fn steps(delays: &Delays<'_>, blocks: &Blocks, noise: DelayNoise) -> Vec<LevelStep> {
     let Some(groups) = Groups::of(blocks, delays.len()) else { return Vec::new() };
     let found = steps_between(&groups, delays, blocks, noise);
@@ -116,7 +117,7 @@ fn steps_between(groups: &Groups, delays: &Delays<'_>, blocks: &Blocks, noise: D
     found
 }
 
-/// Maximum number of groups on either side of a step that are compared.
+/// Maximum number of groups compared on either side of a step.
 const MAX_WINDOW: usize = 10;
 
 /// Middle and spread of several smallest delays, without one or two strays.
@@ -126,7 +127,7 @@ struct DelayLevel {
 }
 
 impl DelayLevel {
-    /// Computes them from at most [`MAX_WINDOW`] values.
+    /// Computes the level from at most [`MAX_WINDOW`] values.
     fn of(min: &[i64]) -> DelayLevel {
         let (n, mut sorted) = (min.len(), [0; MAX_WINDOW]);
         let sorted = &mut sorted[..n];
@@ -150,8 +151,8 @@ fn refine(
     if change.saturating_abs() < MIN_STEP_NS {
         return None;
     }
-    // 0 on the old level, 1 on the new one. Jitter only adds to delay, so packets below the middle are of the lower
-    // level for sure.
+    // 0 on the old level, 1 on the new one. Jitter only adds to delay, so packets below the middle certainly belong to the
+    // lower level.
     let height = |k: usize| (delays.excess(k).saturating_sub(low)) as f64 / change as f64;
     let lower = |k: &usize| if change > 0 { height(*k) < 0.5 } else { height(*k) > 0.5 };
     let place = if change > 0 {
@@ -170,7 +171,8 @@ fn refine(
     Some(LevelStep { place, change, ramp, spread: [spread(&before)?, spread(&after)?] })
 }
 
-/// Slots in which a link forwards packets, by smallest delays that slide along a line and slip by a slot, in ns.
+/// Returns the length of the slots in which a link forwards packets, in ns, if the smallest delays slide along a line and
+/// then slip by one slot.
 pub fn slipped_slot(delays: &Delays<'_>, blocks: &Blocks) -> Option<i64> {
     let n = delays.len();
     let groups = Groups::of(blocks, n)?;
@@ -179,8 +181,8 @@ pub fn slipped_slot(delays: &Delays<'_>, blocks: &Blocks) -> Option<i64> {
     slots::slipped(&time, &groups.min)
 }
 
-/// How fast the smallest delay drifts, in ns a ns, where it follows one straight line from end to end closely enough
-/// for two clocks that run at different rates.
+/// Returns the drift of the smallest delay; `None` unless this follows one straight line over the whole test, as it
+/// does between clocks that run at different rates.
 pub fn drift(delays: &Delays<'_>, blocks: &Blocks, noise: DelayNoise) -> Option<Drift> {
     let n = delays.len();
     let groups = Groups::of(blocks, n)?;
@@ -197,15 +199,15 @@ pub fn drift(delays: &Delays<'_>, blocks: &Blocks, noise: DelayNoise) -> Option<
     slopes.into_iter().flatten().find_map(|slope| line(slope, &time, &min, noise))
 }
 
-/// The slope of the smallest delays `min`, if those that lie on one line of about `slope` are nearly all of them, or
-/// some in every part of the test.
+/// Returns the drift of the smallest delays `min` along a line of about `slope`; `None` unless the line contains
+/// nearly all of them, or some in every part of the test.
 fn line(slope: f64, time: &[f64], min: &[f64], noise: DelayNoise) -> Option<Drift> {
     let k = min.len();
     let duration = time[k - 1] - time[0];
     if slope.abs() > MAX_DRIFT {
         return None;
     }
-    // Residuals of the line, and of each third.
+    // Residuals of the line.
     let rest: Vec<f64> = min.iter().zip(time).map(|(m, t)| m - slope * t).collect();
     let scatter = spread(&rest);
     let total = (slope * duration).abs();
@@ -220,7 +222,7 @@ fn line(slope: f64, time: &[f64], min: &[f64], noise: DelayNoise) -> Option<Drif
             .is_some_and(|s| (s - slope).abs() <= 0.25 * slope.abs() + error)
     };
     let whole = total >= 3.0 * scatter && spread(min) >= 2.0 * scatter && (0..3).all(straight);
-    // The lowest residuals are the line; those near it are its points.
+    // The line passes through the lowest residuals, or the middle ones; points near it belong to it.
     let mut sorted = rest.clone();
     sorted.sort_by(f64::total_cmp);
     let (centre, width) = if whole {
@@ -247,8 +249,8 @@ fn line(slope: f64, time: &[f64], min: &[f64], noise: DelayNoise) -> Option<Drif
     Some(Drift { rate, error: error(&points, rate) })
 }
 
-/// Half of the 95 % interval of the slope `rate` of a line through `points`. What the line leaves over is correlated from
-/// point to point, so that the points count as fewer independent ones.
+/// Returns half the width of the 95 % interval of the slope `rate` of a line through `points`. Residuals are
+/// correlated from point to point, so the points count as fewer independent ones.
 fn error(points: &[(f64, f64)], rate: f64) -> f64 {
     let n = points.len() as f64;
     let mean = |of: &dyn Fn(&(f64, f64)) -> f64| points.iter().map(of).sum::<f64>() / n;
@@ -267,12 +269,12 @@ fn error(points: &[(f64, f64)], rate: f64) -> f64 {
 pub struct Drift {
     /// Rate of the receiving clock relative to the sending one, less 1.
     pub rate: f64,
-    /// Half of its 95 % interval.
+    /// Half the width of the 95 % interval of `rate`.
     pub error: f64,
 }
 
-/// Returns the slope of the line from the lowest point of the first fifth to that of the last fifth with the fewest
-/// points below it: for a path that is quiet at both ends.
+/// Returns the slope of the line through two points: the mean of the lower half of the values in the first fifth of
+/// the test, and the same for the last fifth. The line fits a path without a queue at both ends.
 fn lower_slope(time: &[f64], value: &[f64]) -> Option<f64> {
     let k = value.len();
     let fifth = (k / 5).max(2);
@@ -288,8 +290,8 @@ fn lower_slope(time: &[f64], value: &[f64]) -> Option<f64> {
     (t1 > t0).then(|| (v1 - v0) / (t1 - t0))
 }
 
-/// The median of the slopes between points `lag` apart: steps and queues for less than a third of the time leave it
-/// as it is.
+/// Returns the median of the slopes between points `lag` apart. Steps and queues in less than a third of the time do not
+/// change it.
 pub fn median_slope(time: &[f64], value: &[f64], lag: usize) -> Option<f64> {
     let slopes = (lag..time.len()).filter_map(|i| {
         let t = time[i] - time[i - lag];
@@ -304,7 +306,7 @@ fn median(mut values: Vec<f64>) -> Option<f64> {
     values.get(middle).copied()
 }
 
-/// Returns the distance of the 10th and the 90th percentile.
+/// Returns the distance between the 10th and the 90th percentile.
 fn spread(values: &[f64]) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);

@@ -1,21 +1,21 @@
-//! Every judgement: what is wrong on a path, since when, how severe and how certain it is
-//! ([`Answer`](jitlat_core::answer::Answer)), what the figures mean ([`findings`]), reasons to doubt a figure
-//! ([`Warning`](jitlat_core::answer::Warning)), how reliable they all are ([`Opinion`]), and the conclusion about a
-//! difference between runs ([`compare`], [`comparison`]) or along a sweep ([`sweep`]).
+//! Verdicts on tests: faults of the path with their time, severity and confidence
+//! ([`Answer`](jitlat_core::answer::Answer)), the meaning of the figures ([`findings`]), reasons to doubt a figure
+//! ([`Warning`](jitlat_core::answer::Warning)), the reliability of all figures ([`Opinion`]), and conclusions about
+//! differences between runs ([`compare`], [`comparison`]) or along a sweep ([`sweep`]).
 //!
-//! * [`options`], [`judge`], [`judge_for`] – an analysis of `jitlat-core` whose summary contains its verdict; [`analyze`] – both
-//!   at once
-//! * [`PROFILES`] – what uses ask of a path; [`severity`] – every threshold of how bad something is
-//! * [`RULES`] – how each kind of cause is found
+//! * [`options`], [`judge`], [`judge_for`]: add the verdict to the summary of a `jitlat-core` analysis; [`analyze`]:
+//!   analyses and judges in one call
+//! * [`PROFILES`]: requirements of applications; [`severity`]: thresholds of all severities
+//! * [`RULES`]: detection of each kind of cause
 //!
-//! For the answer a `Case` is computed once from the [`Evidence`](jitlat_core::evidence::Evidence) that the analysis hands
-//! over: how much of the test is known, delays without what clocks and routes added, queues and holds, the sender's own
-//! delays, losses sorted by what lost them. The [`RULES`] read it; each names one kind of cause.
+//! A verdict begins with a `Case`, which is computed once from the [`Evidence`](jitlat_core::evidence::Evidence) of
+//! the analysis: packets whose fate is known, delays corrected for clocks and routes, queues and holds, the sender's
+//! own delays, and losses grouped by origin. Each of the [`RULES`] examines the case for one kind of cause.
 //!
-//! Texts are plain: ASCII, numbers with their units; pages and terminals add what their type has.
+//! Sentences are plain ASCII; terminals and pages typeset them (`µs` for `us`).
 //!
-//! Neighbours: the crate is pure and depends on `jitlat-core`. `jitlat-passive` judges captured traffic with its thresholds;
-//! `jitlat-report` shows what it says.
+//! The crate does no input or output and depends on `jitlat-core` only. `jitlat-passive` judges captured traffic with
+//! its thresholds; `jitlat-report` displays its verdicts.
 //!
 //! ```
 //! use jitlat_core::answer::{CauseId, Severity};
@@ -71,7 +71,7 @@ pub use sentences::numbers::{buffer_size, rate, time};
 pub use sentences::profiles::{grade_note, other_traffic_of as other_traffic};
 pub use sentences::warnings::LOG_NOT_STORED;
 
-/// The example of the README.
+/// Compiles the example in the README.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;

@@ -7,16 +7,16 @@ use jitlat_core::metrics::stat::wilson95;
 use jitlat_core::session::Session;
 use jitlat_core::spec::Schedule;
 
-/// Runs of lost packets, and which of them are outages.
+/// Runs of lost packets, divided into outages and others.
 #[derive(Clone, Debug, Default)]
 pub struct PathLosses {
-    /// Packets whose fate is known.
+    /// Number of packets whose fate is known.
     pub sent: u64,
-    /// Every run, ascending.
+    /// All runs, ascending.
     pub runs: Vec<SeqRun>,
     /// True for each run that is an outage.
     outage: Vec<bool>,
-    /// Length in ns of each run that is long enough to be noticed as a gap.
+    /// Length of each run, in ns; `None` if it is too short to be noticed as a gap.
     gaps: Vec<Option<i64>>,
 }
 
@@ -25,23 +25,23 @@ pub struct PathLosses {
 const MIN_OUTAGE_NS: i64 = 180_000_000;
 /// Shortest outage without other losses, in ns and packets.
 const MIN_LONE_OUTAGE: (i64, u64) = (100_000_000, 4);
-/// Share of a minimum length that suffices, because five packets of 20 ms take 100 ms give or take some microseconds.
+/// Share of a minimum length that suffices: five packets of 20 ms may take a few microseconds less than 100 ms.
 const LENGTH_TOLERANCE: f64 = 0.97;
-/// Largest number of gaps that are outages if there are no other losses.
+/// Maximum number of gaps that count as outages if there are no other losses.
 const MAX_LONE_OUTAGES: usize = 6;
-/// Largest variation (deviation over mean) of the lengths of outages. Geometric lengths, as those of bursts, vary by
-/// nearly 1.
+/// Maximum variation (standard deviation over mean) of the lengths of outages. Geometric lengths, as in bursts, vary
+/// by nearly 1.
 const MAX_LENGTH_VARIATION: f64 = 0.5;
-/// Fewest runs that show how much lengths vary.
+/// Minimum number of runs for a meaningful variation of lengths.
 const MIN_RUNS_FOR_VARIATION: usize = 6;
-/// Length in ns from which on three lost packets suffice for a gap.
+/// Minimum length of a gap with only three lost packets, in ns.
 const LONG_GAP_NS: i64 = 1_000_000_000;
 
 fn reaches(time: i64, least: i64) -> bool {
     time as f64 >= LENGTH_TOLERANCE * least as f64
 }
 
-/// Standard deviation of lengths over their mean.
+/// Returns the standard deviation of lengths over their mean.
 fn variation(lengths: &[u64]) -> f64 {
     let n = lengths.len().max(1) as f64;
     let mean = lengths.iter().sum::<u64>() as f64 / n;
@@ -77,7 +77,7 @@ impl PathLosses {
             match count {
                 1 => true,
                 _ if only_gaps => true,
-                // Few long runs are separate events, not bursts of a lossy path.
+                // A few long runs are separate events, not bursts of a lossy path.
                 2..=12 if !of_bursts && reaches(time, MIN_OUTAGE_NS) && run.len >= 8 && median >= 8 => true,
                 _ if !of_bursts
                     && median >= 8
@@ -132,12 +132,12 @@ impl PathLosses {
     }
 }
 
-/// Losses without those that have another cause.
+/// Losses that no specific event explains.
 #[derive(Clone, Debug, Default)]
 pub struct Scattered {
-    /// Number of packets that these losses are a part of.
+    /// Number of packets among which these losses occurred.
     pub sent: u64,
-    /// Each run by the numbers of these packets and by its original ones.
+    /// Each run with renumbered packets, and with the original numbers.
     pub runs: Vec<(SeqRun, SeqRun)>,
 }
 
@@ -160,14 +160,14 @@ impl Scattered {
         [(low * each).min(1.0), (high * each).min(1.0)]
     }
 
-    /// Returns only the runs for which `keep` is true, among `fewer` packets less.
+    /// Returns the runs for which `keep` is true, with `fewer` packets subtracted from `sent`.
     pub fn filtered(&self, fewer: u64, keep: impl Fn(&SeqRun) -> bool) -> Scattered {
         let runs = self.runs.iter().filter(|(_, original)| keep(original)).copied().collect();
         Scattered { sent: self.sent.saturating_sub(fewer), runs }
     }
 
-    /// Returns the part of the test that contains the losses, as a range of renumbered packets that maximises the
-    /// likelihood of two rates over one; `None` if losses are spread over the test.
+    /// Returns the part of the test to which losses are confined, as a range of renumbered packets. It maximises the
+    /// likelihood of two loss ratios over a single one; `None` if losses are spread over the test.
     pub fn stretch(&self) -> Option<[u64; 2]> {
         const PARTS: usize = 64;
         const EVENTS: usize = 12;
@@ -218,7 +218,7 @@ impl Scattered {
         Scattered { sent: to - from, runs: runs.collect() }
     }
 
-    /// Returns the statistics of their distribution.
+    /// Returns the statistics of the losses' distribution.
     pub fn pattern(&self) -> Pattern {
         let (n, lost, runs) = (self.sent as f64, self.lost() as f64, self.runs.len() as f64);
         let kept = n - lost;
@@ -241,8 +241,8 @@ impl Scattered {
         let gaps: Vec<f64> = self.runs.windows(2).map(|w| (w[1].0.start - w[0].0.start) as f64).collect();
         let mean = gaps.iter().sum::<f64>() / gaps.len() as f64;
         let variance = gaps.iter().map(|g| (g - mean).powi(2)).sum::<f64>() / (gaps.len() - 1) as f64;
-        // If every second or third packet is lost, independent losses vary less than their mean: by the square root of
-        // 1 − p.
+        // The variation of independent losses is the square root of 1 − p, clearly below 1 if every second or third
+        // packet is lost.
         let by_chance = (1.0 - self.runs.len() as f64 / self.sent.max(1) as f64).max(0.05).sqrt();
         Some(variance.sqrt() / mean / by_chance)
     }
@@ -264,7 +264,7 @@ pub struct Pattern {
 pub struct LossTimes<'a, 'b> {
     delays: &'b Delays<'a>,
     period: Option<i64>,
-    /// Number of packets sent at once.
+    /// Number of packets per burst of the schedule.
     burst: u64,
 }
 

@@ -1,4 +1,4 @@
-//! [`Opinion`]: the answer in a sentence, its evidence, and the reliability of the figures.
+//! [`Opinion`]: the verdict in one sentence, its evidence, and the reliability of the figures.
 
 use super::sentences::belief::{self, ClockKnowledge};
 use jitlat_core::answer::{Level, Verdict};
@@ -6,16 +6,16 @@ use jitlat_core::distribution::Percent;
 use jitlat_core::spec::Transport;
 use jitlat_core::summary::{Coverage, Summary};
 
-/// Answer with its evidence.
+/// Verdict with its evidence.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Opinion {
-    /// Level with which the answer is marked.
+    /// Level with which the verdict is marked.
     pub level: Level,
-    /// The answer in one sentence; the worst finding if there is no answer.
+    /// The verdict in one sentence; the worst finding if there is no verdict.
     pub headline: String,
     /// Findings with their evidence, the worst first.
     pub findings: Vec<Verdict>,
-    /// Knowledge of the clocks, the sample and the tool's own noise, with its consequences for the figures.
+    /// Reliability of the figures, given the clocks, the sample and the hosts' own noise; one sentence per topic.
     pub belief: Vec<String>,
 }
 
@@ -53,7 +53,7 @@ fn clocks(s: &Summary) -> ClockKnowledge {
     }
 }
 
-/// The sender's own error compared with the jitter for which it might be mistaken.
+/// Returns a sentence that compares the sender's own timing error with the jitter for which it might be mistaken.
 fn sender(s: &Summary) -> Option<String> {
     let error = s.schedule_error.as_ref()?.of_program().p99 as f64;
     let jitter = s.pdv.percentiles.at(Percent(99_000))? as f64;

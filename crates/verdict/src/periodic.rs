@@ -2,19 +2,19 @@
 
 use super::losses::{LossTimes, Scattered};
 
-/// Fewest events that show a period.
+/// Minimum number of events that show a period.
 const MIN_EVENTS: usize = 6;
-/// Losses closer than the longest distance over this number belong to one event.
+/// Losses closer to each other than the longest distance divided by this number belong to one event.
 const SAME_EVENT: u64 = 4;
-/// Share of a period by which a distance may differ from a multiple of it.
+/// Maximum deviation of a distance from a multiple of the period, as a share of the period.
 const MAX_DEVIATION: f64 = 0.06;
-/// Longest time between packets, as a share of the loss period, with which events have sufficiently precise times.
+/// Maximum time between packets, as a share of the loss period, for sufficiently precise event times.
 const MAX_PACKET_SHARE: f64 = 0.15;
-/// Share of the distances that must be multiples of the period.
+/// Minimum share of distances that are multiples of the period.
 const MIN_FIT: f64 = 0.9;
-/// Share of the distances that must be a single period.
+/// Minimum share of distances that are a single period.
 const MIN_SINGLE: f64 = 0.7;
-/// Shortest period in packets that need not be exact: almost any shorter distance fits within a packet.
+/// Minimum period in packets that need not be exact: shorter distances almost always fit to within a packet.
 const MIN_PACKETS: f64 = 8.0;
 
 /// Period of losses.

@@ -8,12 +8,12 @@ use jitlat_core::metrics::stat::wilson95;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 
-/// Requirements of one profile. Limits are the upper ends of good, fair and poor.
+/// Requirements of one profile. Limits are the largest values that are good, fair and poor.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Profile {
-    /// Name.
+    /// Name of the profile.
     pub name: Cow<'static, str>,
     /// Description for users.
     pub about: Cow<'static, str>,
@@ -34,7 +34,7 @@ pub struct Profile {
     pub own_ms: f64,
     /// Limits of the share of packets that are lost or too late.
     pub missing: [f64; 3],
-    /// True if the E-model rates it, too.
+    /// True for speech, which is also rated by the E-model.
     #[serde(default)]
     pub speech: bool,
     /// Source of the limits.
@@ -45,11 +45,11 @@ fn half_a_minute() -> f64 {
     30.0
 }
 
-/// Rating R of speech, lower ends of good, fair and poor (ITU-T G.109).
+/// Minimum speech ratings R for good, fair and poor (ITU-T G.109).
 const SPEECH_RATINGS: [f64; 3] = [80.0, 70.0, 60.0];
 
-/// Profiles of every answer, unless others are given. Code points are those that RFC 4594 assigns to the class;
-/// vehicles have none.
+/// Default profiles of a verdict. Code points are those that RFC 4594 assigns to the traffic class; it has none for
+/// vehicles.
 pub const PROFILES: [Profile; 6] = [
     Profile {
         name: Cow::Borrowed("voice"),
@@ -144,7 +144,7 @@ pub struct SentTraffic {
     pub period_ms: Option<f64>,
 }
 
-/// Impairment that no buffer helps against: times without any packet, packets that were never sent.
+/// Impairment that no buffer reduces: times without any packet, and packets that were never sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Interruption {
     severity: Severity,
@@ -152,14 +152,14 @@ pub struct Interruption {
 }
 
 impl Interruption {
-    /// Interruption by outages of the path with this severity.
+    /// Creates the interruption by outages of the path with this severity.
     pub const fn by_outages(severity: Severity) -> Interruption {
         Interruption { severity, because: sentences::OUTAGES }
     }
 }
 
 impl Profile {
-    /// Returns the fault of an invalid profile; `None` if it can be measured and judged.
+    /// Returns the fault of an invalid profile; `None` for a valid one.
     pub fn fault(&self) -> Option<&'static str> {
         let rising = |limits: [f64; 3]| limits[0] >= 0.0 && limits.is_sorted() && limits[2].is_finite();
         let written = |text: &str| !text.trim().is_empty() && !text.chars().any(char::is_control);
@@ -184,8 +184,8 @@ impl Profile {
         }
     }
 
-    /// Judges the path for this profile with the buffer that suits it best. Speech uses the buffer of the answer,
-    /// `played`, if that does as well. The result is not better than `interrupted`.
+    /// Judges the path for this profile with the buffer that suits it best. For speech this is the recommended buffer
+    /// `played`, if it is as good. The result is not better than `interrupted`.
     pub fn judge(
         &self,
         lived: &Experience,
@@ -212,7 +212,7 @@ impl Profile {
         let judged: Vec<_> = judged.collect();
         let least = judged.iter().map(|j| j.0).min()?;
         let fewest = judged.iter().filter(|j| j.0 == least).map(|j| j.4).fold(f64::INFINITY, f64::min);
-        // The smallest of the best buffers that loses hardly more than the best of them.
+        // Among the best buffers, the smallest that loses hardly more than the best one.
         let mut fits = judged.iter().filter(|j| j.0 == least);
         let recommended = played
             .filter(|_| self.speech)
@@ -222,7 +222,7 @@ impl Profile {
         let known = lived.base_ns.is_some();
         let path = severity.max(interrupted.severity);
         let judged = match path {
-            // An unknown delay may make it worse.
+            // The unknown delay may make the verdict worse.
             Severity::Good | Severity::Fair if !known => Severity::Unknown,
             Severity::Good if !self.is_shown(missing, lived.sent) => Severity::Unknown,
             judged => judged,
@@ -258,8 +258,8 @@ impl Profile {
         MIN_BUFFER_NS.min((self.delay_ms[0] * 0.05e6) as i64)
     }
 
-    /// True if `sent` packets, of which this share is `missing`, exclude with 95 % confidence a share above the limit
-    /// of fair.
+    /// Returns true if `sent` packets, of which a share is `missing`, exclude a share above the limit of fair with 95
+    /// % confidence.
     fn is_shown(&self, missing: f64, sent: u64) -> bool {
         let events = (missing * sent as f64).round() as u64;
         let most = match events {
@@ -378,7 +378,7 @@ mod tests {
     fn a_use_bears_its_delay_exactly() {
         let of = |ns: i64| judged(&lived(Some(ns as f64), &[0; 1000], 0), Severity::Good);
         let border = |level| first(0..=SECOND, |ns| of(ns).severity >= level);
-        // 10 ms of them are its own, and 1 ms is the smallest buffer.
+        // 10 ms of the delay are the profile's own, and 1 ms is the smallest buffer.
         assert_eq!(
             [Severity::Fair, Severity::Poor, Severity::Bad].map(border),
             [39 * MS + 1, 89 * MS + 1, 189 * MS + 1]
@@ -415,7 +415,7 @@ mod tests {
     fn what_is_unknown_is_left_out_and_said() {
         let waits: Vec<i64> = (0..1000).map(|k| k / 500 * 60 * MS).collect();
         let of = judged(&lived(None, &waits, 0), Severity::Good);
-        // Fair at best, and worse by an unknown amount.
+        // Without its delay the path is fair; with it, it may be worse.
         assert_eq!((of.severity, of.delay_ns, of.buffer_ns), (Severity::Unknown, None, Some(60 * MS)));
         assert_eq!(of.because, "delay unknown, 0.00 % missing");
         assert_eq!(of.limits.unwrap(), "the path's delay is unknown and not counted");
@@ -444,7 +444,7 @@ mod tests {
         let quiet = lived(Some(0.0), &[0; 1000], 0);
         let of = judged(&quiet, Severity::Poor);
         assert_eq!((of.severity, of.because.as_str()), (Severity::Poor, "outages"));
-        // They are not named if the delay alone is as bad.
+        // Outages are not reported as the reason if the delay alone is as bad.
         let of = judged(&lived(Some(91e6), &[0; 1000], 0), Severity::Poor);
         assert_eq!(
             (of.severity, of.because.as_str()),
@@ -454,7 +454,7 @@ mod tests {
 
     #[test]
     fn the_smallest_buffer_that_loses_hardly_more_than_the_best() {
-        // A tenth of the limit is hardly more: 1/64, or 16 of 1024 packets that are late without a buffer.
+        // Up to a tenth of the limit more is acceptable: 1/64, or 16 of 1024 packets that are late without a buffer.
         let game = Profile { missing: [10.0 / 64.0, 0.2, 0.3], ..game() };
         let buffer = |late: i64| {
             let waits: Vec<i64> = (0..1024).map(|k| i64::from(k >= 1024 - late) * 20 * MS).collect();
@@ -529,7 +529,7 @@ mod tests {
         for pair in ladder.windows(2) {
             assert!(of(pair[0]).iter().zip(of(pair[1])).all(|(short, long)| *short <= long), "{pair:?}");
         }
-        // The answer, then voice, video, gaming, cloud-desktop, telemetry, v2x: good, fair, poor, bad.
+        // The general verdict, then voice, video, gaming, cloud-desktop, telemetry, v2x: good, fair, poor, bad.
         assert_eq!(
             levels,
             [

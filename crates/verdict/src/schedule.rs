@@ -1,4 +1,4 @@
-//! The sending host: when it should have sent, when it did, and what its clock did meanwhile.
+//! Sending host: its clock steps, the stalls of its program, and the waits in its queue, from send times and the schedule.
 
 use super::delays::{DelayNoise, Delays, SendPattern, at_shares};
 use super::episodes::Hold;
@@ -8,18 +8,18 @@ use jitlat_core::metrics::schedule_error::DueTimes;
 use jitlat_core::spec::{Schedule, Transport};
 use std::ops::Range;
 
-/// Smaller steps cannot be distinguished from a late wake-up.
+/// Minimum size of a clock step, in ns. Smaller ones cannot be distinguished from a late wake-up.
 const MIN_STEP_NS: i64 = 1_000_000;
-/// Packets looked at on either side of a step.
+/// Number of packets examined on either side of a step.
 const MAX_NEIGHBOURS: usize = 12;
-/// Fewer do not show which step is permanent.
+/// Minimum number of packets on either side that show whether a step is permanent.
 const MIN_NEIGHBOURS: usize = 6;
 
-/// The steps of the sending host's clock: send times leave the schedule for good, and delays change by as much the
-/// other way, so that packets arrive as if nothing had happened. `change` is what is added to delays.
+/// Returns the steps of the sending host's clock: send times leave the schedule permanently and delays change by the
+/// opposite amount, while the arrivals show no change. `change` is the amount added to delays.
 pub fn clock_steps(delays: &Delays<'_>, material: &Evidence<'_>, noise: DelayNoise) -> Vec<LevelStep> {
     let mut found = Vec::new();
-    // All near the schedule: none of them left it by a step.
+    // Shortcut: if all packets are near the schedule, there was no step.
     if material.off_schedule.is_some_and(|[least, most]| most.saturating_sub(least) < MIN_STEP_NS) {
         return found;
     }
@@ -33,17 +33,22 @@ pub fn clock_steps(delays: &Delays<'_>, material: &Evidence<'_>, noise: DelayNoi
     found
 }
 
-/// How much later than it was due each packet was sent, in ns from any origin; `None` if the schedule is not known.
+/// Returns the lateness of each packet relative to the schedule, in ns from an arbitrary origin; `None` if the schedule is
+/// unknown.
 fn lateness(delays: &Delays<'_>, material: &Evidence<'_>) -> Option<Vec<i64>> {
     let n = delays.len();
     let last = n.checked_sub(1)?;
     let period = material.period()?;
-    let mut due = match (material.session.spec.schedule(), delays.pace()) {
-        // Logs of versions 1 and 2 have no word about other schedules.
-        (Schedule::Periodic, SendPattern::Bursts(size)) => DueTimes::Bursts(period, size.max(1) as i64),
+    // Logs of versions 1 and 2 call all schedules periodic.
+    let is_periodic = material.session.spec.schedule() == Schedule::Periodic;
+    let is_stated = is_periodic && material.session.version >= 3;
+    let mut due = match delays.pace() {
+        SendPattern::Bursts(size) if is_periodic && !is_stated => {
+            DueTimes::Bursts(period, size.max(1) as i64)
+        }
         _ => {
             let last = u32::try_from(delays.seq(last)).unwrap_or(u32::MAX);
-            DueTimes::new(material.session, last, n)?
+            DueTimes::planned(&material.session.spec, last, n)?
         }
     };
     let mut late = Vec::with_capacity(n);
@@ -51,21 +56,20 @@ fn lateness(delays: &Delays<'_>, material: &Evidence<'_>) -> Option<Vec<i64>> {
         late.push(bounded(delays.time(k).saturating_sub(due.at(packet.seq))));
         k + 1
     });
-    // A schedule that packets do not follow is another than the one they were sent by.
+    // If packets do not follow the schedule, they were sent by another one, which is unknown.
     let apart = |k: usize| delays.time(k).saturating_sub(delays.time(k - 1));
     let in_time = (1..n).filter(|k| apart(*k) > period / 4);
     let mut changes: Vec<i64> =
         in_time.map(|k| late[k].saturating_sub(late[k - 1]).saturating_abs()).collect();
-    // Bursts that the log says nothing about are a guess: nearly all must fit.
-    let is_guess =
-        matches!(due, DueTimes::Bursts(..)) && material.session.spec.schedule() == Schedule::Periodic;
+    // Bursts are a guess if the log does not state them, so most packets must fit.
+    let is_guess = matches!(due, DueTimes::Bursts(..)) && is_periodic;
     let [usual] = at_shares(&mut changes, [if is_guess { 80 } else { 30 }]);
-    // A periodic schedule that the log states is the one, however late a busy host is.
-    let is_stated = material.session.version >= 3 && material.session.spec.schedule() == Schedule::Periodic;
+    // A periodic schedule that the log states is right, even if a busy host sends nearly all packets late.
     (is_stated || 4 * usual <= period).then_some(late)
 }
 
-/// The step of the sending host's clock where the schedule is left by `jump` ns at place `k`, if it is one.
+/// Returns the step of the sending host's clock at index `k`, where lateness changes by `jump` ns; `None` if this is not a
+/// clock step.
 #[cold]
 fn clock_step(
     delays: &Delays<'_>,
@@ -87,36 +91,41 @@ fn clock_step(
     };
     let change = |of: &dyn Fn(usize) -> i64| Some(middle(&after, of)?.saturating_sub(middle(&before, of)?));
     let (sent, delay) = (change(&|k| late[k])?, change(&|k| delays.delay(k))?);
-    // Both stay: neither a stall that is caught up with nor a queue.
+    // Both changes last: a sender catches up after a stall, and a queue drains.
     let stays = (sent - jump).abs() <= jump.abs() / 4 && (delay + jump).abs() <= jump.abs() / 4 + noise.p90;
     stays.then_some(LevelStep { place: k, change: delay, ramp: 0, spread: [0, 0] })
 }
 
-/// Those of `queued` that waited in a queue: another packet was handed over before this one left, or this one before
-/// another left. A program that was stopped within its call cannot hand over the next one meanwhile.
+/// Returns the entries of `queued` (index, wait in ns) that waited in a queue: the waits of two neighbouring packets
+/// overlap. A program that is stopped within its send call cannot pass the next packet to the kernel in this time.
 fn behind_others(delays: &Delays<'_>, queued: &[(usize, i64)]) -> Vec<(usize, i64)> {
     let wait = |k: usize| queued.binary_search_by_key(&k, |(at, _)| *at).map_or(0, |i| queued[i].1);
     let handed_over = |k: usize| delays.time(k) - wait(k);
     let overlap = |k: usize| {
-        // Packets that share one reading of the clock were handed over one after the other, nobody knows when.
+        // Packets with the same clock reading were passed to the kernel one after the other, at unknown times.
         let next = (k + 1 < delays.len()).then(|| handed_over(k + 1));
         next.is_some_and(|next| next > handed_over(k) && next < delays.time(k))
     };
-    // Where packets are sent less often than they wait, those on both sides wait, too.
-    let beside = |k: usize| wait(k + 1) > 0 && (k == 0 || wait(k - 1) > 0);
-    queued.iter().copied().filter(|(k, _)| overlap(*k) || *k > 0 && overlap(k - 1) || beside(*k)).collect()
+    // If the intervals between packets are longer than the waits, a queue delays the packets on both sides, too.
+    let neighbours = |k: usize| wait(k + 1) > 0 && (k == 0 || wait(k - 1) > 0);
+    queued
+        .iter()
+        .copied()
+        .filter(|(k, _)| overlap(*k) || *k > 0 && overlap(k - 1) || neighbours(*k))
+        .collect()
 }
 
-/// Beside packets whose wait the kernel measured, these many are looked at.
+/// Maximum distance in send order, in packets, at which the measured wait of one packet is evidence for another whose queue
+/// stamp the kernel lost.
 const NEIGHBOURS: usize = 3;
 
-/// `queued` and those of `unstamped`, whose entry the kernel lost: they waited for up to as long as they were in the host,
-/// if one of the packets near them waited in the queue for at least half of that.
+/// Adds to `queued` the packets of `unstamped`, whose queue stamp the kernel lost, if they probably waited in the queue: a
+/// packet near them waited for at least half as long as they were in the host. Entries are index and time in ns.
 fn with_unstamped(mut queued: Vec<(usize, i64)>, unstamped: &[(usize, i64)]) -> Vec<(usize, i64)> {
     let near = |(k, most): &&(usize, i64)| {
         let from = queued.partition_point(|(at, _)| at + NEIGHBOURS < *k);
-        let beside = queued[from..].iter().take_while(|(at, _)| *at <= k + NEIGHBOURS);
-        beside.into_iter().any(|(_, wait)| *wait >= most / 2)
+        let around = queued[from..].iter().take_while(|(at, _)| *at <= k + NEIGHBOURS);
+        around.into_iter().any(|(_, wait)| *wait >= most / 2)
     };
     let lost: Vec<(usize, i64)> = unstamped.iter().filter(near).copied().collect();
     queued.extend(lost);
@@ -124,14 +133,14 @@ fn with_unstamped(mut queued: Vec<(usize, i64)>, unstamped: &[(usize, i64)]) -> 
     queued
 }
 
-/// So many packets that a host let go at once were not in a queue.
+/// Minimum number of packets that leave together after a host held them.
 const MIN_RELEASED_TOGETHER: usize = 3;
-/// A host that is not answered asks for the address of the next hop again after a second (RFC 4861 §10, and Linux for
-/// IPv4), in ns. Where the kernel does not tell what was in the queue, shorter waits count as a queue's.
+/// Minimum length of a hold if the kernel did not stamp the queue, in ns; shorter waits are attributed to the queue. A host
+/// repeats an unanswered request for the next hop's address after 1 s (RFC 4861 §10, and Linux for IPv4).
 const NEIGHBOUR_RETRY_NS: i64 = 900_000_000;
 
-/// `waits` in groups of packets that left at once: each handed over ten times as long after the one before as it left
-/// after it.
+/// Divides `waits` (index, ns) into groups of packets that left together: the time between two departures is less than a
+/// tenth of the time between their send calls.
 fn let_go_at_once<'a>(
     delays: &'a Delays<'_>,
     waits: &'a [(usize, i64)],
@@ -143,34 +152,35 @@ fn let_go_at_once<'a>(
     })
 }
 
-/// What the sending host itself added: packets its program sent late, packets that waited in its interface.
+/// Delays that the sending host itself added: by stalls of its program and by waits in its interface.
 #[derive(Clone, Debug, Default)]
 pub struct SenderDelays {
     /// The stalls of the program.
     pub stalls: Vec<Stall>,
-    /// Times spent in the queue of the host's interface, by place in send order.
+    /// Packets that waited in the queue of the host's interface: index in send order, wait in ns.
     pub queued: Vec<(usize, i64)>,
-    /// The same of packets that waited in the host after the program had handed them over, for whatever reason.
+    /// Packets that waited in the host after the send call, for any reason: index in send order, wait in ns.
     handed_over: Vec<(usize, i64)>,
-    /// Packets that the host held, in no queue, and let go at once: it did not know the address of the next hop, as where
-    /// the path is interrupted.
+    /// Times for which the host held packets outside the queue and then sent them together: the address of the next hop was
+    /// unknown, for example because the path was interrupted.
     pub holds: Vec<Hold>,
+    /// Number of packets of the stream.
     packets: usize,
 }
 
-/// A time during which a program stood still.
+/// Time during which the sending program stalled.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Stall {
-    /// First packet that was late and the one after the last, by their place in send order.
+    /// Index in send order of the first late packet.
     pub from: usize,
-    /// See above.
+    /// Index in send order of the packet after the last late one.
     pub to: usize,
-    /// How late the first of them was, in ns.
+    /// Length of the stall: largest lateness of these packets, in ns.
     pub length: i64,
 }
 
 impl SenderDelays {
-    /// Of the sender of `delays`.
+    /// Finds the delays that the sender of `delays` added.
     pub fn new(delays: &Delays<'_>, material: &Evidence<'_>) -> SenderDelays {
         let mut late = SenderDelays { packets: delays.len(), ..SenderDelays::default() };
         let places = |noted: &[(u32, i64)]| {
@@ -189,7 +199,8 @@ impl SenderDelays {
         late
     }
 
-    /// Takes what was held and let go at once out of what waited in a queue; `measured`: the kernel says what was in it.
+    /// Finds packets that were held and sent together, and removes them from those that waited in a queue. `measured`: the
+    /// kernel stamped the entry to the queue.
     fn find_holds(&mut self, delays: &Delays<'_>, measured: bool) {
         let queued = std::mem::take(&mut self.queued);
         let in_queue = |k: usize| queued.binary_search_by_key(&k, |(at, _)| *at).map_or(0, |i| queued[i].1);
@@ -197,10 +208,10 @@ impl SenderDelays {
             let_go_at_once(delays, &self.handed_over).filter(|group| group.len() >= MIN_RELEASED_TOGETHER)
         {
             let ((first, length), last) = (group[0], group[group.len() - 1].0);
-            // In a queue others leave meanwhile.
+            // While packets wait in a queue, others leave it.
             let nothing_left =
                 first == 0 || delays.time(first).saturating_sub(delays.time(first - 1)) >= length;
-            // What the kernel saw in the queue was there.
+            // Packets that waited in the queue according to the kernel's stamps were not held elsewhere.
             let elsewhere =
                 if measured { in_queue(first) < length / 2 } else { length >= NEIGHBOUR_RETRY_NS };
             if nothing_left && elsewhere {
@@ -211,10 +222,10 @@ impl SenderDelays {
         self.queued = queued.iter().copied().filter(|(k, _)| measured || !is_held(*k)).collect();
     }
 
-    /// Finds the stalls of the program: packets sent late all at once, with those after them that it caught up with.
+    /// Finds the stalls of the program. A stall ends when the program has caught up with the schedule.
     fn find_stalls(&mut self, delays: &Delays<'_>, material: &Evidence<'_>) {
         let Some(period) = material.period() else { return };
-        // The earliest was no later than what is usual, so none was later than this.
+        // Upper bound of any packet's lateness beyond the usual: the earliest packet was not later than usual.
         let latest = material
             .off_schedule
             .filter(|_| !delays.has_shifts())
@@ -231,7 +242,7 @@ impl SenderDelays {
             return;
         };
         let Some(usual) = UsualLateness::of(delays, &late) else { return };
-        // A full window of TCP holds a program back as if it stood still: more than a few late packets are that.
+        // A full TCP window stops a program like a stall. If more than a few packets are late, it is the window.
         let spread = if is_tcp { usual.spread } else { usual.change };
         let limit = least_limit.max(8 * spread);
         if latest.is_some_and(|latest| latest < limit) {
@@ -243,24 +254,24 @@ impl SenderDelays {
         let mut stalled: Option<Stalled> = None;
         let mut before = i64::MAX;
         let stalls = &mut self.stalls;
-        // The first packet left late if those after it had to catch up.
+        // The first packet was late if those after it had to catch up.
         let first = caught_up_at_once(delays, &late, period);
         if !is_tcp && first.length >= limit {
             stalls.push(first);
         }
         for (k, late) in late.iter().enumerate() {
-            // When the program was at it: before the interface.
+            // Lateness of the send call: without the wait in the interface.
             while waiting.next_if(|(at, _)| *at < k).is_some() {}
             let late = late - waiting.peek().filter(|(at, _)| *at == k).map_or(0, |(_, ns)| *ns);
             if usual.drift > 0 {
-                // A sender whose rate is another falls behind while nothing arrives, too.
+                // A sender with a lower rate also falls behind with the packets that were lost.
                 let meanwhile = usual.drift.saturating_mul(missing_before(delays, k));
                 recent.iter_mut().for_each(|before| *before = before.saturating_add(meanwhile));
             }
             let base = recent.iter().copied().min().unwrap_or(late);
             recent[k % RECENT_PACKETS] = late;
             let jump = late.saturating_sub(std::mem::replace(&mut before, late));
-            // Another stall, before the schedule is caught up with.
+            // Another stall before the program has caught up.
             if let Some(stall) =
                 stalled.take_if(|stall| jump >= limit && k - stall.from >= MIN_BETWEEN_STALLS)
             {
@@ -291,7 +302,7 @@ impl SenderDelays {
             }
         }
         let unfinished = stalled.and_then(|stall| {
-            // A connection that ends held back says nothing about its program, but briefly.
+            // At the end of a TCP connection a long stall is rather a full window; short ones count.
             let known = !is_tcp || stall.length < 10 * period;
             let whole = stall.never_caught_up(delays).filter(|_| known)?;
             Some(Stall { to: delays.len(), ..whole })
@@ -299,8 +310,8 @@ impl SenderDelays {
         stalls.extend(unfinished);
     }
 
-    /// What nineteen of twenty of the packets that waited in the host's interface waited at most, in ns, where they
-    /// are enough to speak of a queue: eight, 1 % of all packets.
+    /// Returns the 95th percentile of the waits in the host's interface, in ns; `None` if fewer than 8 packets or less than
+    /// 1 % of them waited, which is not a queue.
     pub fn height(&self) -> Option<i64> {
         let mut waits: Vec<i64> =
             self.queued.iter().map(|(_, ns)| *ns).filter(|ns| *ns >= MIN_STAY_NS).collect();
@@ -311,30 +322,30 @@ impl SenderDelays {
         Some(*waits.select_nth_unstable(at).1)
     }
 
-    /// What the k-th packet waited in the host's interface, in ns.
+    /// Returns the wait of the k-th packet in the host's interface, in ns.
     pub fn of(&self, k: usize) -> i64 {
         self.queued.binary_search_by_key(&k, |(at, _)| *at).map_or(0, |i| self.queued[i].1)
     }
 }
 
-/// Packets among which a stall begins: by how much one of them is later than the earliest.
+/// Number of recent packets, the earliest of which (relative to the schedule) is the reference for a new stall.
 const RECENT_PACKETS: usize = 7;
-/// Packets after which a program that is no longer catching up keeps a schedule of its own.
+/// Number of packets without progress after which a program is considered to have given up catching up.
 const SETTLED_PACKETS: usize = 16;
 
-/// How far a sender is from its schedule where it does not stall, in ns.
+/// Usual deviation of a sender from its schedule, without stalls, in ns.
 #[derive(Clone, Copy, Debug)]
 struct UsualLateness {
-    /// Seven of ten packets are later or earlier than the one before by less.
+    /// 70th percentile of the absolute change in lateness from packet to packet.
     change: i64,
-    /// Packets fall behind by this much each, where the sender's rate is lower than the schedule's.
+    /// Lateness added with each packet, if the sender's rate is lower than the schedule's; otherwise 0.
     drift: i64,
-    /// How much later the seventh of ten packets is than the first of ten.
+    /// Difference between the 70th and the 10th percentile of lateness.
     spread: i64,
 }
 
 impl UsualLateness {
-    /// The sender of `delays` whose packets were so `late`; `None` if there are too few packets to tell.
+    /// Computes the deviation from the lateness `late` of the packets of `delays`; `None` if there are too few packets.
     fn of(delays: &Delays<'_>, late: &[i64]) -> Option<UsualLateness> {
         let n = delays.len();
         let step = (n / 2048).max(1);
@@ -343,7 +354,7 @@ impl UsualLateness {
             return None;
         }
         let change = |k: usize| (late[k] - late[k - 1], delays.time(k).saturating_sub(delays.time(k - 1)));
-        // Packets that leave at once after others catch up with a stall, however many they are.
+        // Packets that follow others at once and reduce lateness catch up after a stall, even if they are many.
         let catches_up = |(change, apart): &(i64, i64)| *change < 0 && *apart <= -change / 3;
         let in_turn = (1..n).step_by(step).filter(|k| missing_before(delays, *k) == 0);
         let mut changes: Vec<i64> = in_turn.map(change).filter(|c| !catches_up(c)).map(|c| c.0).collect();
@@ -355,27 +366,28 @@ impl UsualLateness {
     }
 }
 
-/// A later packet is not worth a word, in ns.
+/// Minimum length of a stall, in ns.
 const MIN_STALL_NS: i64 = 15_000_000;
-/// Packets from the begin of one stall to that of another.
+/// Minimum number of packets between the starts of two stalls.
 const MIN_BETWEEN_STALLS: usize = 3;
 
-/// The stall before the first packet, which those after it caught up with at once.
+/// Returns the stall before the first packet, after which the next packets follow at once; of length 0 if there was none.
 fn caught_up_at_once(delays: &Delays<'_>, late: &[i64], period: i64) -> Stall {
     let close = |k: &usize| {
         delays.time(*k).saturating_sub(delays.time(k - 1)) < period / 4 && late[*k] <= late[k - 1]
     };
     let to = 1 + (1..late.len()).take_while(close).count();
     let length = late.first().zip(late.get(to - 1)).map_or(0, |(first, last)| first.saturating_sub(*last));
-    // A burst of a few packets at the start is a habit of timers.
+    // A burst of a few packets at the start is usual for timers.
     let length = if to >= 2 * MIN_FOLLOWERS { length } else { 0 };
     Stall { from: 0, to, length }
 }
 
-/// Fewest packets that leave at once after a stall.
+/// Number of packets that leave at once after a stall, at least.
 const MIN_FOLLOWERS: usize = 4;
 
-/// The stalls of a sender whose schedule is not known: a gap, and then at once about as many packets as it is long.
+/// Returns the stalls of a sender whose schedule is unknown: a gap, and then at once about as many packets as should have
+/// been sent during the gap.
 fn stalls_by_gaps(delays: &Delays<'_>, period: i64) -> Vec<Stall> {
     let burst = if let SendPattern::Bursts(size) = delays.pace() { size } else { 1 };
     let n = delays.len();
@@ -403,28 +415,29 @@ fn stalls_by_gaps(delays: &Delays<'_>, period: i64) -> Vec<Stall> {
     found
 }
 
-/// Packets that were sent between the one at place `k` and the one received before it, and did not arrive.
+/// Returns the number of packets sent between the one at index `k` and the one before it in send order that did not arrive.
 fn missing_before(delays: &Delays<'_>, k: usize) -> i64 {
     let before = k.checked_sub(1).map_or(0, |before| delays.seq(before));
     (delays.seq(k).saturating_sub(before) as i64 - 1).max(0)
 }
 
-/// A stall whose end is not known yet.
+/// Stall whose end is not known yet.
 struct Stalled {
-    /// First late packet, by its place in send order.
+    /// Index in send order of the first late packet.
     from: usize,
-    /// Longest lateness of its packets, in ns beyond `base`.
+    /// Largest lateness of its packets beyond `base`, in ns.
     length: i64,
-    /// Lateness before it.
+    /// Lateness before the stall, in ns.
     base: i64,
-    /// Smallest lateness since, and the packet that first had it.
+    /// Smallest lateness since the start of the stall, in ns.
     lowest: i64,
+    /// Index of the packet with the smallest lateness.
     lowest_at: usize,
 }
 
 impl Stalled {
-    /// The stall of a program that goes on late. None where delays fell by as much when it began: the clock was set then,
-    /// and packets arrived in time.
+    /// Returns the stall of a program that does not catch up; `None` if delays fell by its length when it began,
+    /// because then the clock was set and the packets were not late.
     fn never_caught_up(&self, delays: &Delays<'_>) -> Option<Stall> {
         let before = self.from.checked_sub(1)?;
         let fell = delays.delay(before).saturating_sub(delays.delay(self.from));
@@ -433,7 +446,7 @@ impl Stalled {
     }
 }
 
-/// A shorter stay in an interface is no queue: 5 ms.
+/// Minimum time in an interface that counts as a queue, in ns.
 pub const MIN_STAY_NS: i64 = 5_000_000;
 
 #[cfg(test)]

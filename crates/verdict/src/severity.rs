@@ -6,18 +6,20 @@ use jitlat_core::metrics::emodel::{self, DelayModel};
 use jitlat_core::metrics::stat::wilson95;
 use std::borrow::Cow;
 
-/// Upper ends of good, fair and poor.
+/// Limits up to which a value is good, fair or poor.
 type GradeLimits = [f64; 3];
 
-/// Rating R of speech, lower ends: ITU-T G.109 calls 80 and above *high* or *best*, 70 *medium*, 60 *low*.
+/// Minimum speech ratings R for good, fair and poor: ITU-T G.109 calls 80 and above *high* or *best*, 70 *medium*, 60
+/// *low*.
 const RATING_LIMITS: GradeLimits = [80.0, 70.0, 60.0];
-/// Share of packets that are lost or come too late: ITU-T G.1010 allows conversational video 1 % and speech 3 %; from
-/// 10 % on no concealment helps (G.1020).
+/// Share of packets that are lost or too late: ITU-T G.1010 allows 1 % for conversational video and 3 % for speech; at 10 %
+/// and above no concealment helps (G.1020).
 const MISSING_LIMITS: GradeLimits = [0.01, 0.03, 0.10];
 /// Play-out buffer, in ns: ITU-T Y.1541 allows a delay variation of 50 ms; G.114 leaves 150 ms from mouth to ear for
 /// everything, and 400 ms at the utmost.
 const BUFFER_LIMITS: GradeLimits = [50e6, 100e6, 300e6];
-/// Outage, in s: 200 ms lose a word (3GPP TS 22.105 counts longer ones as interruptions), 2 s the thread of a talk.
+/// Length of an outage, in s: 200 ms lose a word (3GPP TS 22.105 counts longer ones as interruptions); 2 s interrupt a
+/// conversation.
 const OUTAGE_LIMITS: GradeLimits = [0.0, 0.2, 2.0];
 /// Share of time without a path: ITU-T Y.1540's service availability of 99.99, 99.9 and 99 %.
 const UNAVAILABLE_LIMITS: GradeLimits = [1e-4, 1e-3, 1e-2];
@@ -30,34 +32,34 @@ fn level(value: f64, limits: GradeLimits) -> Severity {
     [Severity::Good, Severity::Fair, Severity::Poor, Severity::Bad][worse]
 }
 
-/// Severity of a share of packets that are lost or late, of which `events` of `packets` are known. A level is given
-/// only if the lower end of the 95 % interval reaches half its limit.
+/// Returns the severity of a `share` of lost or late packets, of which `events` of `packets` were observed. A level
+/// requires that the lower end of the 95 % interval reaches half of its limit.
 pub fn of_missing(share: f64, events: u64, packets: u64) -> Severity {
     let [low, _] = wilson95(events.min(packets), packets).unwrap_or([0.0, 1.0]);
     level(share, MISSING_LIMITS).min(level(2.0 * low, MISSING_LIMITS))
 }
 
-/// Of a share of packets that do not come in time, whatever their number.
+/// Returns the severity of a `share` of lost or late packets, without regard to their number.
 pub fn level_of_missing(share: f64) -> Severity {
     level(share, MISSING_LIMITS)
 }
 
-/// Severity of a stall of a program: it harms users of that host, and does not count against the path.
+/// Limits the severity of a program's stall to fair: it harms users of this host, but is not a fault of the path.
 pub fn of_host(severity: Severity) -> Severity {
     severity.min(Severity::Fair)
 }
 
-/// Severity of a wait of `ns` in a queue.
+/// Returns the severity of a wait of `ns` in a queue.
 pub fn of_wait(ns: i64) -> Severity {
     level(ns as f64, BUFFER_LIMITS)
 }
 
-/// Severity of outages in a test of `duration` seconds: the longest and the total, in seconds.
+/// Returns the severity of outages in a test of `duration` seconds, from the longest and the total length in seconds.
 pub fn of_outage(longest: f64, total: f64, duration: f64) -> Severity {
     level(longest, OUTAGE_LIMITS).min(level(total / duration.max(total), UNAVAILABLE_LIMITS))
 }
 
-/// Smallest recommended play-out buffer, in ns: the precision of two clocks and a program's timer.
+/// Smallest recommended play-out buffer, in ns: about the precision of two clocks and of a program's timer.
 pub const MIN_BUFFER_NS: i64 = 1_000_000;
 /// Smallest play-out buffer of speech, in ns: half a packet of 20 ms. No player uses a smaller one.
 pub const MIN_SPEECH_BUFFER_NS: i64 = 10_000_000;
@@ -74,7 +76,7 @@ const SHARES: [u32; 13] =
     [50_000, 75_000, 90_000, 95_000, 97_000, 98_000, 99_000, 99_500, 99_700, 99_800, 99_900, 99_990, 100_000];
 
 impl Waits {
-    /// Waits of `n` delays, the smallest of which is `min`.
+    /// Computes the waits of `n` delays, the smallest of which is `min`.
     pub fn new(delays: &Quantiles<'_>, min: i64, n: u64) -> Waits {
         let point = |p: u32| {
             let x = delays.edf(Percent(p))?;
@@ -93,13 +95,13 @@ impl Waits {
         Waits { points }
     }
 
-    /// Waits of sorted delays.
+    /// Computes the waits of sorted delays.
     pub fn exact(sample: &Sample) -> Waits {
         let Some(min) = sample.min() else { return Waits::default() };
         Waits::new(&Quantiles::Exact(Cow::Borrowed(sample)), min, sample.len() as u64)
     }
 
-    /// Waits of unsorted delays.
+    /// Computes the waits of unsorted delays.
     pub fn of(delays: &[i64]) -> Waits {
         let Some(bounds) = extremes(delays.iter().copied()) else { return Waits::default() };
         let order = OrderStatistics::new(delays.iter().copied(), delays.len(), bounds, &SHARES.map(Percent));
@@ -113,41 +115,41 @@ impl Waits {
     }
 }
 
-/// Impairments that an application experiences, without outages.
+/// Impairments that an application experiences, excluding outages.
 #[derive(Clone, Debug)]
 pub struct Experience {
     /// Waits beyond the smallest delay.
     pub waits: Waits,
     /// Number of packets whose fate is known.
     pub sent: u64,
-    /// Number of these that were lost.
+    /// Number of lost packets among them.
     pub lost: u64,
-    /// Mean run length of losses relative to that of independent losses.
+    /// Mean length of loss bursts, relative to independent losses.
     pub burst_ratio: f64,
-    /// The smallest one-way delay in ns, if known.
+    /// Smallest one-way delay, in ns; `None` if unknown.
     pub base_ns: Option<f64>,
 }
 
 /// Effect of a fixed play-out buffer.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Played {
-    /// The buffer, in ns.
+    /// Size of the buffer, in ns.
     pub buffer_ns: i64,
-    /// Share of packets lost or late.
+    /// Share of packets that are lost or too late for the buffer.
     pub missing: f64,
-    /// Rating of speech.
+    /// Rating R of speech.
     pub rating: f64,
-    /// The severity of the worst effect.
+    /// Severity of the worst effect.
     pub severity: Severity,
 }
 
 impl Played {
-    /// Severity of the packets that are lost or late, of `sent`.
+    /// Returns the severity of the lost and late packets among `sent` packets.
     pub fn of_missing(&self, sent: u64) -> Severity {
         of_missing(self.missing, (self.missing * sent as f64).round() as u64, sent)
     }
 
-    /// Severity of the delay that the buffer adds.
+    /// Returns the severity of the delay that the buffer adds.
     pub fn of_wait(&self) -> Severity {
         of_wait(self.buffer_ns)
     }
@@ -166,7 +168,7 @@ impl Experience {
             .map(move |(wait, later)| (*wait, (self.lost as f64 + later * received) / sent))
     }
 
-    /// Returns the rating of speech with a buffer with which this share is `missing`.
+    /// Returns the rating R of speech with a buffer of `buffer_ns`, for which a share `missing` of packets is lost or late.
     pub fn rating(&self, buffer_ns: i64, missing: f64) -> f64 {
         let (ie, bpl, codec_ns) = SPEECH_CODEC;
         let delay = self.base_ns.unwrap_or(0.0).max(0.0) + codec_ns + buffer_ns as f64;
@@ -174,8 +176,8 @@ impl Experience {
         model.base() - model.impairment(delay / 1e6) - emodel::equipment(ie, bpl, missing, self.burst_ratio)
     }
 
-    /// Returns the recommended buffer: among those with the lowest severity, the smallest with which speech is rated
-    /// within a point of the best. `None` if nothing arrived.
+    /// Returns the recommended buffer: among those with the lowest severity, the smallest whose speech rating is within one
+    /// point of the best. `None` if nothing arrived.
     pub fn best(&self) -> Option<Played> {
         let played: Vec<Played> = self
             .buffers(MIN_BUFFER_NS)
@@ -238,7 +240,7 @@ mod tests {
         assert_eq!(of(&[], 10).best(), None);
     }
 
-    /// Returns the first number from which on `of` returns fair, poor and bad.
+    /// Returns the smallest numbers for which `of` returns fair, poor and bad.
     fn borders(range: core::ops::RangeInclusive<i64>, of: impl Fn(i64) -> Severity) -> [i64; 3] {
         [Severity::Fair, Severity::Poor, Severity::Bad].map(|level| first(range.clone(), |x| of(x) >= level))
     }
@@ -253,7 +255,7 @@ mod tests {
         assert_eq!(borders(0..=10_000, of_length), [1, 201, 2001]);
         let of_total = |ms: i64| of_outage(10.0, ms as f64 / 1e3, 100.0);
         assert_eq!(borders(0..=10_000, of_total), [11, 101, 1001]);
-        // The known part of the test is an outage.
+        // The whole known part of the test is an outage.
         assert_eq!(of_outage(3.0, 3.0, 0.0), Severity::Bad);
     }
 
@@ -274,7 +276,8 @@ mod tests {
         );
     }
 
-    /// 1000 received packets of which these numbers wait this long, and 20 lost ones.
+    /// 1000 received packets and 20 lost ones. `shares`: numbers of received packets with their wait; the others do
+    /// not wait.
     fn lived(shares: &[(i64, i64)]) -> Experience {
         let mut waits = vec![0; 1000];
         let mut end = 1000;

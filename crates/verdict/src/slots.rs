@@ -1,30 +1,33 @@
-//! [`slot`]: the slots in which a link forwards packets, where delays show them.
+//! [`slot`]: length of the time slots in which a link forwards packets, if delays show them.
 
 use super::delays::{Delays, at_shares};
 use super::levels::median_slope;
+use std::ops::RangeInclusive;
 
-/// Shortest and longest slot that is looked for, in ns.
+/// Shortest and longest detectable slot, in ns.
 const SLOT_RANGE: [i64; 2] = [2_500_000, MAX_SLOT_NS];
-/// Longest slot that is looked for, in ns.
+/// Longest detectable slot, in ns.
 pub const MAX_SLOT_NS: i64 = 25_000_000;
-/// Pairs of packets that a slot is seen in at least.
+/// Minimum number of pairs of packets that show a slot.
 const MIN_PAIRS: usize = 12;
-/// Most pairs that are compared.
+/// Approximate maximum number of pairs that are compared.
 const MAX_PAIRS: usize = 1 << 15;
-/// Share of the pairs that differ by whole slots.
+/// Minimum share of the pairs that differ by whole slots.
 const MIN_WHOLE: f64 = 0.85;
 
-/// Length in ns of the slots in which a link forwards packets sent every `period` ns; `None` if delays show none.
+/// Returns the length of the slots in which a link forwards packets sent every `period` ns, in ns; `None` if delays show no
+/// slots.
 ///
-/// A packet that misses its slot waits for the next one: two packets whose distance is a multiple of the slot differ by
-/// whole slots or hardly at all. If the clock of the slots and that of the sender run at different rates, the smallest delay
-/// rises or falls slowly and then changes by a slot.
+/// A packet that misses its slot waits for the next one: the delays of two packets sent a multiple of the slot apart differ
+/// by whole slots or hardly at all. If the slots and the sender follow different clocks, the smallest delay rises or falls
+/// slowly and then changes by one slot.
 pub fn slot(delays: &Delays<'_>, period: i64) -> Option<i64> {
     (1..=4).find_map(|lag| of_pairs(delays, period, lag))
 }
 
-/// Length in ns of the slots in which a link forwards packets, where they all meet the same one: the smallest delays
-/// `min` at `time` change slowly along a straight line, and now and then all at once by a slot the other way.
+/// Returns the length of the slots, in ns, if all packets meet them at the same phase; `None` if there are none. The
+/// smallest delays `min` at `time` change slowly along a straight line, with occasional jumps by a slot in the
+/// opposite direction.
 pub fn slipped(time: &[f64], min: &[i64]) -> Option<i64> {
     let value: Vec<f64> = min.iter().map(|m| *m as f64).collect();
     let slope = median_slope(time, &value, (min.len() / 12).max(2))?;
@@ -32,22 +35,23 @@ pub fn slipped(time: &[f64], min: &[i64]) -> Option<i64> {
     let changes: Vec<f64> = rest.windows(2).map(|w| w[1] - w[0]).collect();
     let largest = changes.iter().copied().max_by(|a, b| a.abs().total_cmp(&b.abs()))?;
     let slot = largest.abs();
-    let [shortest, longest] = SLOT_RANGE.map(|ns| ns as f64);
     let drift = (slope * (time[time.len() - 1] - time[0])).abs();
-    let is_slow = slope.abs() <= MAX_SLIDE && slope * largest < 0.0 && drift >= slot / 10.0;
-    // Each change is a whole slot in that direction or none, and no delay is more than a slot above another.
+    let is_slide = SLIDE_RANGE.contains(&slope.abs()) && slope * largest < 0.0 && drift >= slot / 10.0;
+    // Each change is either one slot in this direction or small, and delays span at most about a slot.
     let is_slot = |change: f64| (change - largest).abs() <= slot / 4.0;
     let others = changes.iter().filter(|change| !is_slot(**change)).all(|change| change.abs() <= slot / 5.0);
     let range = min.iter().max()?.saturating_sub(*min.iter().min()?) as f64;
     let slips = changes.iter().filter(|change| is_slot(**change)).count();
     let is_staircase = others && range <= 1.25 * slot && slips * 10 <= changes.len();
-    (is_slow && is_staircase && (shortest..=longest).contains(&slot)).then_some(slot as i64)
+    (is_slide && is_staircase && SLIPPED_SLOT_RANGE.contains(&slot)).then_some(slot as i64)
 }
 
-/// Two free clocks differ by less: 100 ppm.
-const MAX_SLIDE: f64 = 1e-4;
+/// Range of the rate at which the slots' clock drifts relative to the sender's. Free-running clocks differ by less than 100 ppm, synchronised ones by less than 6 ppm: outside this range a step is a route change.
+const SLIDE_RANGE: RangeInclusive<f64> = 6e-6..=1e-4;
+/// Range of the slots of radio links, in ns; a larger step is a route change.
+const SLIPPED_SLOT_RANGE: RangeInclusive<f64> = 2.5e6..=12e6;
 
-/// The same from packets `lag` numbers apart.
+/// Like [`slot`], from pairs of packets that are `lag` numbers apart.
 fn of_pairs(delays: &Delays<'_>, period: i64, lag: usize) -> Option<i64> {
     let n = delays.len();
     let [shortest, longest] = SLOT_RANGE;
@@ -65,7 +69,7 @@ fn of_pairs(delays: &Delays<'_>, period: i64, lag: usize) -> Option<i64> {
     if !(shortest..=longest).contains(&slot) {
         return None;
     }
-    // The distance of the two is a multiple of it.
+    // The interval between the two packets must be a multiple of the slot.
     let apart = period.saturating_mul(lag as i64);
     let remainder = |x: i64| (x + slot / 2).rem_euclid(slot) - slot / 2;
     let slots = (apart + slot / 2) / slot;
@@ -81,7 +85,7 @@ mod tests {
     use super::*;
     use crate::testing::{MS, US, delays, every};
 
-    /// Packets every 20 ms whose slot of 10 ms slides by so many ns from packet to packet, sent up to 2 ms late.
+    /// Packets every 20 ms, sent up to 2 ms late, through 10 ms slots whose phase changes by `slide` ns per packet.
     fn sliding(slide: i64) -> Vec<jitlat_core::metrics::classify::AcceptedPacket> {
         every(20 * MS, 1000, |k| {
             let late = i64::from(k * 7919 % 20) * 100 * US;
@@ -93,7 +97,7 @@ mod tests {
     #[test]
     fn a_slot_is_seen_where_packets_miss_it() {
         assert_eq!(slot(&delays(&sliding(20 * US)), 20 * MS).map(|s| (s + MS / 2) / MS), Some(10));
-        // Where none does, or where packets vary by anything, there is none.
+        // No slot if no packet misses one, or if delays vary arbitrarily.
         assert_eq!(slot(&delays(&every(20 * MS, 1000, |_| Some(20 * MS))), 20 * MS), None);
         let varied = every(20 * MS, 1000, |k| Some(i64::from(k * 7919 % 1000) * 12 * US));
         assert_eq!(slot(&delays(&varied), 20 * MS), None);

@@ -1,11 +1,11 @@
-//! The reason for a change of the smallest delay: a clock, a route, or a queue.
+//! [`StepReason`]: reason for a change of the smallest delay: a clock, a route, or a queue.
 
 use super::delays::{DelayNoise, Delays};
 use super::levels::LevelStep;
 use jitlat_core::evidence::Evidence;
 use jitlat_core::spec::Direction;
 
-/// The reason for a change of the smallest delay.
+/// Reason for a change of the smallest delay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StepReason {
     /// The sending host's clock was set.
@@ -14,21 +14,21 @@ pub enum StepReason {
     ReceiverClock,
     /// The path became longer or shorter.
     Route,
-    /// A queue: not a step at all.
+    /// A queue, which is not a lasting change.
     Queue,
     /// The path became longer or shorter while it stored packets, which it then delivered faster than they were sent.
     HandOver,
 }
 
-/// Largest delay that a route change adds, in ns: twice a geostationary hop.
+/// Maximum delay that a route change adds, in ns: two geostationary hops.
 const MAX_DETOUR_NS: i64 = 700_000_000;
 /// Minimum number of packets of a ramp. A ramp is a queue that fills or drains.
 const MIN_RAMP_PACKETS: usize = 3;
 
-/// A route that is taken for a shorter time is none, however many packets are sent meanwhile, in ns: several round trips.
+/// Minimum time for which packets take a route, in ns, even if many packets are sent in less: several round trips.
 const MIN_ROUTE_TIME_NS: i64 = 100_000_000;
 
-/// Returns the reason why each step of `found` changed the smallest delay.
+/// Returns the steps of `found` with their reasons.
 pub fn explain(
     delays: &Delays<'_>,
     found: &[LevelStep],
@@ -44,7 +44,7 @@ pub fn explain(
             Proof::None => (*step, StepReason::Route, false),
         })
         .collect();
-    // A level that does not last until the next change was a queue, or another queue in addition.
+    // A level that does not last until the next change was a queue.
     for k in 0..explained.len() {
         let (step, _, _) = explained[k];
         let end = explained.get(k + 1).map_or(delays.len(), |(next, _, _)| next.place);
@@ -54,7 +54,7 @@ pub fn explain(
                 && delays.time(to.max(1) - 1).saturating_sub(delays.time(from)) < MIN_ROUTE_TIME_NS
         };
         if explained[k].1 == StepReason::Route && (is_brief(step.place, end) || is_brief(begin, step.place)) {
-            // Many packets may be sent together after a stall: they all met the same short-lived state.
+            // After a stall, many packets are sent together and all meet the same short-lived state.
             (explained[k].1, explained[k].2) = (StepReason::Queue, false);
         }
         if !stays(delays, &step, begin, end) {
@@ -84,7 +84,7 @@ pub fn explain(
             }
         }
     }
-    // A drop after a queue has drained is not a route change.
+    // A fall after a queue has drained is not a route change.
     for k in 1..explained.len() {
         let (step, _, proven) = explained[k];
         let before = explained[k - 1].1;
@@ -98,8 +98,8 @@ pub fn explain(
     explained.into_iter().map(|(step, reason, _)| (step, reason)).collect()
 }
 
-/// True if the smallest delays of the stretches before and after a step differ by the step: neither returns to the
-/// other's level, except for a stray packet.
+/// Returns true if the smallest delays between the steps before and after this one differ by the step: neither side returns
+/// to the other's level, except for stray packets.
 fn stays(delays: &Delays<'_>, step: &LevelStep, begin: usize, end: usize) -> bool {
     let least = |from: usize, to: usize| delays.quantile(from, to, 0.01);
     let (Some(before), Some(after)) = (least(begin, step.place), least(step.place, end)) else {
@@ -109,24 +109,24 @@ fn stays(delays: &Delays<'_>, step: &LevelStep, begin: usize, end: usize) -> boo
     change.signum() == step.change.signum() && change.saturating_abs() >= step.change.saturating_abs() / 2
 }
 
-/// True if the jitter is `factor` times as large on the higher side of a step.
+/// Returns true if the jitter is `factor` times as large on the higher side of a step.
 fn lively(step: &LevelStep, factor: f64) -> bool {
     let [before, after] = step.spread;
     let (low, high) = if step.change > 0 { (before, after) } else { (after, before) };
     high as f64 > factor * low.max(20_000) as f64 && high > step.change.abs() / 50
 }
 
-/// True if the delay falls like that of a queue that drains: packets arrive in order, directly after each other.
+/// Returns true if the delay falls as it does when a queue drains: packets arrive in order, directly after each other.
 fn drains(delays: &Delays<'_>, step: &LevelStep, noise: DelayNoise) -> bool {
     let k = step.place;
     if k < 2 || k >= delays.len() {
         return false;
     }
-    // Two packets that arrive back to back, at the edge.
+    // Two packets at the edge that arrive back to back.
     let close = |k: usize| {
         let sent = delays.time(k).saturating_sub(delays.time(k - 1));
         let apart = delays.arrival(k).saturating_sub(delays.arrival(k - 1));
-        // A fall by less than the distance of packets may happen between two packets for any reason.
+        // A fall by less than the interval between packets can occur between two packets for any reason.
         sent <= step.change.saturating_abs()
             && sent > 4 * noise.p90.max(50_000)
             && (0..sent / 4).contains(&apart)
@@ -134,13 +134,13 @@ fn drains(delays: &Delays<'_>, step: &LevelStep, noise: DelayNoise) -> bool {
     close(k) || close(k - 1) || k + 1 < delays.len() && close(k + 1)
 }
 
-/// Proof of the reason of a step.
+/// Reason of a step that evidence other than delays proves.
 enum Proof {
     /// The receiving host's clock was set.
     Clock,
     /// The route changed.
     Route,
-    /// No proof.
+    /// Neither is proven.
     None,
 }
 
@@ -149,7 +149,7 @@ fn proof(delays: &Delays<'_>, step: &LevelStep, material: &Evidence<'_>, noise: 
     let near = |a: i64, b: i64, margin: i64| a.saturating_sub(b).saturating_abs() <= margin;
     let change = step.change;
     let size = change.saturating_abs();
-    // Clock changes that the hosts report: the receiver's adds to delays, the sender's subtracts from them.
+    // Clock changes that the hosts report: those of the receiver add to delays, those of the sender reduce them.
     let up = session.spec.direction() == Direction::Up;
     let (sender, receiver) =
         if up { (&session.client, &session.server) } else { (&session.server, &session.client) };
@@ -160,8 +160,8 @@ fn proof(delays: &Delays<'_>, step: &LevelStep, material: &Evidence<'_>, noise: 
             return Proof::Clock;
         }
     }
-    // Changes between the probes before and after: a clock that was set changes the offset by as much and not the round
-    // trip; a longer route changes the offset by half of that, or not at all if both directions are longer.
+    // Changes from the probes before to those after. A clock step changes the offset by its size and the round trip
+    // not at all; a longer route changes the offset by half of its size, or not at all if both directions are longer.
     let mut clock_stood = false;
     let change_of = |before: Option<f64>, after: Option<f64>| Some(after? - before?);
     let offset = change_of(clock.offset_before_ns, clock.offset_after_ns);
@@ -200,7 +200,7 @@ fn proof(delays: &Delays<'_>, step: &LevelStep, material: &Evidence<'_>, noise: 
     Proof::None
 }
 
-/// True if the probes permit that a straight drift of the smallest delay is caused by the two clocks.
+/// Returns true if the clock probes are compatible with clock skew as the cause of a straight drift of the smallest delay.
 pub fn may_be_skew(skew: f64, delays: &Delays<'_>, material: &Evidence<'_>) -> bool {
     let clock = material.clock;
     let (Some(before), Some(after)) = (clock.offset_before_ns, clock.offset_after_ns) else { return true };

@@ -1,5 +1,5 @@
-//! Changes along a sweep: the effect of each condition on the delay, compared with the variation of repeated runs, and
-//! the severity at its worst point.
+//! Verdict on a sweep: the effect of each condition on the delay, compared with the variation between repeated runs,
+//! and the severity at the worst point.
 
 use crate::sentences::sweep::{SweepChange, WorstPoint, effect, headline};
 use crate::severity::{of_missing, of_wait};
@@ -7,19 +7,19 @@ use jitlat_core::answer::{Answer, Severity};
 use jitlat_core::sweep::{Estimate, SweepAxis, SweepGrid, SweepPoint};
 use std::collections::BTreeMap;
 
-/// Fewest packets of a point that is judged.
+/// Minimum number of packets of a point for a verdict.
 const MIN_PACKETS: u64 = 100;
 
 /// Effect of one condition on the delay, with all others equal.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ConditionEffect {
-    /// The condition.
+    /// Name of the condition.
     pub axis: String,
-    /// Values of the other conditions that vary.
+    /// Values of the other conditions that vary in the sweep; empty without any.
     pub others: String,
-    /// Level with the smallest mean delay, and that mean in ns.
+    /// Level with the smallest mean delay, and this mean in ns.
     pub least: (String, f64),
-    /// Level with the largest mean delay, and that mean in ns.
+    /// Level with the largest mean delay, and this mean in ns.
     pub most: (String, f64),
     /// True if the delay of a numeric condition grows from its first level to its last, false if it shrinks; `None` if
     /// the extremes are elsewhere or the condition is not a number.
@@ -29,7 +29,7 @@ pub struct ConditionEffect {
     pub is_certain: Option<bool>,
 }
 
-/// Share of sweeps without a change in which at least one comparison looks like a change by chance.
+/// Probability that a sweep without any change shows at least one change by chance.
 const SIGNIFICANCE: f64 = 0.05;
 
 /// Returns the effect of each condition: the largest certain one over all combinations of the others, or the largest if
@@ -101,7 +101,7 @@ fn largest(axis: &SweepAxis, lines: &[LevelMeans<'_>], limit: f64) -> Option<Con
             is_certain: least.1.chance_of_difference(most.1).map(|p| p <= limit),
         })
     });
-    // A line with one level shows no effect.
+    // A line with only one level shows no effect.
     let certain = |c: &ConditionEffect| c.is_certain == Some(true);
     found
         .filter(|c| c.least.0 != c.most.0)
@@ -115,7 +115,8 @@ impl ConditionEffect {
     }
 }
 
-/// Returns the severity of a point: of its losses and of the 99th percentile of its jitter; unknown with few packets.
+/// Returns the severity of a point: the worse of its loss and of the 99th percentile of its jitter; unknown if it has
+/// too few packets.
 pub fn severity(point: &SweepPoint) -> Severity {
     if point.sent < MIN_PACKETS {
         return Severity::Unknown;
@@ -127,7 +128,7 @@ pub fn severity(point: &SweepPoint) -> Severity {
     if point.received == 0 { Severity::Bad } else { missing.max(jitter) }
 }
 
-/// Returns the answer of a sweep, with the severity of its worst combination. It has no causes, buffer or profiles,
+/// Returns the verdict on a sweep, with the severity of its worst combination. It has no causes, buffer or profiles,
 /// because a sweep does not store its single tests.
 pub fn answer(grid: &SweepGrid, points: &[SweepPoint], complete: bool) -> Answer {
     let worst = points.iter().max_by_key(|p| severity(p)).filter(|p| severity(p) > Severity::Unknown);
@@ -171,7 +172,8 @@ mod tests {
         SweepAxis::new(factor, texts.iter().map(level).collect())
     }
 
-    /// Sweep with three runs per cell, whose means are `mean` of the cell in us and differ by `spread` from run to run.
+    /// Sweep with three runs per cell: the first has the mean delay `mean` of the cell, in us, each further one
+    /// `spread` more.
     fn of(
         axes: Vec<SweepAxis>,
         spread: f64,
@@ -219,7 +221,7 @@ mod tests {
         let noisy =
             of(vec![axis(Factor::Payload, &["60", "1460"])], 50.0, |_| 0, |c| 100.0 + 10.0 * c as f64);
         assert!(
-            noisy.headline.contains("nothing changes along the sweep beyond what its runs differ by"),
+            noisy.headline.contains("no change along the sweep exceeds the variation between runs"),
             "{}",
             noisy.headline
         );
@@ -227,8 +229,7 @@ mod tests {
 
     #[test]
     fn of_many_comparisons_chance_makes_none_a_change() {
-        // Means that differ as much as two equal ones would once in twenty sweeps: significant for two levels, not for
-        // thirty.
+        // The means differ as equal ones do by chance in one of twenty sweeps: significant for 2 levels, but not for 30.
         let noise = |c: usize| 100.0 + [0.0, 2.4, 0.9, 1.7, 0.4, 2.1, 1.2][c % 7];
         let sweep = |levels: usize| {
             let texts: Vec<String> = (1..=levels).map(|k| k.to_string()).collect();
@@ -236,8 +237,8 @@ mod tests {
             of(vec![axis(Factor::Payload, &texts)], 1.0, |_| 0, noise).headline
         };
         assert!(sweep(2).contains("delay grows with payload"), "{}", sweep(2));
-        assert!(sweep(30).contains("nothing changes along the sweep"), "{}", sweep(30));
-        // A change far beyond the variation of the runs is still found.
+        assert!(sweep(30).contains("no change along the sweep"), "{}", sweep(30));
+        // A change far beyond the variation between runs is still found.
         let texts: Vec<String> = (1..=30).map(|k| k.to_string()).collect();
         let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
         let far =

@@ -1,4 +1,4 @@
-//! Helpers of the tests of verdicts: packets and tests made by hand, and [`first`], which finds a border.
+//! Helpers for tests of verdicts: hand-made packets and tests, and [`first`], which finds a threshold.
 
 use super::case::Case;
 use super::causes::{CauseRule, FoundCause};
@@ -32,8 +32,8 @@ pub const SYNCHRONISED: SyncState = SyncState {
     frequency_ppb: 0,
 };
 
-/// Returns the first number of `range` for which `holds` is true; it must be false below and true from there on. Panics
-/// if it is true or false for all of them.
+/// Returns the smallest number of `range` for which `holds` is true. `holds` must be monotonic. Panics if it is true
+/// or false for all of them.
 pub fn first(range: core::ops::RangeInclusive<i64>, holds: impl Fn(i64) -> bool) -> i64 {
     let (mut below, mut from) = (*range.start(), *range.end());
     assert!(!holds(below), "true for {below} already");
@@ -45,17 +45,17 @@ pub fn first(range: core::ops::RangeInclusive<i64>, holds: impl Fn(i64) -> bool)
     from
 }
 
-/// Knowledge of a test whose first `sent` packets are known and the `unknown` ones after them are not.
+/// Known packets of a test: the fate of the first `sent` packets is known, that of the next `unknown` ones is not.
 pub const fn known(sent: u64, unknown: u64, complete: bool) -> KnownPackets {
     KnownPackets { sent, end: sent, unknown, tail: unknown, complete }
 }
 
-/// A run of loss.
+/// Run of lost packets.
 pub fn run(start: u64, len: u64) -> SeqRun {
     SeqRun { start, len }
 }
 
-/// Losses with these runs among `sent` packets.
+/// Losses among `sent` packets, given as runs (start, length).
 pub fn scattered(sent: u64, runs: impl IntoIterator<Item = (u64, u64)>) -> Scattered {
     Scattered {
         sent,
@@ -74,14 +74,14 @@ pub fn packets(times: impl IntoIterator<Item = (i64, i64)>) -> Vec<AcceptedPacke
     (0..).zip(times).map(|(seq, (sent, delay))| AcceptedPacket { seq, sent, delay }).collect()
 }
 
-/// Series of `packets` in order of arrival. Its memory is leaked, which a short test may do.
+/// Series of `packets` in order of arrival. Its memory is leaked, which is acceptable in a test.
 pub fn series(packets: &[AcceptedPacket]) -> &'static Series<'static> {
     let mut arrived = packets.to_vec();
     arrived.sort_by_key(AcceptedPacket::arrived);
     as_read(arrived)
 }
 
-/// Like [`series`], for packets that were read in this order, regardless of their stamps.
+/// Like [`series`], for packets that were read in the given order, regardless of their stamps.
 pub fn as_read(packets: Vec<AcceptedPacket>) -> &'static Series<'static> {
     let mut samples = Samples::default();
     for packet in packets {
@@ -163,7 +163,7 @@ impl Test {
         }
     }
 
-    /// Returns its delays.
+    /// Returns the delays of the test.
     pub fn delays(&self) -> Delays<'static> {
         Delays::new(self.series)
     }
@@ -182,7 +182,7 @@ pub fn cause(id: CauseId) -> Cause {
     }
 }
 
-/// Answer with these causes and this severity.
+/// Verdict with these causes and this severity.
 pub fn answer(severity: Severity, causes: Vec<Cause>) -> Answer {
     Answer {
         complete: true,

@@ -1,4 +1,4 @@
-//! Verdict of a two-way test: that of its round trips, with the direction of each cause.
+//! Verdict on a two-way test: that on its round trips, with the direction of each cause.
 
 use jitlat_core::answer::{Answer, Cause, CauseId};
 use jitlat_core::evidence::Judgement;
@@ -11,7 +11,7 @@ pub struct RequestLosses<'a> {
     pub runs: &'a [LossRun],
 }
 
-/// Completes the verdict on the round trips with those of the two directions, which are known if the far host
+/// Completes the verdict on the round trips with those on the two directions, which are known if the far host
 /// reports its times.
 pub fn two_way(mut judged: Judgement, ways: [Option<&Answer>; 2], losses: &RequestLosses<'_>) -> Judgement {
     let round_trip = &mut judged.answer;
@@ -53,7 +53,7 @@ fn size(cause: &Cause) -> i64 {
     cause.magnitude_ns.unwrap_or(0).saturating_abs()
 }
 
-/// Direction in which nine of ten packets of a cause were lost; `None` if there is none.
+/// Returns the direction in which at least nine of ten packets of a cause were lost; `None` if there is none.
 fn lost_on(cause: &Cause, losses: &RequestLosses<'_>) -> Option<Direction> {
     let [first, last] = cause.packets;
     let (mut up, mut down, mut either) = (0u64, 0u64, 0u64);
@@ -75,7 +75,7 @@ fn lost_on(cause: &Cause, losses: &RequestLosses<'_>) -> Option<Direction> {
     }
 }
 
-/// The only direction with the same cause at about the same time; `None` if both or none have it.
+/// Returns the direction with the same cause at about the same time; `None` if both or none have it.
 fn shown_on(cause: &Cause, [up, down]: [Option<&Answer>; 2]) -> Option<Direction> {
     let has = |answer: Option<&Answer>| {
         answer.is_some_and(|a| {

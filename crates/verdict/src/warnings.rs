@@ -149,16 +149,16 @@ impl Notes {
 /// ECN field of a packet that met congestion (RFC 3168).
 const CONGESTION_EXPERIENCED: u8 = 3;
 
-/// True if the answer names one of `causes`, or there is no answer.
+/// Returns true if the verdict contains one of `causes`, or there is no verdict.
 fn shows(s: &Summary, causes: &[CauseId]) -> bool {
     s.answer.as_ref().is_none_or(|answer| causes.iter().any(|id| answer.names(*id)))
 }
 
-/// Largest time that waking up two programs adds to a round trip of the control connection, in ns. A smaller difference
+/// Maximum time that waking up two programs adds to a round trip of the control connection, in ns. A smaller difference
 /// between a round trip and a delay is not a contradiction.
 const HOST_WAKE_UP_NS: i64 = 100_000;
 
-/// True if the round trip is 1.5 to 4 times the delay, within the hosts' own time (metrics §15).
+/// Returns true if the round trip is 1.5 to 4 times the delay, give or take the hosts' own time (metrics §15).
 fn is_about_half(delay: i64, rtt: i64) -> bool {
     let (delay, rtt, host) = (delay as f64, rtt as f64, HOST_WAKE_UP_NS as f64);
     (1.5 * delay - host..=4.0 * delay + host).contains(&rtt)

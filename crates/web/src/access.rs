@@ -18,14 +18,14 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Rule for who may read.
+/// Clients that may read the pages.
 #[derive(Clone, Debug)]
 pub enum ReadAccess {
     /// All users of this host. Only for loopback addresses.
     Local,
     /// Anyone with the token.
     Token(Token),
-    /// Everyone whom the reverse proxy lets through.
+    /// All clients; a reverse proxy checks them.
     Proxy,
 }
 
@@ -126,7 +126,8 @@ fn decide(app: &App, request: &Request) -> Decision {
     Answer(role)
 }
 
-/// Returns the role of the sender of `headers`, and how the token was shown; `None` if the sender has no access.
+/// Returns the role of the sender of `headers`, and the part of the request that carried the token; `None` if the sender has no
+/// access.
 fn role(app: &App, headers: &HeaderMap) -> Option<(UserRole, Option<TokenCarrier>)> {
     match app.runs.as_ref().map(|runs| &runs.who) {
         Some(Starters::Token(token)) => {
@@ -147,8 +148,8 @@ fn role(app: &App, headers: &HeaderMap) -> Option<(UserRole, Option<TokenCarrier
     }
 }
 
-/// True if the name that the client used can only be this host's. Otherwise a foreign page could make a browser read this
-/// one by letting its own name resolve to this host (DNS rebinding).
+/// True if the request's `Host` can only be a name of this host. Otherwise a foreign page could make a browser read this server by
+/// resolving its own name to this host (DNS rebinding).
 fn names_this_host(headers: &HeaderMap) -> bool {
     let Some(host) = headers.get(header::HOST).and_then(|h| h.to_str().ok()) else { return false };
     let name = match host.strip_prefix('[') {
@@ -211,7 +212,7 @@ fn refuse(app: &App, status: StatusCode, why: &str, is_api: bool) -> Response {
 fn form_page(app: &App, problem: Option<&str>) -> Html<String> {
     let (title, button, to, file) = match app.access {
         ReadAccess::Token(_) => ("Token required", "Show the page", "/", "--token-file"),
-        // Everyone who can connect may read.
+        // All clients that can connect may read.
         ReadAccess::Local | ReadAccess::Proxy => {
             ("Token required to run tests", "Continue", RUN, "--run-token-file")
         }

@@ -1,4 +1,4 @@
-//! `/alerts`: alerts that fire, since when and why, and resolved ones.
+//! `/alerts`: firing alerts with their start and reason, and resolved ones.
 
 use crate::page::{self, PageTab};
 use crate::problem::Problem;
@@ -20,7 +20,7 @@ pub struct Alerts {
     pub now_ns: i64,
     /// True if alerts are evaluated: false if no monitor with alert rules ever wrote to this archive.
     pub judged: bool,
-    /// Alerts that fire, then those that were resolved, each newest first; 500 at most.
+    /// Firing alerts, then resolved ones, each newest first; at most 500.
     pub alerts: Vec<Alert>,
 }
 

@@ -29,9 +29,9 @@ pub struct App {
     pub root: PathBuf,
     pub access: ReadAccess,
     pub limits: WebLimits,
-    /// Value of the cookie that a browser stores in place of the token; empty without a token.
+    /// Value of the cookie that a browser stores instead of the token; empty without a token.
     pub cookie: String,
-    /// Same for the token for running tests.
+    /// Value of the cookie for the token for running tests; empty without a token.
     pub run_cookie: String,
     /// Secrets of the forms that change something.
     pub secrets: Secrets,
@@ -101,7 +101,7 @@ impl App {
         let waited = ReadGuard(Arc::new(AtomicBool::new(false)));
         let asked = waited.0.clone();
         let reading = tokio::task::spawn_blocking(move || {
-            // Held until the work ends, even if the client has gone.
+            // Held until the work ends, even if the client has disconnected.
             let _permit = permit;
             let idle = app.idle().pop();
             let mut archive = idle.map_or_else(|| Archive::open(&app.root), Ok)?;
@@ -170,7 +170,7 @@ mod tests {
         let app = Arc::new(App::new(&settings).unwrap());
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
         runtime.block_on(async {
-            // Queries that never end on their own.
+            // Queries that end only if they are interrupted.
             let endless = app.read(|archive| -> Result<(), Problem> {
                 loop {
                     now::read(archive, times::now())?;

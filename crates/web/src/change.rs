@@ -53,7 +53,7 @@ impl Secrets {
         Some(FormSecret { secret: self.of(&value), set_cookie })
     }
 
-    /// True if a form that came with `headers` has the secret of its browser.
+    /// True if `shown`, the secret in a submitted form, belongs to the browser that sent `headers`.
     pub fn fits(&self, headers: &HeaderMap, shown: Option<&str>) -> bool {
         let both = cookie(headers, COOKIE).zip(shown);
         both.is_some_and(|(kept, shown)| {
@@ -81,7 +81,7 @@ fn texts(headers: &HeaderMap, name: HeaderName) -> impl Iterator<Item = &str> {
     headers.get_all(name).into_iter().filter_map(|value: &HeaderValue| value.to_str().ok())
 }
 
-/// Way in which a client shows a token.
+/// Part of a request that carries the token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TokenCarrier {
     /// In a header, as programs do; a foreign page cannot send it.
@@ -90,10 +90,11 @@ pub enum TokenCarrier {
     Cookie,
 }
 
-/// Name of the cookie that a browser stores in place of a token.
+/// Name of the cookie that a browser stores instead of a token.
 pub const TOKEN_COOKIE: &str = "jitlat";
 
-/// Returns how the headers show the token: itself, or the cookie `kept` that stands for it; `None` if they do not.
+/// Returns the header that proves possession of `token`: the token itself, or the cookie with value `kept`; `None` if there is
+/// neither.
 pub fn shows(headers: &HeaderMap, token: &Token, kept: &str) -> Option<TokenCarrier> {
     let bearer = || texts(headers, header::AUTHORIZATION).filter_map(|value| value.strip_prefix("Bearer "));
     if bearer().any(|shown| token.is(shown.trim())) {

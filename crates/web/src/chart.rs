@@ -20,7 +20,7 @@ pub struct ChartPeriod {
     pub loss: Option<f64>,
     /// Worst verdict of its tests; `None` if they were not examined.
     pub verdict: Option<TestVerdict>,
-    /// Address of its page.
+    /// Address of the page of this period.
     pub address: String,
     /// Description in one line.
     pub about: String,
@@ -176,7 +176,7 @@ fn value_at(axis: &Axis, share: f64) -> f64 {
 fn density(out: &mut String, chart: &Chart<'_>, axis: &Axis, edges: &[(f64, f64)]) {
     let mut paths = vec![String::new(); SHADES];
     let height = (BOTTOM - TOP) / ROWS as f64;
-    // The ends of all rows, so that thousands of delays need no logarithm each.
+    // Compute the ends of all rows first, so that thousands of delays need no logarithm each.
     let ends: Vec<f64> = (0..=ROWS).map(|k| value_at(axis, k as f64 / ROWS as f64)).collect();
     for (column, (left, right)) in chart.columns.iter().zip(edges) {
         let mut rows = [0u64; ROWS];

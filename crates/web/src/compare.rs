@@ -140,7 +140,7 @@ fn pools(archive: &Archive, part: &PathPeriod) -> Result<Vec<(PooledStream, Pool
     Ok(pools)
 }
 
-/// Key of packets of the same kind, whatever their sender.
+/// Returns the key by which streams of the same kind are matched, independent of the sender.
 fn kind(stream: &PooledStream) -> (&str, bool, Option<i64>, Option<i64>, i64) {
     let two_way = stream.direction == "both";
     (&stream.protocol, two_way, stream.payload_bytes, stream.period_ns, stream.dscp)

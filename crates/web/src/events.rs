@@ -67,7 +67,7 @@ impl Watchers {
         all.retain(|client| client.try_send(text.clone()).is_ok());
     }
 
-    /// Ends the events of all clients.
+    /// Closes the event streams of all clients.
     pub fn end(&self) {
         self.clients.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
@@ -100,7 +100,7 @@ impl HttpBody for Events {
     }
 }
 
-/// Sends an event whenever tests entered the archive.
+/// Handler that streams an event whenever tests were added to the archive.
 pub async fn events(State(app): State<Arc<App>>) -> Response {
     match app.watchers.add(app.limits.watching) {
         Some(receiver) => sent(receiver),
@@ -124,7 +124,7 @@ pub async fn watch(app: Arc<App>) {
 
 /// Announces new tests until there are no more clients.
 async fn follow(app: &Arc<App>) {
-    // Watch before the first read, so that no test in between is missed.
+    // Watch before the first read, so that no test is missed in between.
     let changes = CatalogueWatch::watch(&app.root).ok().and_then(|changes| readable(changes).ok());
     let (mut known, mut sent): (Option<ArchiveExtent>, Instant) = (None, Instant::now());
     while !app.watchers.is_empty() {
@@ -155,7 +155,7 @@ async fn follow(app: &Arc<App>) {
     }
 }
 
-/// Waits for a change; forever if changes cannot be watched.
+/// Waits for a change; never returns if changes cannot be watched.
 async fn changed(changes: Option<&AsyncFd<CatalogueWatch>>) {
     let Some(changes) = changes else { return std::future::pending().await };
     while let Ok(mut ready) = changes.readable().await {

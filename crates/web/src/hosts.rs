@@ -1,5 +1,5 @@
-//! `/hosts`: facts about each host: its clock, the delay it adds to every figure, its system. Also the slots of the monitor
-//! that serves the page, and tests pushed to collectors and received from hosts.
+//! `/hosts`: clock, noise and system of each host; slots of the monitor that serves the page; tests pushed to collectors and
+//! received from hosts.
 
 use crate::now::badge;
 use crate::page::{self, PageTab};
@@ -80,38 +80,38 @@ impl MonitorState {
     }
 }
 
-/// Facts about a host, from the newest test that has them.
+/// State of a host, from the newest test that contains it.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct HostNow {
-    /// Its address.
+    /// Address of the host.
     pub address: String,
-    /// Its name; null if unknown.
+    /// Name of the host; null if unknown.
     pub name: Option<String>,
     /// Number of streams that it sends or receives.
     pub streams: u64,
-    /// Number of them that are poor or bad.
+    /// Number of these streams that are poor or bad.
     pub bad: u64,
-    /// Its newest test.
+    /// Newest test of the host.
     pub test: String,
-    /// Start of its newest test, ns since 1970.
+    /// Start of the newest test, ns since 1970.
     pub started_ns: i64,
     /// Operating system and version of the kernel; null if unknown. All fields below are null, too, for a host that only
     /// answers pings.
     pub system: Option<String>,
     /// Clock source, as named by the kernel.
     pub clock_source: Option<String>,
-    /// True if its kernel considered its clock synchronised.
+    /// True if the kernel considered its clock synchronised.
     pub synchronised: Option<bool>,
-    /// Maximum error of its clock as stated by the host, ns.
+    /// Maximum error of the clock according to the host, ns.
     pub clock_error_ns: Option<i64>,
-    /// Change of its clock by a step during the test, ns.
+    /// Size of a clock step during the test, ns.
     pub clock_step_ns: Option<i64>,
     /// 99th percentile of the jitter added by the host itself, ns.
     pub noise_p99_ns: Option<i64>,
 }
 
-/// Facts collected about a host.
+/// Data collected about a host.
 struct HostSummary<'a> {
     name: Option<&'a str>,
     streams: u64,
@@ -167,13 +167,13 @@ fn host(archive: &Archive, address: &str, seen: &HostSummary<'_>) -> Result<Host
     })
 }
 
-/// Returns the facts of a test about its sender or receiver. The client sends, unless the direction is down.
+/// Returns the data of a test about its sender or receiver. The client is the sender, unless the direction is down.
 fn facts(archive: &Archive, test: TestId, down: bool, sends: bool) -> Result<HostFacts, Problem> {
     let session = archive.session(test)?;
     Ok(if sends == down { session.server } else { session.client })
 }
 
-/// The page.
+/// Renders the page.
 pub fn page(archive: &Archive, asked: &RouteRequest) -> Result<String, Problem> {
     Ok(write(&read(archive, asked, times::now())?))
 }

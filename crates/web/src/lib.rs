@@ -1,19 +1,18 @@
-//! The page of an archive: which direction of which path is bad, and since when.
+//! Web server for an archive: shows the direction of each path that is bad, and since when.
 //!
 //! * [`Settings`] – archive, address to listen on, access; [`Web`] – the server
 //! * `routes` – every address; `now`, `path`, `test`, `hosts`, `compare`, `alerts` – a page each; `api` – the same as JSON
 //! * [`PageRuns`], [`Runner`] – tests that are started from a page, if allowed, and watched there
 //! * [`post`] – sends a request, for notifications
-//! * `access` – who may read; `change` – who may start tests, and protection against cross-site requests; `limits` – limits
-//!   of connections and requests
+//! * `access` – authorisation of readers; `change` – authorisation to start tests, and protection against cross-site requests;
+//!   `limits` – limits of connections and requests
 //!
 //! The only part of the program with an async runtime: one thread that waits for connections, and a few that read the
 //! archive.
 //! Only requests that start or stop tests change anything, and they are refused unless [`Settings::runs`] is set.
 //!
 //! Related crates: `jitlat-archive` has the results, `jitlat-report` draws figures, `jitlat-monitor` serves the page, and runs
-//! the tests that
-//! are started from it ([`Runner`]).
+//! the tests that are started from it ([`Runner`]).
 //!
 //! ```
 //! use jitlat_web::{Settings, Web};
@@ -89,7 +88,7 @@ pub struct Settings {
     pub archive: PathBuf,
     /// Address to listen on; with port 0 the system chooses a port.
     pub listen: SocketAddr,
-    /// Rule for who may read.
+    /// Clients that may read the pages.
     pub access: ReadAccess,
     /// Limits of connections and requests.
     pub limits: WebLimits,
@@ -100,7 +99,7 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Settings to show an archive to the users of this host on the default port.
+    /// Creates settings that show the archive to the users of this host, on the default port.
     pub fn new(archive: &Path) -> Settings {
         Settings {
             archive: archive.to_owned(),
@@ -120,7 +119,7 @@ pub enum WebError {
     /// The archive cannot be read.
     #[error(transparent)]
     Archive(#[from] jitlat_archive::ArchiveError),
-    /// The address cannot be listened on.
+    /// The server cannot listen on the address.
     #[error("listening on {address}: {source}")]
     Listen {
         /// The address.
@@ -128,18 +127,18 @@ pub enum WebError {
         /// Error of the system.
         source: std::io::Error,
     },
-    /// Other hosts could connect, but no access rule is set.
+    /// Other hosts could connect, but access is not restricted.
     #[error(
         "--listen {0} can be reached from other hosts: set a token (--token-file FILE), or declare that a proxy controls \
          access (--behind-proxy)"
     )]
     Open(SocketAddr),
-    /// Other hosts can read, but no rule says who of them may run tests.
+    /// Other hosts can connect, but there is no token for running tests.
     #[error(
         "--run: other hosts can reach this server: set a token for running tests (--run-token-file FILE)"
     )]
     OpenRuns,
     /// The threads cannot be started.
-    #[error("starting the threads of the page: {0}")]
+    #[error("cannot start the threads of the web server: {0}")]
     Runtime(std::io::Error),
 }

@@ -56,7 +56,7 @@ pub const MAX_HEADERS: usize = 64;
 #[derive(Clone, Debug, Default)]
 pub struct ConnectionSlots(Arc<Mutex<HashMap<IpAddr, usize>>>);
 
-/// A connection, counted until it is dropped.
+/// Connection that is counted until this is dropped.
 #[derive(Debug)]
 pub struct ConnectionSlot {
     slots: ConnectionSlots,

@@ -1,4 +1,4 @@
-//! `/`: all paths, per direction, with their newest test: which are bad, since when, and which are silent.
+//! `/`: all streams with their newest test: verdicts, bad periods, and streams without recent tests.
 
 use crate::page::{self, PageTab, encoded};
 use crate::problem::Problem;
@@ -12,9 +12,9 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-/// A stream is silent if it had no test for this many times the usual interval between its tests.
+/// Number of usual intervals without a test after which a stream is silent.
 const SILENCE_INTERVALS: i64 = 3;
-/// Maximum number of streams in the list of what needs attention, and in the list of all.
+/// Maximum number of streams in each list: those that need attention, and all.
 const MAX_LISTED: usize = 100;
 /// Maximum number of hosts for which the cells of the matrix have text.
 const MAX_HOSTS_WITH_WORDS: usize = 10;
@@ -42,26 +42,26 @@ pub struct StreamNow {
     pub src_name: Option<String>,
     /// Name of the receiver; null if unknown.
     pub dst_name: Option<String>,
-    /// Its newest test.
+    /// Newest test of the stream.
     pub test: String,
-    /// Start of its newest test, ns since 1970.
+    /// Start of the newest test, ns since 1970.
     pub started_ns: i64,
-    /// Number of rows of its log.
+    /// Number of rows in the log of the newest test.
     pub packets: u64,
-    /// Verdict of its newest test.
+    /// Verdict of the newest test.
     pub verdict: TestVerdict,
     /// Headline of the verdict.
     pub headline: String,
-    /// Median time between its newest tests, ns; null for fewer than three tests, and if all were started from a page and no
-    /// further ones followed.
+    /// Median time between its newest tests, ns; null if there are fewer than three. For a stream that would otherwise be
+    /// silent, tests started from a page do not count.
     pub every_ns: Option<i64>,
-    /// True if there has been no test for three times as long.
+    /// True if the last test is more than three such intervals ago.
     pub silent: bool,
     /// Start of the first test in the current run of poor or bad tests, ns since 1970; null if the newest is neither.
     pub bad_since_ns: Option<i64>,
     /// Number of consecutive tests that are poor or bad.
     pub bad_tests: u64,
-    /// True if there may be more before them, which were not examined.
+    /// True if `bad_tests` is a lower bound, because earlier tests were not examined.
     pub bad_tests_at_least: bool,
 }
 
@@ -98,7 +98,7 @@ impl StreamNow {
         if self.stream.direction == "both" { "⇄" } else { "→" }
     }
 
-    /// Returns its verdict, or "silent" if its newest test is old and was not bad: such a verdict says little about now.
+    /// Returns the verdict, or "silent" if the newest test is old and was not bad, because an old verdict may not hold any more.
     fn shown(&self) -> (&'static str, &'static str, &'static str) {
         if self.silent && !self.verdict.is_bad() {
             return ("unknown", "…", "silent");
@@ -149,7 +149,7 @@ pub fn described(stream: &jitlat_archive::PooledStream) -> String {
     text
 }
 
-/// The page.
+/// Renders the page.
 pub fn page(archive: &Archive, _: &RouteRequest) -> Result<String, Problem> {
     Ok(write(&read(archive, times::now())?))
 }
@@ -195,7 +195,7 @@ fn hosts(all: &Now) -> BTreeMap<&str, &str> {
     all.streams.iter().flat_map(ends).collect()
 }
 
-/// States what is wrong in one sentence; up to three streams by name.
+/// Summarises the problems in one sentence; names up to three streams.
 fn headline(all: &Now) -> Markup {
     let of = |which: &dyn Fn(&StreamNow) -> bool| all.streams.iter().filter(|s| which(s)).collect::<Vec<_>>();
     let (bad, silent) = (of(&|s| s.verdict.is_bad()), of(&|s| s.silent));
@@ -286,7 +286,7 @@ fn row(s: &StreamNow, now: i64) -> Markup {
     }
 }
 
-/// A sign and a word.
+/// Renders a sign and a word.
 pub fn badge(sign: &str, word: &str) -> Markup {
     html! { span.level { span aria-hidden="true" { (sign) } " " (word) } }
 }
@@ -295,7 +295,7 @@ fn age(s: &StreamNow, now: i64) -> String {
     format!("{} ago", times::length(now.saturating_sub(s.started_ns)))
 }
 
-/// Path matrix: a row per sender, a column per receiver.
+/// Renders the path matrix: a row per sender, a column per receiver.
 fn matrix(all: &Now, hosts: &BTreeMap<&str, &str>) -> Markup {
     // Of several streams between two hosts, show the worst, then a silent one.
     let mut cells: BTreeMap<(&str, &str), &StreamNow> = BTreeMap::new();

@@ -156,7 +156,7 @@ impl PeriodFigures {
 pub struct PathPage {
     pub course: PathCourse,
     streams: Vec<(i64, PooledStream)>,
-    /// True if there are tests of the other direction.
+    /// True if the archive has tests of the other direction.
     back: bool,
     /// True if tests can be started from the page.
     can_run: bool,
@@ -245,7 +245,8 @@ pub fn read(archive: &Archive, asked: &RouteRequest, now: i64) -> Result<PathPag
     Ok(PathPage { course, streams, back, can_run, shown, pools, extent, last, bad_since })
 }
 
-/// Returns the end of a stream's last test as drawn: one interval between its tests after its start, in whole seconds.
+/// Returns the end of a stream's last test as drawn: its start plus the mean interval between tests (at most a day), rounded up to
+/// whole seconds.
 fn end_of(archive: &Archive, id: i64, (first, last): (i64, i64)) -> Result<i64, Problem> {
     let from = first.max(last.saturating_sub(DEFAULT_SPAN_NS));
     let tests = archive.tests_between(id, from, last.saturating_add(1))?;
@@ -272,7 +273,7 @@ fn name(period: PoolPeriod) -> &'static str {
     PoolPeriod::NAMES.iter().find(|(_, p)| *p == period).map_or("", |(name, _)| name)
 }
 
-/// Verdict of the newest test, and start of the current run of bad tests, looking back at most a month.
+/// Verdict of the newest test, and start of the current run of bad tests; tests of the last month are examined.
 type NewestVerdict = (Option<(TestVerdict, i64, TestId)>, Option<i64>);
 
 fn newest_verdict(archive: &Archive, id: i64, last: i64) -> Result<NewestVerdict, Problem> {
@@ -320,13 +321,13 @@ fn figures(pools: &[StreamPeriod], verdicts: Option<&Verdicts>, end: i64) -> Vec
     figures.collect()
 }
 
-/// The page.
+/// Renders the page.
 pub fn page(archive: &Archive, asked: &RouteRequest) -> Result<String, Problem> {
     Ok(write(&read(archive, asked, times::now())?))
 }
 
 impl PathPage {
-    /// Address of another part of the path's history.
+    /// Returns the address of another part of the path's history.
     fn address(&self, from: i64, to: i64) -> String {
         self.with(self.course.id, self.shown, Some((from, to)))
     }
@@ -347,7 +348,7 @@ impl PathPage {
         Some((self.course.from_ns, self.course.to_ns))
     }
 
-    /// Address of a period's page: its parts, or the test.
+    /// Returns the address of a period's page: shorter periods, or the test.
     fn into(&self, period: &PeriodFigures) -> String {
         match &period.test {
             Some(test) => format!("/test/{test}"),
@@ -355,7 +356,7 @@ impl PathPage {
         }
     }
 
-    /// Name of a period, as precise as its length requires.
+    /// Returns the name of a period, as precise as its length requires.
     fn name(&self, period: &PeriodFigures) -> String {
         let length = match self.course.by {
             "test" => 19,
@@ -385,12 +386,12 @@ fn write(view: &PathPage) -> String {
     page::page(&title, PageTab::None, &html! { p.what { (described(stream)) } }, &main).0
 }
 
-/// A link in a list; `current` if it leads to the page shown.
+/// Renders a link in a list; `current`: it leads to the page shown.
 fn link(address: &str, current: bool, text: &str) -> Markup {
     html! { li { a href=(address) aria-current=[current.then_some("true")] { (text) } } }
 }
 
-/// Links to the other direction, and to other streams of the same direction.
+/// Renders links to the other direction, and to other streams of the same direction.
 fn others(view: &PathPage) -> Markup {
     let PooledStream { src, dst, .. } = &view.course.stream;
     let several = view.streams.iter().filter(|_| view.streams.len() > 1);
@@ -414,7 +415,7 @@ fn others(view: &PathPage) -> Markup {
     }
 }
 
-/// Newest verdict, and since when it is bad.
+/// Renders the newest verdict, and the start of a bad period.
 fn state(view: &PathPage) -> Markup {
     let Some((verdict, at, test)) = view.last else { return Markup::default() };
     let class = if verdict.is_bad() {
@@ -439,7 +440,7 @@ fn sentence(text: &str) -> String {
     chars.next().map_or(String::new(), |c| c.to_uppercase().chain(chars).collect())
 }
 
-/// Links to longer and shorter periods, before and after.
+/// Renders links to longer and shorter periods, and to the previous and next ones.
 fn steps(view: &PathPage) -> Markup {
     let (from, to) = (view.course.from_ns, view.course.to_ns);
     let (first, after_all) = view.extent;
@@ -536,7 +537,7 @@ fn about(view: &PathPage, period: &PeriodFigures) -> String {
     )
 }
 
-/// Figures of all packets shown.
+/// Renders the figures of all packets shown.
 fn summary(view: &PathPage) -> Markup {
     let all = &view.course.all;
     let rows = [
@@ -555,7 +556,7 @@ fn summary(view: &PathPage) -> Markup {
     }
 }
 
-/// List of changes to bad and back, and of gaps between tests.
+/// Renders the list of changes to bad and back, and of gaps between tests.
 fn changes(view: &PathPage) -> Markup {
     let (Some(changes), Some(gaps)) = (&view.course.changes, &view.course.gaps) else {
         return html! {
@@ -581,7 +582,7 @@ fn changes(view: &PathPage) -> Markup {
     }
 }
 
-/// Table of all periods with figures and links, newest first.
+/// Renders the table of all periods with figures and links, newest first.
 fn table(view: &PathPage) -> Markup {
     let course = &view.course;
     if course.periods.is_empty() {

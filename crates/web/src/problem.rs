@@ -76,7 +76,7 @@ impl Problem {
         }
     }
 
-    /// Answer as JSON.
+    /// Returns the answer as JSON.
     pub fn json(&self) -> Response {
         let (status, title, text) = self.said();
         let mut body = serde_json::json!({ "error": title, "detail": text });

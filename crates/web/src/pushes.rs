@@ -5,7 +5,7 @@ use jitlat_archive::{CollectedHost, Pushed};
 use jitlat_report::html::scrolling;
 use maud::{Markup, html};
 
-/// Age of a time; `never` if there is none.
+/// Formats the age of a time; `never` if there is none.
 fn ago(at_ns: Option<i64>, now: i64) -> String {
     at_ns.map_or("never".to_owned(), |at| format!("{} ago", times::length(now.saturating_sub(at).max(0))))
 }

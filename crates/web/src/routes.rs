@@ -1,4 +1,4 @@
-//! [`ROUTES`]: every page and every document that is made from the archive.
+//! [`ROUTES`]: all pages and documents that are created from the archive.
 
 use crate::app::App;
 use crate::change::UserRole;
@@ -35,7 +35,7 @@ impl RouteRequest {
     }
 }
 
-/// Function that makes an answer from the archive: text of HTML or JSON.
+/// Function that creates an answer from the archive: HTML or JSON.
 type AnswerFn = fn(&Archive, &RouteRequest) -> Result<String, Problem>;
 
 /// Kind of answer.
@@ -53,7 +53,7 @@ pub enum RouteKind {
     Order(Handler),
 }
 
-/// Function that handles a request itself, as those that change something do.
+/// Function that handles a request itself, for example one that changes something.
 type Handler = fn() -> MethodRouter<Arc<App>>;
 
 /// A route.
@@ -94,7 +94,7 @@ pub const ROUTES: &[Route] = &[
     Route {
         path: "/api/v1/now",
         kind: RouteKind::Json(api::now),
-        about: "The newest test of every stream: which are bad, since when, and which are silent.",
+        about: "The newest test of every stream: verdict, start of the present bad period, and whether the stream is silent.",
         parameters: &[],
     },
     Route {
@@ -106,7 +106,7 @@ pub const ROUTES: &[Route] = &[
     Route {
         path: "/api/v1/hosts",
         kind: RouteKind::Json(api::hosts),
-        about: "Facts about each host, and results of the slots of the monitor that serves this document.",
+        about: "Clock, noise and system of each host, and the results of slots if a monitor serves this document.",
         parameters: &[],
     },
     Route {
@@ -127,7 +127,7 @@ pub const ROUTES: &[Route] = &[
     Route {
         path: "/api/v1/alerts",
         kind: RouteKind::Json(api::alerts),
-        about: "Alerts that fire, then those that were resolved, newest first.",
+        about: "Firing alerts, then resolved ones, newest first.",
         parameters: &[],
     },
     Route {

@@ -56,7 +56,7 @@ impl Web {
         Ok(Web { app, listener, address })
     }
 
-    /// Address on which it listens.
+    /// Returns the address on which the server listens.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -91,7 +91,7 @@ impl Web {
             .await
             {
                 match accepted {
-                    // For example too many open files: later there may be fewer.
+                    // The cause may be temporary, for example too many open files.
                     Err(e) => {
                         debug!("page: accepting a connection: {e}");
                         let _ = timeout(ACCEPT_RETRY_PAUSE, stop.readable()).await;
@@ -120,7 +120,7 @@ impl Web {
 /// Lets tasks wait until a descriptor is readable.
 #[expect(
     deprecated,
-    reason = "the alternative without a warning is unsafe; an owned descriptor stays the same and open"
+    reason = "the alternative that is not deprecated is unsafe; an owned descriptor stays open and unchanged"
 )]
 pub fn readable<T: AsRawFd>(descriptor: T) -> std::io::Result<AsyncFd<T>> {
     AsyncFd::with_interest(descriptor, Interest::READABLE)

@@ -9,7 +9,7 @@ use jitlat_report::figure::Trace;
 use jitlat_report::html::{self, HtmlReport, PageFrame, ReportPart};
 use maud::{Markup, html as markup};
 
-/// The page.
+/// Renders the page.
 pub fn page(archive: &Archive, asked: &RouteRequest) -> Result<String, Problem> {
     let id = archive.find(asked.part(0))?;
     let listed = archive.listed(id)?;
@@ -54,7 +54,7 @@ fn report(archive: &Archive, id: TestId, listed: &ListedTest) -> Result<String, 
     Ok(html::page_in(&report, &frame))
 }
 
-/// Link to the path at the time of the test.
+/// Renders a link to the path at the time of the test.
 fn way_back(listed: &ListedTest) -> Markup {
     let (from, to) = crate::times::CalendarUnit::Day.around(listed.started_ns);
     let address = format!(
@@ -71,7 +71,7 @@ fn way_back(listed: &ListedTest) -> Markup {
     }
 }
 
-/// Renders a test without packets, from its facts in the catalogue.
+/// Renders a test without packets, from its data in the catalogue.
 fn without(listed: &ListedTest, why: &str) -> String {
     let title = format!("{} to {}", listed.src, listed.dst);
     let header =

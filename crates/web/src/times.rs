@@ -1,4 +1,4 @@
-//! Times as people and addresses write them, and periods of the calendar, all in UTC.
+//! Formats of times for people and addresses, and periods of the calendar; all in UTC.
 
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
@@ -48,11 +48,11 @@ pub enum CalendarUnit {
 }
 
 impl CalendarUnit {
-    /// Longest first.
+    /// All units, longest first.
     pub const ALL: [CalendarUnit; 4] =
         [CalendarUnit::Year, CalendarUnit::Month, CalendarUnit::Day, CalendarUnit::Hour];
 
-    /// Start and end of the unit that contains `at`.
+    /// Returns the start and end of the unit that contains `at`.
     pub fn around(self, at: i64) -> (i64, i64) {
         let whole = |length: i64| {
             let start = at.div_euclid(length).saturating_mul(length);
@@ -90,7 +90,7 @@ fn start(date: Date) -> Option<i64> {
     i64::try_from(date.to_zoned(TimeZone::UTC).ok()?.timestamp().as_nanosecond()).ok()
 }
 
-/// Returns about `most` ticks at most for a time axis, with their labels.
+/// Returns ticks for a time axis with their labels; about `most` at most.
 pub fn ticks(from: i64, to: i64, most: i64) -> Vec<(i64, String)> {
     let span = to.saturating_sub(from).max(1);
     let steps = [

@@ -3,7 +3,7 @@
 use sha2::{Digest, Sha256};
 use std::fmt;
 
-/// A secret that clients show. Only its checksum is stored.
+/// Secret that clients send. Only its checksum is stored.
 #[derive(Clone)]
 pub struct Token([u8; 32]);
 
@@ -13,7 +13,7 @@ impl fmt::Debug for Token {
     }
 }
 
-/// The file's contents are not a token: too easy to guess, or unfit for a header.
+/// The file's contents are not a token: too easy to guess, or not allowed in a header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "the first line must be a token of {MIN} to {MAX} ASCII characters without spaces: create one with `openssl rand -hex 24`",
@@ -45,7 +45,7 @@ impl Token {
         equal(&self.0, &checksum(&[shown.as_bytes()]))
     }
 
-    /// Value of the cookie that a browser stores in its place, valid as long as this process runs with this `salt`.
+    /// Returns the value of the cookie that a browser stores instead of the token, valid while this process runs with this `salt`.
     pub(crate) fn cookie(&self, salt: &[u8]) -> String {
         hexadecimal(&checksum(&[salt, &self.0]))
     }
@@ -56,7 +56,7 @@ pub fn hexadecimal(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Checksum of all parts.
+/// Returns the checksum of all parts.
 pub fn checksum(parts: &[&[u8]]) -> [u8; 32] {
     let mut sum = Sha256::new();
     parts.iter().for_each(|part| sum.update(part));

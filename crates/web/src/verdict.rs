@@ -9,18 +9,18 @@ use serde::Serialize;
 pub enum TestVerdict {
     /// The sample is too small for a verdict.
     Unknown,
-    /// Nobody notices a problem.
+    /// Users notice no problem.
     Good,
-    /// Some people notice problems.
+    /// Some users notice problems.
     Fair,
-    /// Many people are annoyed.
+    /// Many users are annoyed.
     Poor,
     /// Unusable for conversation or control.
     Bad,
 }
 
 impl TestVerdict {
-    /// All of them.
+    /// All verdicts.
     pub const ALL: [TestVerdict; 5] =
         [TestVerdict::Good, TestVerdict::Fair, TestVerdict::Poor, TestVerdict::Bad, TestVerdict::Unknown];
 
@@ -29,7 +29,7 @@ impl TestVerdict {
         TestVerdict::ALL.into_iter().find(|v| v.word() == text).unwrap_or(TestVerdict::Unknown)
     }
 
-    /// Word, which is also its class.
+    /// Returns the word for the verdict, which is also its class.
     pub fn word(self) -> &'static str {
         match self {
             TestVerdict::Unknown => "unknown",
@@ -40,7 +40,7 @@ impl TestVerdict {
         }
     }
 
-    /// Sign that can be told apart without colour.
+    /// Returns the sign, which differs between verdicts without colour, too.
     pub fn sign(self) -> &'static str {
         match self {
             TestVerdict::Unknown => "?",

@@ -21,15 +21,15 @@ pub enum Width {
 /// A column: its name, its type, and functions that read it from a row and write it to a row.
 #[non_exhaustive]
 pub struct PacketColumn {
-    /// Its name.
+    /// Name of the column.
     pub name: &'static str,
     /// Storage type.
     pub width: Width,
     /// True if every row has a value.
     pub required: bool,
-    /// True if it has few distinct values.
+    /// True if the column has few distinct values.
     pub few: bool,
-    /// Reads the value of a row; `None` if it has none.
+    /// Reads the value of a row; `None` if the row has no value.
     pub take: fn(&LogRow) -> Option<i64>,
     /// Sets the value of a row; `None` if the value is impossible.
     pub put: fn(&mut LogRow, i64) -> Option<()>,

@@ -44,7 +44,7 @@ pub(crate) struct PacketFileWriter {
     row_groups: Vec<Piece>,
 }
 
-/// Output that computes the checksum of the bytes written since the last request for it.
+/// Output that also computes the checksum of the bytes written since the checksum was last requested.
 struct ChecksumWriter {
     file: BufWriter<File>,
     sum: XxHash3_128,
@@ -184,7 +184,7 @@ impl PacketFileWriter {
 impl Drop for PacketFileWriter {
     fn drop(&mut self) {
         if !self.path.as_os_str().is_empty() {
-            // The catalogue does not list the file; fsck removes it if this fails.
+            // The catalogue does not list the file: if removing it fails, fsck removes it later.
             let _ = fs::remove_file(&self.path);
         }
     }

@@ -1,8 +1,9 @@
 //! Packet files: Parquet, with the columns specified in docs/formats/parquet.md.
 //!
-//! A file holds whole tests, each in one row group or, if it is long, in several of its own. It is written under a temporary
-//! name and renamed once it is synced, so that a file with its final name is complete. Lines of a log that are not rows
-//! (header, closing lines, damaged lines) are in the file's metadata, so that a file without a catalogue is complete, too.
+//! A file contains whole tests. Each test is in one row group or, if it is long, in several row groups of its own. It
+//! is written under a temporary name and renamed once it is synced, so that a file with its final name is complete.
+//! Lines of a log that are not rows (header, closing lines, damaged lines) are in the file's metadata, so that a file
+//! is complete even without a catalogue.
 
 mod columns;
 mod file;

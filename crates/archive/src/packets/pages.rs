@@ -1,7 +1,7 @@
-//! Checks the headers of pages before the Parquet library reads them: it allocates as many bytes as a page claims to have
-//! when unpacked, up to 2 GiB, before it unpacks anything. Headers are structures in Thrift's compact form.
+//! Checks the headers of pages before the Parquet library reads them: the library allocates as many bytes as the header
+//! of a page states, up to 2 GiB, before it unpacks anything. Headers are structures in Thrift's compact form.
 
-/// Maximum size of an unpacked page; pages written by jitlat have about one megabyte.
+/// Maximum size of an unpacked page. Pages written by jitlat have about 1 MB.
 const MAX_PAGE_BYTES: u64 = 1 << 24;
 /// Maximum depth of nested structures.
 const MAX_NESTING: usize = 8;
@@ -19,7 +19,7 @@ pub(super) fn check(mut column: &[u8]) -> Result<(), String> {
     Ok(())
 }
 
-/// Reads a header: size of the page unpacked, and as stored.
+/// Reads a header; returns the sizes of the page when unpacked and as stored.
 fn header(bytes: &mut &[u8]) -> Option<(u64, u64)> {
     let (mut id, mut unpacked, mut packed) = (0u64, None, None);
     loop {

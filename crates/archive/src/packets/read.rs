@@ -25,7 +25,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use twox_hash::XxHash3_128;
 
-/// Maximum size of a row group or a footer; the largest ones written have several hundred megabytes.
+/// Maximum size of a row group or a footer; the largest ones that jitlat writes have several hundred megabytes.
 const MAX_ROW_GROUP_BYTES: u64 = 1 << 30;
 /// Maximum size of the text of all tests of a file.
 const MAX_TEXT_BYTES: usize = 1 << 28;
@@ -138,7 +138,7 @@ impl StoredFile {
         File::open(&self.path).map_err(ArchiveError::io("opening", &self.path))
     }
 
-    /// Opens a file that is not in the catalogue: returns it, its tests, and its size. The file may hold anything.
+    /// Opens a file that is not in the catalogue; returns it, its tests, and its size. Its contents are not trusted.
     pub fn inspect(path: &Path) -> Result<(StoredFile, FileTests, u64), ArchiveError> {
         let damaged = ArchiveError::damaged(path);
         let mut file = File::open(path).map_err(ArchiveError::io("opening", path))?;
@@ -418,7 +418,8 @@ impl TestRows {
         Ok(true)
     }
 
-    /// Continues with another test of the file; nothing is read again if it comes later in the open row group.
+    /// Continues with another test of the file. A test that follows in the open row group is reached without reading
+    /// again.
     pub fn go_to(
         mut self,
         id: i64,

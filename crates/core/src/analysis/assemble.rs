@@ -11,7 +11,7 @@ use crate::twoway::{DirectionResult, FarReport, LossRun, TwoWayFigures};
 
 /// Results of the analysis of a stream that has ended.
 pub(super) trait Findings {
-    /// The stream as metrics read it.
+    /// Returns the stream in the form that metrics read.
     fn stream(&self) -> &EndedStream<'_>;
     /// Writes the results of all metrics, in the order of their list.
     fn write(&self, to: &mut Summary);
@@ -104,7 +104,7 @@ pub(super) fn direction(
     let found = computed(found);
     let (loss, undetermined) = losses(facts.has_all_losses.then_some(found.loss));
     let was_steady = facts.clock_was_steady;
-    // Some figures also require that every loss is known.
+    // Some figures are also only valid if every loss is known.
     let complete = was_steady && facts.has_all_losses;
     DirectionResult {
         sent: facts.sent,
@@ -141,7 +141,7 @@ fn of_far_report(s: &mut Summary, report: &FarReport) {
     let sent = s.counts.sent;
     let lost = sent.saturating_sub(report.received);
     let copies = report.duplicates.unwrap_or(0);
-    // Windows count packets, and no packet is known here.
+    // Windows count packets, and the packets are not known.
     s.intervals.clear();
     let c = &mut s.counts;
     c.received = report.received + copies;

@@ -15,16 +15,16 @@ use crate::session::Session;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// An analysis of one stream in progress.
+/// Analysis of one stream, in progress.
 #[derive(Clone, Debug)]
 pub(super) struct Engine {
-    /// The test as far as it was known when the analysis began.
+    /// Session of the test, as known when the analysis began.
     pub test: Arc<Session>,
     /// Judge of the stretches of a stream that is analysed in constant memory.
     judge: Option<SharedJudge>,
     /// Maximum number of packets that are stored before the analysis changes to constant memory.
     max_packets: usize,
-    /// Counts all packets received, with or without a delay.
+    /// Counts all received packets, including those whose delay is unknown.
     pub classifier: Classifier,
     pub tally: Tally,
     pub samples: Packets,
@@ -48,7 +48,7 @@ impl Engine {
         if options.streaming { engine.sketched() } else { engine }
     }
 
-    /// Creates an exact analysis that already has these packets.
+    /// Creates an exact analysis that already contains packets.
     pub fn of(test: &Arc<Session>, classifier: Classifier, tally: Tally, packets: Gathered) -> Engine {
         let samples = Packets::All(Box::new(packets));
         Engine { test: test.clone(), judge: None, max_packets: usize::MAX, classifier, tally, samples }
@@ -98,7 +98,7 @@ impl Engine {
         self.classifier.received
     }
 
-    /// Returns how much of the test of `session` is known.
+    /// Returns the known part of the test of `session`.
     pub fn extent(&self, session: &Session) -> KnownPackets {
         let came = &self.classifier.accepted;
         match &self.samples {
@@ -116,7 +116,7 @@ impl Engine {
         self.limit_memory();
     }
 
-    /// Adds the next record in arrival order, of a packet that was received and whose delay is unknown.
+    /// Adds the next record, in arrival order. The packet was received, but its delay is unknown.
     pub fn push_delayless(&mut self, record: &PacketRecord) {
         self.push_row(record, Row::Delayless);
     }
@@ -132,7 +132,7 @@ impl Engine {
                     self.tally.accepted(record, seq);
                     packets.note(record, seq);
                 }
-                // Without a delay, its arrival cannot be compared with that of the first copy.
+                // A copy without a delay is not compared with the arrival of the first copy.
                 let at = record.arrived().filter(|_| !matches!(row, Row::Delayless));
                 packets.push(seq, row, counts, at.map(|t| t.0));
             }
@@ -166,8 +166,8 @@ impl Engine {
         }
     }
 
-    /// Returns how many rows may be added together. The limit makes constant memory begin with the same row
-    /// however the rows were divided.
+    /// Returns the maximum number of rows that may be added together. Because of this limit, constant memory
+    /// begins with the same row regardless of how the rows are divided into calls.
     fn max_batch(&self) -> usize {
         match &self.samples {
             Packets::All(packets) => self.max_packets.saturating_add(1).saturating_sub(packets.samples.len()),
@@ -259,7 +259,7 @@ impl Engine {
         self.classifier.invalid += others;
     }
 
-    /// Adds a row that arrived at `at` and was already noted and counted by another analysis.
+    /// Adds a row that arrived at `at` and was already counted by another analysis.
     fn push_again(&mut self, seq: u32, row: Row, at: Option<i64>) {
         match &mut self.samples {
             Packets::All(packets) => packets.push(seq, row, row.count(seq, &mut self.classifier), at),

@@ -14,7 +14,7 @@ use crate::metrics::clock::ClockEstimate;
 use crate::metrics::known::{ArrivalCounts, DelayKind, StreamFacts};
 use crate::metrics::metric::Write;
 use crate::metrics::periods::PacketExtent;
-use crate::metrics::schedule_error::SendErrors;
+use crate::metrics::schedule_error::{SendErrors, extreme_errors};
 use crate::metrics::series::Series;
 use crate::metrics::stream::EndedStream;
 use crate::session::Session;
@@ -23,7 +23,8 @@ use std::borrow::Cow;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-/// Slow computations that several metrics share, in the order in which threads do them before the metrics.
+/// Slow computations shared by several metrics, in the order in which threads perform them before the
+/// metrics.
 const AHEAD: [fn(&Exact<'_>); 5] = [
     |found| _ = found.all.sample(),
     |found| _ = found.all.trend(),
@@ -45,8 +46,8 @@ pub(super) struct Exact<'a> {
     results: Vec<Mutex<Option<Write>>>,
 }
 
-/// Calls `make` with the findings of a stream whose packets are all stored; `late` of them were taken out.
-/// Returns its result.
+/// Calls `make` with the findings of a stream whose packets are all stored; `late` of them were removed.
+/// Returns the result of `make`.
 pub(super) fn found<T>(
     engine: &Engine,
     gathered: &Gathered,
@@ -107,6 +108,18 @@ impl Exact<'_> {
     }
 }
 
+impl Exact<'_> {
+    /// Returns the extremes of the sender's lateness by the schedule as it was planned: a verdict looks for stalls, which
+    /// moved it.
+    fn off_schedule(&self) -> Option<[i64; 2]> {
+        let session = self.stream.known.session;
+        match session.schedule_shifts.is_empty() {
+            true => self.all.errors().map(SendErrors::extremes),
+            false => session.period().and_then(|_| extreme_errors(&self.all.series, &session.spec)),
+        }
+    }
+}
+
 impl Findings for Exact<'_> {
     fn stream(&self) -> &EndedStream<'_> {
         &self.stream
@@ -151,7 +164,7 @@ impl Findings for Exact<'_> {
                 clock: &known.clock,
                 notes,
                 arrived_by: self.engine.tally.arrived_by(),
-                off_schedule: self.all.errors().map(SendErrors::extremes),
+                off_schedule: self.off_schedule(),
                 round_trip: known.kind == DelayKind::RoundTrips,
             })
         };

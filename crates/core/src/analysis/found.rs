@@ -1,4 +1,4 @@
-//! Findings of a stream that has ended, whether all its packets are stored or not.
+//! Findings of a stream that has ended, with or without all its packets in memory.
 
 use super::assemble::Findings;
 use super::engine::{Engine, Packets};
@@ -115,8 +115,8 @@ impl Engine {
         }
     }
 
-    /// Takes out the packets that arrived after the waiting time (metrics §1) and returns their number.
-    /// Without trustworthy clocks the wait is refused.
+    /// Removes the packets that arrived after the waiting time (metrics §1) and returns their number. If
+    /// the clocks are not reliable, nothing is removed, and a warning is added.
     fn drop_late(&mut self, clock: &ClockEstimate, options: &Options, notes: &mut Vec<Warning>) -> u64 {
         let (Some(wait), Packets::All(packets)) = (options.wait, &mut self.samples) else { return 0 };
         let correction = match (clock.correction_ns, clock.synchronised()) {

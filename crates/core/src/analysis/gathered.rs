@@ -59,7 +59,7 @@ impl Gathered {
         packets.append_to(&mut self.samples);
     }
 
-    /// Adds those notes of `next` whose packets are new.
+    /// Adds the notes of `next` on new packets.
     pub fn append_notes(&mut self, next: &Gathered, is_new: impl Fn(u32) -> bool) {
         if let (Some(notes), Some(later)) = (&mut self.notes, &next.notes) {
             notes.append(later, &next.samples.seq, is_new);

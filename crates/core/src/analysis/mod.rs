@@ -35,7 +35,7 @@ use twoway::{BothWays, VIEWS, of_view};
 /// Minimum number of packets for using several threads; with fewer, starting a thread takes longer than it saves.
 const LARGE: u64 = 1 << 14;
 
-/// Number of packets that the test was to send: sequence numbers below it are valid.
+/// Returns the planned number of packets of the test; sequence numbers below it are valid.
 fn declared(session: &Session) -> u32 {
     session.declared.map_or(session.spec.packets(), |n| u32::try_from(n).unwrap_or(u32::MAX))
 }
@@ -158,7 +158,7 @@ impl Analyzer {
         Ok(())
     }
 
-    /// Sets how many packets form a stretch that is judged at a time in constant memory. For tests; call it
+    /// Sets the number of packets per stretch that is judged separately in constant memory. For tests; call it
     /// before the first packet.
     #[doc(hidden)]
     pub fn set_stretch_length(&mut self, packets: u32) {
@@ -186,8 +186,8 @@ impl Analyzer {
         self.finish_by(session, None)
     }
 
-    /// Like [`Analyzer::finish_with_samples`], on several threads for a long test. Each thread takes memory
-    /// for what it computes, up to about 20 bytes per packet.
+    /// Like [`Analyzer::finish_with_samples`], on several threads for a long test. Each thread needs memory for
+    /// its computation, up to about 20 bytes per packet.
     pub fn finish_with_helpers(self, session: &Session, helpers: &dyn Helpers) -> (Summary, Samples) {
         let helpers = Some(helpers).filter(|_| self.received() >= LARGE);
         self.finish_by(session, helpers)

@@ -23,7 +23,8 @@ pub struct Options {
     /// Waiting time: a packet whose corrected delay exceeds it counts as lost (RFC 7680). Refused with
     /// a warning where the clocks are neither corrected nor synchronised.
     pub wait: Option<Span>,
-    /// True if the waiting time and other uses of absolute delay may rely on the raw clocks.
+    /// True if absolute delays, as for the waiting time, may be used although the clocks are neither
+    /// corrected nor synchronised.
     pub trust_clocks: bool,
     /// The codec for the de-jitter curve.
     pub codec: VoiceCodec,
@@ -40,14 +41,14 @@ pub struct Options {
     /// Distance from the mean and from the median within which packets are counted; `None` = not counted.
     pub within: Option<Span>,
     /// Memory for accepted packets while all of them are stored, in bytes ([`PACKET_BYTES`] each). The
-    /// default suffices for ten million packets. A larger test is analysed further in constant memory.
+    /// default suffices for ten million packets. The analysis of a larger test continues in constant memory.
     pub memory: u64,
     /// Use constant memory from the start: percentiles from log-linear histograms, no second pass.
     pub streaming: bool,
     /// Seed of the block bootstrap; `None` = no bootstrap.
     pub bootstrap: Option<u64>,
-    /// Store what a comparison with other tests needs after the packets are gone, using this bootstrap seed;
-    /// `None` = not computed.
+    /// Seed of the bootstrap for data that are stored so that the test can be compared without its packets;
+    /// `None` = do not compute these data.
     pub comparable: Option<u64>,
     /// Fit the Gilbert–Elliott model.
     pub gilbert_elliott: bool,

@@ -1,5 +1,5 @@
-//! [`Plain`]: the fast path. Clean packets, nearly all packets of nearly all tests, are processed together as
-//! columns; all others row by row.
+//! [`Plain`]: the fast path. Clean packets, which are nearly all packets of most tests, are processed
+//! together as columns, all other packets row by row.
 
 use crate::metrics::classify::AcceptedPacket;
 use crate::metrics::series::{Samples, runs};
@@ -42,7 +42,7 @@ impl Plain {
     }
 
     /// Takes the packets at the start of `records` whose numbers ascend from `next` and are below `packets`.
-    /// Returns their number; 0 if they are too few to be processed together.
+    /// Returns their number; 0 if there are too few to be processed together.
     pub fn take(&mut self, records: &[PacketRecord], next: u64, packets: u32) -> usize {
         let (mut least, end) = (i64::try_from(next).unwrap_or(i64::MAX), i64::from(packets));
         self.len = 0;
@@ -118,7 +118,7 @@ impl Plain {
 
     /// Returns the numbers as runs of consecutive ones.
     pub fn runs(&self) -> impl Iterator<Item = Range<u32>> + '_ {
-        // Nearly always there is one run: ascending numbers whose ends are as far apart as their count.
+        // Nearly always the numbers form one run: they ascend, and the ends differ by as much as the count.
         let ends = self.ends().filter(|_| self.ascend);
         let whole = ends.map(|[first, last]| first..last + 1).filter(|all| all.len() == self.len);
         let others = if whole.is_some() { &[] } else { self.seq() };

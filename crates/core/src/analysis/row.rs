@@ -5,9 +5,9 @@ use crate::metrics::classify::{AcceptedPacket, Classifier};
 /// A row with a valid number.
 #[derive(Clone, Copy)]
 pub(super) enum Row {
-    /// Nothing is wrong.
+    /// A valid row with a delay.
     Clean(AcceptedPacket),
-    /// Nothing is wrong, but the delay is unknown.
+    /// A valid row whose delay is unknown.
     Delayless,
     /// Flagged as an anomaly, or without times.
     Damaged,

@@ -21,7 +21,7 @@ use std::borrow::Cow;
 const MISMATCH: &str = "the test is two-way and its analysis one-way, or the reverse";
 const COUNTS: &str = "inconsistent counts";
 
-/// The state of an analysis, as it is stored.
+/// State of an analysis in its stored form.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Saved<'a> {
@@ -99,7 +99,7 @@ impl Analyzer {
                     *saved;
                 let answered = processing.map_or(0, |p| p.n);
                 require(answered <= MOST_ROWS && returned.back <= MOST_ROWS, COUNTS)?;
-                // This bounds a sum of that many 64-bit times, and leaves room for more.
+                // Limit of a sum of that many 64-bit times, which leaves room for more rows.
                 require(processing_sum.unsigned_abs() <= u128::from(answered) << 64, COUNTS)?;
                 **both = BothWays { fastest, processing, processing_sum, returned, ..(**both).clone() };
                 vec![round_trip, up, down]

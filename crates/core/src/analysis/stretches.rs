@@ -28,14 +28,14 @@ use serde::{Deserialize, Serialize};
 /// Number of packets in a stretch.
 const LENGTH: u32 = 65_536;
 
-/// This fraction of a stretch, enough to show a level, is repeated at the start of the next one, and
-/// surrounds an event in progress.
+/// Divisor of a stretch's length: this fraction, which is enough to show a level, is repeated at the start of
+/// the next stretch, and surrounds an event in progress.
 const OVERLAP: u32 = 16;
 
 /// State of the verdict in constant memory: about 2 MB.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Stretches {
-    /// The test as far as it was known when it began; not stored.
+    /// Session of the test, as known when it began; not stored.
     #[serde(skip)]
     test: Option<Box<Session>>,
     /// Judge of the stretches; not stored.
@@ -44,8 +44,7 @@ pub struct Stretches {
     length: u32,
     /// Maps packet numbers in the open stretch to numbers in the stream.
     seam: StretchSeam,
-    /// Time at which the first packet of the stream was due, computed from the first one received; ns since
-    /// 1970.
+    /// Due time of the stream's first packet, in ns since 1970, computed from the first packet received.
     origin: Option<i64>,
     open: Rows,
     closed: StretchFindings,
@@ -100,8 +99,8 @@ impl Stretches {
         Stretches { test, judge, length, seam: StretchSeam::default(), origin: None, open, closed }
     }
 
-    /// Adds the rows that follow and returns true. Returns false if a stretch of `next` has been judged
-    /// already, because that verdict lacks the rows before it.
+    /// Adds the rows that follow and returns true. Returns false if a stretch of `next` has already been
+    /// judged, because that verdict does not cover the rows before it.
     #[must_use]
     pub fn append(&mut self, next: Stretches) -> bool {
         next.closed.stretches == 0 && self.append_rows(next.open, next.origin)
@@ -200,7 +199,7 @@ impl Stretches {
         let positions = packets.ends().and_then(|[a, b]| self.seam.position(a).zip(self.seam.position(b)));
         let within = |last: u32| last < self.length + self.slack() && packets.alike;
         let ends = packets.ends().zip(positions.filter(|(_, last)| within(*last)));
-        // One offset fits all, unless the numbering changes between them.
+        // One offset applies to all packets, unless the numbering changes between them.
         let shift = ends.and_then(|([a, b], (first, last))| {
             let by = first.wrapping_sub(a);
             (b.wrapping_add(by) == last).then_some(by)
@@ -242,7 +241,7 @@ impl Stretches {
         }
     }
 
-    /// Judges the open stretch, which is complete, and begins the next one.
+    /// Judges the current stretch, which is complete, and begins the next one.
     fn close(&mut self) {
         let (length, again) = (self.length, self.length / OVERLAP);
         let rest = self.open.split(length);
@@ -290,7 +289,7 @@ impl Stretches {
     }
 
     /// Returns the findings including the stretch `rows`. `lasting` receives the positions in the stretch at
-    /// which the events begin that last to its end.
+    /// which events begin that are still in progress at its end.
     fn with(&self, rows: &Rows, session: &Session, lasting: Option<&mut Vec<u32>>) -> StretchFindings {
         let mut closed = self.closed.clone();
         let clock = ClockEstimate::new(session, None);
@@ -409,7 +408,7 @@ impl Rows {
             }
             *copies = kept;
         }
-        // Only whether a source occurs matters here, and nearly all rows have the same one.
+        // Only the occurrence of a source matters, and nearly all rows have the same source.
         rest.arrived = self.arrived.map(|n| u64::from(n > 0));
         rest
     }
@@ -435,12 +434,12 @@ impl Rows {
             clock,
             notes,
             arrived_by,
-            off_schedule: session.period().and_then(|_| extreme_errors(&series, session)),
+            off_schedule: session.period().and_then(|_| extreme_errors(&series, &session.spec)),
             round_trip,
         })
     }
 
-    /// Checks that these can be rows with numbers below `end`.
+    /// Checks that the rows are possible, with numbers below `end`.
     fn check(&self, end: u32) -> Result<(), Impossible> {
         let Rows { samples, delayless, copies, damaged, notes, arrived, came } = self;
         let rows = samples.len();

@@ -12,15 +12,14 @@ use std::collections::BTreeMap;
 /// Row counts in constant memory, with a few increments per row.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Tally {
-    /// A property of the test, not of its packets. It is not stored; [`Tally::restore`] sets it after
-    /// reading.
+    /// Payload size of the test. Not stored; [`Tally::restore`] sets it after reading.
     #[serde(skip)]
     payload: u16,
     #[serde(skip)]
     longest_wait: i64,
     first_arrival: Option<i64>,
     last_arrival: Option<i64>,
-    /// Rows whose receive time precedes the row before.
+    /// Number of rows whose receive time is before that of the previous row.
     pub rx_time_regressions: u64,
     odd_sizes: u64,
     #[serde(with = "by_octet")]
@@ -120,8 +119,7 @@ impl Tally {
         Tally::new(self.payload, self.longest_wait)
     }
 
-    /// Returns the stored counts as a tally of this test; `None` if they add up to more than the `rows` there
-    /// were.
+    /// Returns the stored counts as a tally of this test; `None` if they add up to more than `rows`.
     pub fn restore(&self, read: Tally, rows: u64) -> Option<Tally> {
         let counts = read.classes.iter().chain(&read.ttls[..]).chain(&read.sent).chain(&read.arrived);
         let lags = [&read.send_lag, &read.receive_lag].map(|lag| u64::try_from(lag.n).unwrap_or(u64::MAX));
@@ -231,7 +229,7 @@ impl Tally {
         self.waited.extend(next.waited.into_iter().filter(|seq| new(*seq)));
     }
 
-    /// Returns how many stamps of a session came from each source.
+    /// Returns the number of stamps of a session by source.
     pub fn stamps(&self, session: &Session) -> StampCounts {
         let coverage = |[user, kernel, hardware, wire]: [u64; 4]| Coverage { user, kernel, hardware, wire };
         StampCounts {

@@ -21,7 +21,8 @@ use crate::twoway::{
 use crate::units::eng4;
 use serde::{Deserialize, Serialize};
 
-/// Number of equal parts of a test. The fastest exchange of each part serves to estimate the clocks.
+/// Number of equal parts into which a test is divided. The fastest exchange of each part is used to estimate
+/// the clocks.
 pub(super) const STRETCHES: usize = 8;
 
 /// The views of a two-way test, in the order of their analyses. The first one describes the test as a whole.
@@ -150,7 +151,7 @@ impl BothWays {
         self.append_common(next.returned, next.processing, next.processing_sum);
     }
 
-    /// Adds the same state of the rows that follow.
+    /// Adds the state of the rows that follow.
     pub(super) fn append_common(&mut self, returned: Returned, processing: Option<Processing>, sum: i128) {
         self.returned.append(returned);
         self.processing_sum += sum;
@@ -173,8 +174,8 @@ impl BothWays {
         let Ok([mut round_trip, mut up, down]) = <[Engine; 3]>::try_from(views) else {
             return Default::default();
         };
-        // Clock regressions are counted where the arrival time is read: for round trips at this host. The
-        // order in which answers return shows nothing about the far host's clock.
+        // Clock regressions are counted at the host that reads the arrival time, for round trips at this
+        // host. The order in which answers return shows nothing about the far host's clock.
         round_trip.tally.rx_time_regressions = self.returned.back;
         up.tally.rx_time_regressions = 0;
         let BothWays { far_clock, fastest, processing, processing_sum, .. } = self;
@@ -216,8 +217,8 @@ impl BothWays {
                 not_answers: facts.not_answers,
                 unsent: session.unsent,
                 skipped: facts.skipped,
-                schedule_shifts: facts.shifts.len() as u64,
-                schedule_shift_max_ns: facts.shifts.iter().map(|shift| shift.by.0).max(),
+                schedule_shifts: session.schedule_shifts.len() as u64,
+                schedule_shift_max_ns: session.schedule_shifts.iter().map(|shift| shift.by.0).max(),
                 far_report: facts.far_report,
                 tcp: facts.tcp,
                 remarks: facts.remarks.clone(),
@@ -267,8 +268,8 @@ fn not_delivered(facts: &TwoWay) -> Vec<Warning> {
     refused.into_iter().chain(prohibited).chain(elsewhere).collect()
 }
 
-/// Warns if the far host reports as many duplicates as packets are missing: a LaTe server that takes first
-/// arrivals for duplicates does so.
+/// Warns if the far host reports as many duplicates as packets are missing: LaTe servers that count first
+/// arrivals as duplicates do this.
 fn first_arrivals_as_duplicates(s: &Summary) -> Option<Warning> {
     let report = s.two_way.as_ref()?.far_report?;
     let (sent, duplicates) = (s.counts.sent, report.duplicates?);
@@ -431,8 +432,9 @@ fn joined(runs: Vec<SeqRun>) -> Vec<SeqRun> {
     joined
 }
 
-/// Returns the number of packets reordered in one direction according to its own times (RFC 4737): up, those
-/// that arrived after a later packet; down, those that were answered before one that returned earlier.
+/// Returns the number of packets reordered in one direction according to its own times (RFC 4737): up,
+/// packets that arrived after a later packet; down, packets that were answered before a packet that returned
+/// earlier.
 fn count_reordered(samples: &Samples, view: RecordView) -> u64 {
     let mut packets: Vec<(i64, i64)> = match view {
         RecordView::Down => samples.iter().map(|p| (p.arrived(), p.sent)).collect(),

@@ -1,4 +1,4 @@
-//! Joins several tests of one path into one: each begins where the one before ends.
+//! Joins several tests of one path into one, in which each test begins where the previous one ends.
 //!
 //! Sequence numbers continue, and times are shifted so that the first packet of a test is due one period
 //! after the last packet of the test before. Delays stay as measured, except for clock corrections: if the
@@ -29,13 +29,13 @@ struct Shift {
 }
 
 impl Analyzer {
-    /// Returns the number after the last packet that is known to have been sent.
+    /// Returns the number of the last packet known to have been sent, plus one.
     pub(crate) fn sent(&self, session: &Session) -> u64 {
         self.views.first().map_or(0, |view| view.extent(session).end)
     }
 
-    /// Adds the analysis of another test. `mine` is the session of this one, `theirs` that of the other;
-    /// together they sent `packets` packets.
+    /// Adds the analysis of another test. `mine` and `theirs` are the sessions of this and the other test,
+    /// which together sent `packets` packets.
     pub(crate) fn unite(
         &mut self,
         mine: &Session,
@@ -143,14 +143,14 @@ impl Engine {
 }
 
 impl BothWays {
-    /// Returns how far the far host's clock is ahead according to the fastest exchange, in ns.
+    /// Returns the offset of the far host's clock from this host's according to the fastest exchange, in ns.
     fn clock_ahead(&self) -> i64 {
         let best = self.fastest.iter().flatten().min_by_key(|p| p.rtt());
         best.map_or(0, |p| p.double_offset() / 2)
     }
 
-    /// Adds the state of another test that belongs to no view, with its times shifted by these offsets at the
-    /// near and the far host.
+    /// Adds the state of another test outside the views. Its times at the near and the far host are shifted
+    /// by the given offsets.
     fn unite(&mut self, next: &BothWays, (numbers, packets): (u32, u32), [near, far]: [i64; 2]) {
         let moved = |p: &ClockProbe| ClockProbe {
             sent: p.sent + Span(near),

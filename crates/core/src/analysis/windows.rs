@@ -109,8 +109,8 @@ pub(super) fn analysed(
 
 fn split(windows: &[Interval], engine: &Engine, gathered: &Gathered) -> Vec<Window> {
     let mut parts: Vec<Window> = windows.iter().map(|_| Window::default()).collect();
-    // The last window that begins at or before the packet. A window without packets begins where the next one
-    // does.
+    // The last window that begins at or before the packet. A window without packets begins at the same packet
+    // as the next one.
     let window_of = |seq: u32| {
         let k = windows.partition_point(|w| w.first_seq <= u64::from(seq)).checked_sub(1)?;
         Some((k, (u64::from(seq) - windows[k].first_seq) as u32))

@@ -1,8 +1,8 @@
 //! [`Answer`]: causes, their time and size, and the consequences for users of the path. [`Verdict`] and
 //! [`Warning`]: conclusions in sentences.
 //!
-//! These are the forms in which verdicts are stored and exchanged, as parts of a [`Summary`](crate::Summary).
-//! A [`Judge`](crate::evidence::Judge) decides what they contain.
+//! These are the forms in which verdicts are stored and exchanged, as parts of a [`Summary`](crate::Summary). Their
+//! contents are determined by a [`Judge`](crate::evidence::Judge).
 
 mod conclusion;
 
@@ -25,10 +25,10 @@ pub struct Answer {
     /// Effects of the hosts themselves; `None` where they were not judged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host: Option<HostGrade>,
-    /// The answer in one sentence.
+    /// The verdict in one sentence.
     pub headline: String,
-    /// The recommended play-out buffer, in ns above the smallest delay: the smallest that is about as good as any.
-    /// `None` if no buffer helps.
+    /// The recommended play-out buffer, in ns above the smallest delay: the smallest one that is about as good as the
+    /// best. `None` if no buffer helps.
     pub buffer_ns: Option<i64>,
     /// The causes found, the most important first; empty if there are none.
     pub causes: Vec<Cause>,
@@ -36,11 +36,11 @@ pub struct Answer {
     pub profiles: BTreeMap<String, Suitability>,
 }
 
-/// The grade of the hosts: what they did to the packets of a test, and the path did not.
+/// Grade of the hosts: the effects that the hosts themselves, and not the path, had on the packets of a test.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct HostGrade {
-    /// How severe it is for an application on these hosts.
+    /// Severity for an application on these hosts.
     pub severity: Severity,
     /// Kinds of the causes that lie in the hosts, the most important first; empty if there are none.
     pub causes: Vec<CauseId>,
@@ -50,11 +50,11 @@ pub struct HostGrade {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LargestEvent {
-    /// Its begin, in seconds since the first packet was sent.
+    /// Start of the event, in seconds since the first packet was sent.
     pub from_s: f64,
-    /// Its end.
+    /// End of the event, in the same unit.
     pub to_s: f64,
-    /// Its size in ns.
+    /// Size of the event, in ns.
     pub magnitude_ns: i64,
 }
 
@@ -88,7 +88,7 @@ pub struct Cause {
     pub direction: Option<Direction>,
     /// First moment at which the cause shows, in seconds since the first packet was sent.
     pub from_s: f64,
-    /// Last such moment; the end of the test if the cause persists.
+    /// Last time at which the cause was seen; the end of the test if it persists.
     pub to_s: f64,
     /// Size as a time, in ns; `None` if it is not a time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -105,7 +105,7 @@ pub struct Cause {
     pub severity: Severity,
     /// Number of occurrences reported together.
     pub count: u64,
-    /// The largest of them, if several are reported as one and have a size in time.
+    /// The largest event, if the cause stands for several events that have a size in time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub largest: Option<LargestEvent>,
     /// First and last sequence number affected.
@@ -194,24 +194,24 @@ pub enum Fault {
     Record,
 }
 
-/// Suitability of the path for one use.
+/// Suitability of the path for one profile.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Suitability {
-    /// Severity for this use.
+    /// Severity for this profile.
     pub severity: Severity,
     /// Mean opinion score of speech, if the use is speech.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mos: Option<f64>,
-    /// Share of packets that are lost or arrive too late for this use.
+    /// Share of packets that are lost or arrive too late for this profile.
     pub missing: f64,
-    /// One-way delay including this use's buffer, in ns; `None` if the path's delay is unknown.
+    /// One-way delay including the profile's buffer, in ns; `None` if the path's delay is unknown.
     pub delay_ns: Option<i64>,
-    /// The size of that buffer, in ns.
+    /// Size of the profile's buffer, in ns.
     pub buffer_ns: Option<i64>,
     /// The figure that decided the severity.
     pub because: String,
-    /// Reason why the test says less about this use than it could, such as a different packet rate or size.
+    /// Reason why the test is of limited value for this profile, such as a different packet rate or size.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limits: Option<String>,
 }
@@ -305,8 +305,8 @@ impl Fault {
 }
 
 impl Severity {
-    /// Returns the sort key for the worst of several: an unknown severity may be worse than good, and ranks below any known
-    /// impairment.
+    /// Returns the key by which the worst of several severities is found: unknown ranks above good, because it may be
+    /// worse, and below any known impairment.
     pub fn doubt(self) -> u8 {
         match self {
             Severity::Good => 0,

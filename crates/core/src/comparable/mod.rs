@@ -7,7 +7,7 @@ pub use spread::{ResampledSpread, SpreadMethod, interval};
 use crate::distribution::sample::Sample;
 use serde::{Deserialize, Serialize};
 
-/// Number of ranks stored of a long run.
+/// Number of ranks stored for a long run.
 const MAX_RANKS: u64 = 257;
 
 /// Delay above the minimum (PDV) at evenly spaced ranks, and the uncertainty of the median and the 99th
@@ -18,8 +18,8 @@ const MAX_RANKS: u64 = 257;
 pub struct Comparable {
     /// Number of accepted packets.
     n: u64,
-    /// PDV in ns, ascending. Value j of k is that of rank ⌊j(n − 1)/(k − 1)⌋, counted from 0. All values if
-    /// there are at most 257.
+    /// PDV in ns, ascending. Value j of k has rank ⌊j(n − 1)/(k − 1)⌋, counted from 0. Contains all values
+    /// if there are at most 257.
     pdv: Vec<i64>,
     /// Uncertainty of the median and the 99th percentile; `None` below 20 packets.
     spread: Option<ResampledSpread>,
@@ -32,7 +32,7 @@ struct UncheckedComparable {
     spread: Option<ResampledSpread>,
 }
 
-/// Error: [`Comparable::new`] cannot have made this value.
+/// Error: the value cannot result from [`Comparable::new`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the field 'comparable' is damaged")]
 pub struct Damaged;

@@ -16,12 +16,12 @@ const MAX_RESAMPLED_PACKETS: usize = 20_000;
 const MAX_DRAWS: usize = 8_000_000;
 const BATCHES: usize = 20;
 
-/// Likely medians and 99th percentiles of a side if it were measured again: 99 equally likely values of each,
-/// ascending, in ns.
+/// Medians and 99th percentiles to be expected if a run were measured again: 99 equally likely values of
+/// each, ascending, in ns.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ResampledSpread {
-    /// Method that produced them.
+    /// Method that produced these values.
     pub from: SpreadMethod,
     /// Seed of the bootstrap.
     pub seed: u64,
@@ -98,7 +98,7 @@ impl ResampledSpread {
         })
     }
 
-    /// Returns true if [`ResampledSpread::of`] can have made this value.
+    /// Returns true if this value can result from [`ResampledSpread::of`].
     pub(super) fn is_sound(&self) -> bool {
         [&self.median, &self.p99].iter().all(|v| {
             v.len() == VALUES_PER_STATISTIC

@@ -7,11 +7,11 @@ use super::sample::Sample;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 
-/// Precision of a [`LogHistogram`]: the number of values that are stored exactly before all are counted in
-/// buckets, and the width of the buckets.
+/// Precision of a [`LogHistogram`]: the number of values that are stored exactly, before values are counted
+/// in buckets, and the width of the buckets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Precision {
-    /// Maximum number of exact values; with one more, all go into buckets.
+    /// Maximum number of exact values; with one more, all values are moved to buckets.
     pub exact: usize,
     /// A bucket spans at most 1/2^bits of its distance from the origin.
     pub bits: u8,
@@ -28,11 +28,12 @@ impl Precision {
 }
 
 /// A distribution of times that is exact for few values and logarithmic for many. Above [`Precision::exact`]
-/// values it counts them in buckets on either side of an origin, which is given or is the smallest of the
-/// first values.
+/// values, all values are counted in buckets on either side of an origin, which is either given or the
+/// smallest of the first values.
 ///
 /// A percentile is never too low, and too high by at most 1/2^bits of its distance from the origin. All
-/// histograms of this program have this type, so that any two percentiles have the same error bound.
+/// histograms of this program have this type, so that percentiles of different metrics have error bounds of
+/// the same form.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LogHistogram {
     precision: Precision,
@@ -68,7 +69,7 @@ impl LogHistogram {
         }
     }
 
-    /// Creates a histogram with a given origin. It merges exactly with any other of the same origin.
+    /// Creates a histogram with a given origin. Histograms with the same origin merge exactly.
     pub fn around(origin: i64, precision: Precision) -> LogHistogram {
         LogHistogram { origin: Some(origin), ..LogHistogram::new(precision) }
     }
@@ -120,7 +121,8 @@ impl LogHistogram {
         self.extremes = Some((low, high));
     }
 
-    /// Returns true if this can be the histogram of `n` values, as far as computations rely on it.
+    /// Returns true if this can be the histogram of `n` values. Checks only the properties that computations
+    /// rely on.
     pub(crate) fn is_possible(&self, n: u64) -> bool {
         let Precision { exact, bits } = self.precision;
         if bits > 32 || self.n != n || self.extremes.is_some() != (n > 0) {
@@ -203,7 +205,7 @@ impl LogHistogram {
             return;
         }
         if self.is_exact() {
-            // Any origin will do, and with that of `other` its buckets stay unchanged.
+            // Any origin is valid; with the origin of `other`, the buckets of `other` remain unchanged.
             self.origin = self.origin.or(other.origin);
             self.settle();
         }
@@ -221,8 +223,8 @@ impl LogHistogram {
         };
     }
 
-    /// Returns the values that were added since the state `lead`. `lead` must be exact or have determined the
-    /// origin.
+    /// Returns the values that were added after the state was `lead`. `lead` must be exact or have determined
+    /// the origin.
     pub(crate) fn less(&self, lead: &LogHistogram) -> LogHistogram {
         let mut rest = LogHistogram::with_origin(self.origin, self.precision);
         if self.is_exact() {
@@ -421,7 +423,8 @@ impl Quantiles<'_> {
         }
     }
 
-    /// Returns how many values are at most `x`; from buckets, only those that certainly are.
+    /// Returns the number of values that are at most `x`. Of values in buckets, only those that are certainly
+    /// at most `x` are counted.
     pub fn count_at_most(&self, x: i64) -> u64 {
         match self {
             Quantiles::Exact(sample) => sample.count_at_most(x) as u64,
@@ -439,8 +442,8 @@ impl Quantiles<'_> {
 }
 
 /// Iterates over buckets, ascending, as the largest value that the bucket may contain and its count. `below`
-/// has the buckets below the origin, the highest first, `above` those above it, the lowest first. The scale
-/// is the origin, the bits of precision, and the smallest and largest value.
+/// contains the buckets below the origin, highest first, `above` the buckets above it, lowest first. The
+/// scale consists of the origin, the bits of precision, and the smallest and largest value.
 fn values(
     (origin, bits, extremes): (i64, u8, Option<(i64, i64)>),
     below: impl Iterator<Item = (usize, u64)>,

@@ -4,7 +4,7 @@ use super::percentile::{Method, Percent, rank};
 
 /// Minimum number of values that are counted in the larger number of parts.
 const MIN_MANY_VALUES: usize = 1 << 12;
-/// Up to this number of values, each rank is selected directly.
+/// Minimum number of values for counting by parts; with fewer values, each rank is selected directly.
 const MIN_COUNTED_VALUES: usize = 1 << 7;
 
 /// Percentiles of a fixed list. Values are counted in equal parts of their range, and only parts that contain

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Percent(pub u32);
 
-/// Percentages in every summary: 50, 90 and 95, then those of the first jitlat, 99.0 … 100.
+/// Percentages in every summary: 50, 90 and 95, then those of the first version of jitlat, 99.0 … 100.
 pub const DEFAULT_PERCENTS: [Percent; 9] = [
     Percent(50_000),
     Percent(90_000),
@@ -71,11 +71,11 @@ pub enum Method {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum PercentileResolution {
-    /// At least ten samples lie beyond it.
+    /// At least ten samples lie beyond the percentile.
     Good,
-    /// Fewer than ten samples lie beyond it.
+    /// Fewer than ten samples lie beyond the percentile.
     Weak,
-    /// Less than one sample lies beyond it: the percentile is the maximum.
+    /// Less than one sample lies beyond the percentile, which is therefore the maximum.
     ResolutionLimited,
 }
 
@@ -149,7 +149,8 @@ pub fn rank(n: usize, p: Percent, method: Method) -> Option<usize> {
     })
 }
 
-/// Returns how well `n` values resolve percentile `p`. The minimum and the maximum are always exact.
+/// Returns the resolution of percentile `p` by `n` values. The minimum and the maximum are always
+/// exact.
 pub fn resolution(n: u64, p: Percent) -> PercentileResolution {
     let beyond = u128::from(n) * u128::from(100_000u32.saturating_sub(p.0));
     match beyond {

@@ -86,7 +86,7 @@ impl Sample {
         self.at(self.len().checked_sub(1)?)
     }
 
-    /// Returns how many values are at most `x`.
+    /// Returns the number of values that are at most `x`.
     pub fn count_at_most(&self, x: i64) -> usize {
         if x < self.base {
             return 0;

@@ -33,7 +33,7 @@ pub struct Distribution {
     /// Interpolated percentiles; `None` unless requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub percentiles_linear: Option<Percentiles<f64>>,
-    /// Resolution of each percentile by n values.
+    /// Resolution of each percentile by `n` values.
     pub percentiles_resolution: Percentiles<PercentileResolution>,
     /// Histogram up to the 99th percentile.
     pub histogram: Option<Histogram>,
@@ -94,7 +94,7 @@ impl Distribution {
     }
 
     /// Returns the statistics of values minus the minimum: PDV (RFC 5481 §4.2). The standard deviation does
-    /// not change. With the sample, the subtraction loses no precision.
+    /// not change. With `sample`, the subtraction loses no precision.
     pub fn above_minimum(&self, moments: &Moments, sample: Option<&Sample>) -> Distribution {
         let Some(min) = self.min else { return self.clone() };
         let above = self.less(min);

@@ -10,7 +10,7 @@ pub struct KnownPackets {
     pub sent: u64,
     /// Packets below this number are known, except the session's unrecorded ones.
     pub end: u64,
-    /// Packets of unknown fate: unrecorded ones, and those from `end` on.
+    /// Number of packets of unknown fate: unrecorded packets, and packets from `end` on.
     pub unknown: u64,
     /// Number of packets from `end` on, all of unknown fate.
     pub tail: u64,
@@ -19,7 +19,7 @@ pub struct KnownPackets {
 }
 
 impl KnownPackets {
-    /// Returns which packets of `session` are known; `accepted` are those received.
+    /// Returns the packets of `session` whose fate is known; `accepted` contains the packets received.
     pub fn of(session: &Session, accepted: &SeqSet) -> KnownPackets {
         let longest = |met| absent(accepted.runs(), met).map(|run| run.len).max().unwrap_or(0);
         KnownPackets::up_to(session, accepted.max(), longest)
@@ -69,7 +69,7 @@ impl KnownPackets {
     }
 
     /// Logs of versions 1 and 2 do not mark their end. If far more packets are missing at the end than
-    /// anywhere else, the end was not recorded.
+    /// elsewhere, the end was not recorded.
     fn classic(session: &Session, asked: u64, met: u64, longest: u64) -> KnownPackets {
         let missing = asked.saturating_sub(met);
         let time =

@@ -1,10 +1,10 @@
 //! [`Evidence`]: the findings about one stream that a [`Judge`] receives.
 //!
-//! Core measures and does not judge. An analysis with [`Options::judge`](crate::Options::judge) calls that
-//! judge with its evidence, and the summary contains its conclusions; `jitlat-verdict` has the judge of this
-//! project. Without a judge, a summary contains only figures. A judge is asked during the analysis because
-//! the evidence on a stream of any length is handed over stretch by stretch: only [`StretchFindings`] are
-//! retained.
+//! This crate measures and does not judge. An analysis with [`Options::judge`](crate::Options::judge) calls
+//! that judge with its evidence, and the summary contains its conclusions; `jitlat-verdict` has the judge of
+//! this project. Without a judge, a summary contains only figures. A judge is asked during the analysis
+//! because the evidence on a long stream is passed to the judge stretch by stretch, and only
+//! [`StretchFindings`] are retained.
 
 mod known;
 mod row_notes;
@@ -33,11 +33,11 @@ use std::sync::Arc;
 pub struct Evidence<'a> {
     /// The session of the test.
     pub session: &'a Session,
-    /// The packets with a delay, in send order.
+    /// Packets whose delay is known, in send order.
     pub series: &'a Series<'a>,
-    /// Numbers of all packets received, with or without a delay.
+    /// Numbers of all received packets, including those whose delay is unknown.
     pub came: &'a SeqSet,
-    /// Sorted delays; `None` if nothing else needs them sorted.
+    /// Sorted delays; `None` if they were not sorted for another purpose.
     pub sample: Option<&'a Sample>,
     /// Duplicates.
     pub copies: &'a Copies,
@@ -47,8 +47,8 @@ pub struct Evidence<'a> {
     pub notes: &'a RowNotes,
     /// Source of all arrival stamps; `None` if there are several.
     pub arrived_by: Option<StampSource>,
-    /// Smallest and largest difference of send time and due time, in ns with any origin; `None` if the period
-    /// is unknown.
+    /// Smallest and largest difference between send time and due time, in ns, with an arbitrary origin;
+    /// `None` if the period is unknown.
     pub off_schedule: Option<[i64; 2]>,
     /// True if the delays are round trips, measured with one clock.
     pub round_trip: bool,
@@ -61,7 +61,7 @@ impl Evidence<'_> {
         self.sample.map_or_else(|| (!self.series.is_empty()).then(lowest), Sample::min)
     }
 
-    /// Returns the nominal time between packets in ns; `None` if the sender does not follow one.
+    /// Returns the nominal time between packets in ns; `None` if the sender does not follow a schedule.
     pub fn period(&self) -> Option<i64> {
         self.session.period().map(|p| bounded(p.0))
     }
@@ -92,9 +92,9 @@ pub trait Judge: fmt::Debug + Send + Sync {
     fn judge(&self, evidence: &Evidence<'_>) -> Judgement;
 
     /// Adds the next stretch of a stream to the findings `so_far`. `seam` maps the packet numbers in
-    /// `evidence` to those in the stream. `origin` is when the first packet of the stream was sent, and `due`
-    /// when the first one of the stretch was due, in ns. Returns the positions in the stretch, ascending, at
-    /// which the events begin that last to its end.
+    /// `evidence` to those in the stream. `origin` is the time at which the first packet of the stream was
+    /// sent, `due` the due time of the first packet of the stretch, both in ns. Returns the positions in the
+    /// stretch, ascending, at which events begin that are still in progress at its end.
     fn add_stretch(
         &self,
         so_far: &mut StretchFindings,
@@ -147,7 +147,7 @@ pub struct TwoWayEvidence<'a> {
     pub losses: &'a [LossRun],
 }
 
-/// A [`Judge`] that several analyses share. Two are equal if they are the same object.
+/// A [`Judge`] shared by several analyses. Two values are equal if they refer to the same object.
 #[derive(Clone, Debug)]
 pub struct SharedJudge(Arc<dyn Judge>);
 

@@ -15,7 +15,7 @@ pub struct RowNotes {
     /// stamps at both ends: number, ns.
     #[serde(default)]
     pub queued: Vec<(u32, i64)>,
-    /// True if the kernel stamped the queue entry of any packet. If not, time in a queue is part of
+    /// True if the kernel stamped the queue entry of any packet. Otherwise the time in the queue is part of
     /// `sent_late`.
     #[serde(default)]
     pub entries: bool,
@@ -24,7 +24,7 @@ pub struct RowNotes {
     /// were lost.
     #[serde(default)]
     pub unentered: Vec<(u32, i64)>,
-    /// Packets that spent a millisecond or more in the receiving host after their arrived stamp: number, ns.
+    /// Packets that spent a millisecond or more in the receiving host after their arrival stamp: number, ns.
     pub read_late: Vec<(u32, i64)>,
     /// Payload size of each packet received, by number; empty while all packets have the same size.
     pub sizes: Vec<(u32, u16)>,
@@ -83,22 +83,22 @@ impl RowNotes {
         }
     }
 
-    /// Notes accepted rows with these numbers. `alike` is true if they differ only in numbers, times and
-    /// lags, `lags` if any of them has lags.
+    /// Adds notes on accepted rows. `alike` is true if they differ only in numbers, times and lags, `lags` if
+    /// any of them has lags.
     pub fn push_all(&mut self, rows: &[crate::PacketRecord], seqs: &[u32], alike: bool, lags: bool) {
         let Some(first) = rows.first() else { return };
         if lags {
             rows.iter().zip(seqs).for_each(|(row, seq)| self.lags(row, *seq));
         }
-        // If all rows are alike, the first one is enough, unless the size of each is listed.
+        // If all rows are alike, the first one represents all, unless the size of each packet is listed.
         let of_one_size =
             self.sizes.is_empty() && self.only_size.zip(first.size()).is_none_or(|(a, b)| a == b);
         let shown = if alike && of_one_size { 1 } else { rows.len() };
         rows.iter().zip(seqs).take(shown).for_each(|(row, seq)| self.seen(row, *seq));
     }
 
-    /// Iterates over times of a millisecond or more in the queue of the sending host's interface: number, ns.
-    /// They are upper bounds for packets whose queue entry the kernel did not stamp.
+    /// Iterates over packets that spent a millisecond or more in the queue of the sending host's interface:
+    /// number, ns. The times are upper bounds for packets whose queue entry the kernel did not stamp.
     pub fn waits(&self) -> impl Iterator<Item = (u32, i64)> + '_ {
         let (stamped, others): (&[_], &[_]) =
             if self.entries { (&self.queued, &self.unentered) } else { (&[], &self.sent_late) };
@@ -119,8 +119,8 @@ impl RowNotes {
         }
     }
 
-    /// Adds the notes on the rows that follow, for those of the packets `seqs`, in order of arrival, that are
-    /// new.
+    /// Adds the notes `next` on the rows that follow. `seqs` are the packets of these rows in order of
+    /// arrival; only notes on new packets are added.
     pub fn append(&mut self, next: &RowNotes, seqs: &[u32], is_new: impl Fn(u32) -> bool) {
         self.sent_late.extend(next.sent_late.iter().filter(|(seq, _)| is_new(*seq)));
         self.queued.extend(next.queued.iter().filter(|(seq, _)| is_new(*seq)));
@@ -174,7 +174,7 @@ impl RowNotes {
         self
     }
 
-    /// Returns true if these can be notes on the packets `accepted`, as far as the rules rely on it.
+    /// Returns true if these can be notes on the packets `accepted`, as far as the rules depend on them.
     pub fn is_possible(&self, accepted: &SeqSet) -> bool {
         let late = |stays: &[(u32, i64)]| {
             stays.iter().all(|(seq, ns)| accepted.contains(*seq) && *ns >= MIN_STAY_NS && bounded(*ns) == *ns)

@@ -28,7 +28,7 @@ pub struct FoundCause {
 pub struct StretchSeam {
     /// Number of repeated packets at the start of the stretch.
     pub again: u32,
-    /// Number in the stream of the first packet after them.
+    /// Number in the stream of the first packet after the repeated packets.
     pub first: u32,
     /// Number in the stream of the first repeated packet.
     pub from: u32,
@@ -127,7 +127,7 @@ impl Default for StretchFindings {
 }
 
 impl StretchFindings {
-    /// Returns true if stretches can have produced these findings.
+    /// Returns true if these findings can result from stretches.
     pub fn is_possible(&self, rows: u64) -> bool {
         let finite = |f: &FoundCause| {
             [f.harm, f.cause.from_s, f.cause.to_s, f.cause.confidence].iter().all(|x| x.is_finite())

@@ -60,7 +60,7 @@ pub enum AtmPayload {
 pub struct Layer {
     /// Identifier of the layer.
     pub name: &'static str,
-    /// Bytes it adds.
+    /// Number of bytes that the layer adds.
     pub added: u64,
     /// Total number of bytes up to this layer.
     pub total: u64,

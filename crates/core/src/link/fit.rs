@@ -9,7 +9,7 @@ use serde::Serialize;
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LinkFit {
     /// Part of the round trip that does not depend on size, in ns. With steps, whole cells of overhead are
-    /// not included; they follow only from the encapsulation.
+    /// not part of it; they follow from the encapsulation.
     pub fixed_ns: f64,
     /// Increase of the round trip in ns: per cell if there are steps, else per byte.
     pub slope_ns: f64,
@@ -28,8 +28,8 @@ pub struct LinkFit {
     pub series_rate: f64,
 }
 
-/// Significance level: steps are accepted if a straight line would fit this much worse with a smaller
-/// probability.
+/// Significance level: steps are accepted if, for a true straight line, the probability of a difference in
+/// fit this large is smaller.
 const MAX_CHANCE: f64 = 1e-3;
 
 /// Sums of squares below this are rounding errors, in ns².
@@ -90,8 +90,8 @@ pub fn fit(points: &[(u64, f64)], tunnel: u64) -> Option<LinkFit> {
             });
         }
     };
-    // The sizes between those measured leave the edge of a step uncertain: any overhead fits that puts the
-    // steps between the same two sizes.
+    // The sizes between those measured leave the edge of a step uncertain: every overhead that puts the steps
+    // between the same two sizes fits.
     let shift =
         |p: &(u64, f64), other: u64| (p.0 + h).div_ceil(step) as i64 - (p.0 + other).div_ceil(step) as i64;
     let same = |other: u64| points.iter().all(|p| shift(p, other) == shift(&points[0], other));

@@ -21,8 +21,8 @@ pub struct HistoryBucket {
 }
 
 impl HistoryBucket {
-    /// Returns the mean delay in ns; `None` if no packet was received. If the far host reports, it is the
-    /// mean of the medians of each second.
+    /// Returns the mean delay in ns; `None` if no packet was received. For reports of the far host, this is
+    /// the mean of the medians of each second.
     pub fn middle(&self) -> Option<f64> {
         (self.received > 0).then(|| self.sum / f64::from(self.received))
     }
@@ -88,8 +88,8 @@ impl DelayHistory {
         self.at(at).add(&one);
     }
 
-    /// Adds a report on packets sent between `from` and `to`, in ns: how many were received, their smallest,
-    /// middle and largest delay, and how many are missing.
+    /// Adds a report on packets sent between `from` and `to`, in ns: number received, smallest, middle and
+    /// largest delay, number missing.
     pub fn summary(&mut self, [from, to]: [i64; 2], received: u32, delays: Option<[i64; 3]>, missing: u32) {
         // Spread the report over several buckets, so that short buckets have no gaps.
         self.at(to - 1);

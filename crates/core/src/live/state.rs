@@ -8,10 +8,10 @@ use crate::observer::Event;
 /// Phase of a test.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum LivePhase {
-    /// Nothing has happened yet.
+    /// The test has not begun.
     #[default]
     Waiting,
-    /// Connecting to this address; true after 2 s without an answer.
+    /// Connecting to this address; the flag is true after 2 s without an answer.
     Connecting(String, bool),
     /// Measuring the clock offset: number of probes answered, and number of all probes.
     Probing(u32, u32),
@@ -107,7 +107,8 @@ impl LiveState {
         }
     }
 
-    /// Returns the seconds since the streams began, until they ended or `now`.
+    /// Returns the time from the start of the streams to their end, or to `now` while they run, in
+    /// seconds.
     pub fn elapsed(&self, now: SteadyTime) -> Option<f64> {
         let end = self.ended.unwrap_or(now);
         Some((end - self.begun?).0.max(0) as f64 / 1e9)

@@ -36,7 +36,7 @@ pub struct StreamState {
     /// Estimate of the clocks.
     pub clocks: ClockEstimate,
     so_far: SoFar,
-    /// Latest report of the far host, and when it arrived.
+    /// Latest report of the far host, and its arrival time.
     far: Option<(ReceivedSoFar, SteadyTime)>,
     begun: SteadyTime,
     arrived: Option<SteadyTime>,
@@ -98,7 +98,7 @@ impl StreamState {
         }
     }
 
-    /// Returns the source of its figures.
+    /// Returns the source of the stream's figures.
     pub fn known(&self) -> FigureSource {
         match (self.is_received() || self.so_far.received() > 0, &self.far) {
             (true, _) => FigureSource::Here,
@@ -198,8 +198,8 @@ impl StreamState {
         delays.into_iter().map(shifted).zip(shares).collect()
     }
 
-    /// Returns how long nothing has been received, in seconds, if that is unusually long and the stream is
-    /// not complete.
+    /// Returns the time since the last arrival, in seconds, if it is unusually long and the stream is not
+    /// complete.
     pub fn silence(&self, now: SteadyTime) -> Option<f64> {
         let since = |at: SteadyTime| (now - at).0;
         let silence = match (self.known(), &self.far) {
@@ -233,7 +233,7 @@ impl StreamState {
     }
 }
 
-/// Finishes an analysis and returns every figure so far.
+/// Finishes a copy of an analysis and returns all figures so far.
 pub fn summary((analyzer, session): (Box<Analyzer>, Session)) -> Summary {
     analyzer.finish(&session)
 }

@@ -19,7 +19,7 @@ use std::borrow::Cow;
 use std::sync::OnceLock;
 
 /// All accepted packets of a stream. Intermediate results are computed at first use; other threads that need
-/// them meanwhile wait.
+/// a result wait for it.
 pub(crate) struct AllPackets<'a> {
     pub known: &'a StreamFacts<'a>,
     /// Packets in order of arrival.
@@ -28,7 +28,7 @@ pub(crate) struct AllPackets<'a> {
     pub series: Series<'a>,
     /// Numbers of the accepted packets.
     pub accepted: &'a SeqSet,
-    /// Numbers of all packets received, with or without a delay.
+    /// Numbers of all received packets, including those whose delay is unknown.
     pub came: Cow<'a, SeqSet>,
     pub copies: &'a Copies,
     /// Times in the queue of the sending host's interface, by number.
@@ -69,7 +69,7 @@ impl PassSums {
 }
 
 impl<'a> AllPackets<'a> {
-    /// Creates a view of the packets in both orders, with nothing computed yet.
+    /// Creates a view of the packets in both orders, without any computed results.
     pub fn new(
         known: &'a StreamFacts<'a>,
         (samples, series): (&'a Samples, Series<'a>),
@@ -121,7 +121,7 @@ impl<'a> AllPackets<'a> {
         self.computed.hull.get_or_init(|| SkewHull::new(&self.series)).as_ref()
     }
 
-    /// Returns the line below all packets, and whether the clocks explain it.
+    /// Returns the line below all packets, with the information whether the clocks explain it.
     pub fn skew_hull(&self) -> Option<SkewHull> {
         self.hull().map(|hull| hull.clone().judged(self.trend()))
     }
@@ -131,7 +131,7 @@ impl<'a> AllPackets<'a> {
         self.computed.segments.get_or_init(|| segments::segments(&self.series))
     }
 
-    /// Returns the losses and how they cluster.
+    /// Returns the losses and their clustering.
     pub fn loss(&self) -> Loss {
         let (session, counted) = (self.known.session, self.known.counted);
         let lost = || without(absent(self.came.runs(), counted.end), session.unrecorded_in(0, counted.end));

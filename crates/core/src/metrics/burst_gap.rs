@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 /// Segmentation of the loss sequence: losses with fewer than Gmin received packets between them form a
-/// burst, the rest are gaps.
+/// burst; the stretches between bursts are gaps.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
@@ -60,8 +60,8 @@ impl Segmenter {
         }
     }
 
-    /// Returns true if this can be the state after losses below the number `next`, as far as computations
-    /// rely on it.
+    /// Returns true if this can be the state after losses below the number `next`. Checks only the
+    /// properties that computations rely on.
     pub(crate) fn is_possible(&self, next: u64) -> bool {
         let cluster = self.cluster.is_none_or(|(first, last, losses)| {
             first <= last && last < next && (1..=last - first + 1).contains(&losses)

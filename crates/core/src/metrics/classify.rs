@@ -2,7 +2,7 @@
 //!
 //! Rows are classified in arrival order. A stream in two parts is classified either by one classifier that
 //! continues across the boundary, or each part by its own; then the second part is classified again when it
-//! is appended to the first ([`crate::Analyzer::append`]). Either way the figures are those of the whole
+//! is appended to the first ([`crate::Analyzer::append`]). In both cases the figures are those of the whole
 //! stream.
 
 use super::seqset::SeqSet;
@@ -127,7 +127,7 @@ impl Classifier {
         self.invalid += 1;
     }
 
-    /// Returns the number of a row if it is valid.
+    /// Returns the sequence number of a row; `None` if it is invalid.
     #[inline]
     pub(crate) fn number(&self, record: &PacketRecord) -> Option<u32> {
         u32::try_from(record.seq).ok().filter(|seq| *seq < self.packets)

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct ClockEstimate {
-    /// θ used for correction, in ns; `estimator` says how it was obtained.
+    /// θ used for correction, in ns; `estimator` is the method by which it was obtained.
     pub offset_ns: Option<i64>,
     /// Method that gave `offset_ns`; `None` if it is unknown.
     pub estimator: Option<OffsetEstimator>,
@@ -150,7 +150,7 @@ impl ClockEstimate {
     }
 
     fn use_probes(&mut self, probes: &[ClockProbe], stream: Option<(WallTime, WallTime)>) {
-        // Clocks drift apart, so a probe is worth less the farther it is from the middle of the stream.
+        // Clocks drift apart, so a probe is less accurate the farther it is from the middle of the stream.
         // Without a stream, the newest probe is the reference.
         let reference = match stream {
             Some((first, last)) => first.0 / 2 + last.0 / 2,
@@ -189,7 +189,7 @@ impl ClockEstimate {
         (self.offset_min_rtt_ns, self.bound_min_rtt_ns) = (Some(offset), Some(bound));
     }
 
-    /// Uses the median of the probes for correction (seed document, A.2).
+    /// Uses the median of the probes for correction (source document, A.2).
     fn use_median(&mut self, probes: &[ClockProbe]) {
         let mut doubled: Vec<i64> = probes.iter().map(ClockProbe::double_offset).collect();
         doubled.sort_unstable();
@@ -319,8 +319,8 @@ mod tests {
     fn the_sign_depends_on_the_direction() {
         let e = ClockEstimate::new(&session(Direction::Down, 5_000, [(0, 0); 5]), None);
         assert_eq!((e.offset_ns, e.correction_ns), (Some(5_000), Some(-5_000)));
-        // metrics §15, V18: synchronised clocks give θ = 0, not the RTT that the formula in the seed document
-        // would give.
+        // metrics §15, V18: synchronised clocks give θ = 0, not the RTT that the formula in the source
+        // document would give.
         let e = ClockEstimate::new(&session(Direction::Up, 0, [(0, 0); 5]), None);
         assert_eq!(e.offset_ns, Some(0));
     }

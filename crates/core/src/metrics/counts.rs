@@ -12,14 +12,14 @@ pub struct Counts {
     pub sent: u64,
     /// Rows of the log: all datagrams received.
     pub received: u64,
-    /// First clean copies; all other figures are about these packets.
+    /// Number of first clean copies; all other figures are about these packets.
     pub unique_valid: u64,
-    /// Further copies of an accepted packet.
+    /// Number of further copies of accepted packets.
     pub duplicate: u64,
     /// Rows with a sequence number out of range, with an anomaly flag, or with times that are missing or
     /// cannot be subtracted.
     pub invalid: u64,
-    /// Packets sent but not accepted.
+    /// Packets that did not arrive intact and in time.
     pub lost: u64,
     /// Lost packets that arrived clean but after the waiting time; 0 if none is set.
     pub late: u64,

@@ -197,8 +197,8 @@ impl ReceiverModel<'_> {
     }
 
     /// Computes the curve of fixed buffers for a stream of `sent` packets, of which the network lost `lost`.
-    /// `losses` returns the number of late packets of the k-th buffer and the burst ratio of what the decoder
-    /// misses.
+    /// `losses` returns the number of late packets of the k-th buffer and the burst ratio of the packets that
+    /// the decoder misses.
     fn fixed(
         &self,
         sent: u64,
@@ -290,8 +290,8 @@ fn run_starts(series: &Series<'_>, sent: u64, min: i64, buffers: &[Span]) -> Vec
         }
     };
     let (mut before, mut next) = (0, 0u64);
-    // Range of waiting times that are too long for exactly as many buffers as the packet before; nearly all
-    // packets are in it.
+    // Range of waiting times that are too long for exactly as many buffers as that of the previous packet;
+    // nearly all packets are in this range.
     let (mut least, mut most) = (i64::MAX, i64::MIN);
     series.iter().for_each(|packet| {
         let seq = u64::from(packet.seq);
@@ -457,7 +457,7 @@ mod tests {
         let same = Span(adaptive.mean_offset.unwrap() as i64);
         assert_eq!(d.fixed_same_delay_total_loss, Some(1 + late(&sample, 30 * MS, same)));
 
-        // A histogram gives the same, except for bursts and the adaptive buffer.
+        // A histogram gives the same figures, except for bursts and the adaptive buffer.
         let mut delays = LogHistogram::new(crate::distribution::Precision::STREAM);
         samples.delay.iter().for_each(|x| delays.add(*x));
         let a = approximate(&delays, 30 * MS, 12, (30e6, DelayBasis::Corrected), &receiver);

@@ -116,7 +116,7 @@ pub struct StayBack {
     threshold: u32,
     index: u64,
     window: VecDeque<u32>,
-    /// Numbers in the window, and of early packets already taken from it, without a matching receive index.
+    /// Numbers without a matching receive index: of packets in the window, and of early packets that have left it.
     unmet: SortedQueue,
     /// Numbers to remove once they are the smallest of `unmet`.
     discarded: SortedQueue,
@@ -140,7 +140,7 @@ impl StayBack {
     }
 
     /// Returns the density with DT = 128 of arrivals whose complete density is `complete`. If no displacement
-    /// exceeds DT both are equal, because every index is matched within the window.
+    /// exceeds DT, the two densities are equal, because every index is matched within the window.
     pub fn of(
         complete: &BTreeMap<i64, u64>,
         arrivals: impl Iterator<Item = Range<u32>>,
@@ -155,7 +155,7 @@ impl StayBack {
         stay_back.finish()
     }
 
-    /// Adds the packets that `whole` received after the state `lead`. If `lead` was not waiting for the same
+    /// Adds the packets that `whole` received after its state was `lead`. If `lead` was not waiting for the same
     /// numbers as this one, for example after a displacement beyond DT, the density becomes unknown.
     pub(crate) fn join(&mut self, whole: StayBack, lead: &StayBack) {
         self.found.join(&whole.found, &lead.found);
@@ -171,8 +171,8 @@ impl StayBack {
         self.unmet.0.iter().copied().filter(awaited).collect()
     }
 
-    /// Returns true if this can be the density of `n` packets with the threshold DT, as far as computations
-    /// rely on it.
+    /// Returns true if this can be the density of `n` packets with the threshold DT. Checks only the properties
+    /// that computations rely on.
     pub(crate) fn is_possible(&self, n: u64, threshold: u32) -> bool {
         let index = self.index <= 1 << 33 && self.threshold == threshold;
         index && self.window.len() <= threshold as usize && self.found.is_possible(n)
@@ -189,8 +189,8 @@ impl StayBack {
         }
     }
 
-    /// Fast path for arrivals in order: while the first arrival in the window is the smallest unmatched
-    /// number, shifts arrivals from `run` into the window. Returns how many.
+    /// Fast path for arrivals in order: while the first arrival in the window is the smallest unmatched number,
+    /// shifts arrivals from `run` into the window. Returns the number of shifted arrivals.
     fn take_in_place(&mut self, run: Range<u32>) -> u32 {
         let Some(first) = self.window.front().copied() else { return 0 };
         let full = self.window.len() == self.threshold as usize && self.discarded.is_empty();

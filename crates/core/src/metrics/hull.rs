@@ -129,7 +129,8 @@ impl Hull {
         upper.add(&Mirrored(points), 0..points.len());
     }
 
-    /// Returns true if these can be the vertices of a hull, as far as computations rely on it.
+    /// Returns true if these can be the vertices of a hull. Checks only the properties that computations rely
+    /// on.
     pub(crate) fn is_possible(&self) -> bool {
         self.0.is_sorted_by(|a, b| a.0 < b.0)
     }
@@ -155,8 +156,8 @@ impl Hull {
     }
 }
 
-/// Calls `each` for the points in `range` that can be vertices of their hull, and few others. A rough hull is
-/// built from the lowest points of large groups; chunks that lie above it contain no vertex.
+/// Calls `each` for all points in `range` that can be vertices of their hull, and for few other points. A
+/// rough hull is built from the lowest points of large groups; chunks that lie above it contain no vertex.
 fn candidates(points: &(impl PointSequence + ?Sized), range: Range<usize>, mut each: impl FnMut(HullPoint)) {
     const CHUNK: usize = 32;
     let Some(last) = range.clone().next_back() else { return };

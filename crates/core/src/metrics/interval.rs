@@ -13,11 +13,11 @@ use crate::time::Span;
 /// Maximum number of windows in a summary.
 pub const MAX_WINDOWS: u64 = 100_000;
 
-/// Returns windows of `length` with their counts, for the packets of `session` below `end`; `came` are those
-/// received. A packet belongs to the window in which it was due at the mean rate, whether received or not, so
-/// the counts of all windows add up to those of the test. Without a `period`, as in captured traffic, it
-/// belongs to the window in which it was sent, and a lost packet to that of the packet before it. Empty if
-/// there would be more than [`MAX_WINDOWS`].
+/// Returns windows of `length` with their counts, for the packets of `session` below `end`; `came` contains
+/// the packets received. A packet belongs to the window in which it was due at the mean rate, whether or not
+/// it was received, so the counts of all windows add up to those of the test. Without a `period`, as in
+/// captured traffic, a received packet belongs to the window in which it was sent, and a lost packet to the
+/// window of the packet before it. Empty if there would be more than [`MAX_WINDOWS`].
 pub fn windows(
     series: &Series<'_>,
     came: &SeqSet,
@@ -108,7 +108,8 @@ fn sent_in(series: &Series<'_>, length: i64, sent: u64) -> Vec<u64> {
     bounds
 }
 
-/// Sets the delay figures of `window`, whose packets end before number `end`.
+/// Sets the delay figures of `window`, which contains the packets from `window.first_seq` up to but not
+/// including `end`.
 pub fn add_delays(window: &mut Interval, end: u64, series: &Series<'_>) {
     let part = series.position_of(window.first_seq)..series.position_of(end);
     let values = series.range(part.clone()).map(|p| p.delay);

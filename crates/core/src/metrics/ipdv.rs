@@ -55,7 +55,7 @@ use std::ops::Range;
 /// Computes the IPDV of `series`, a stream of which `n` packets were sent.
 pub fn ipdv(series: &Series<'_>, n: u64) -> Ipdv {
     let mut steps = Vec::with_capacity(series.len());
-    // A number that no other number follows, as the predecessor of the first packet.
+    // Predecessor of the first packet: its number has no successor.
     let mut before = AcceptedPacket { seq: u32::MAX, sent: 0, delay: 0 };
     series.iter().for_each(|packet| {
         if before.seq.wrapping_add(1) == packet.seq && before.seq < u32::MAX {
@@ -189,7 +189,8 @@ impl Default for StreamingIpdv {
 }
 
 impl StreamingIpdv {
-    /// Returns true if this can be the state after `n` packets, as far as computations rely on it.
+    /// Returns true if this can be the state after `n` packets. Checks only the properties that
+    /// computations rely on.
     pub(crate) fn is_possible(&self, n: u64) -> bool {
         let steps = self.moments.n();
         let magnitude = self.magnitude <= u128::from(steps) << 64;
@@ -200,7 +201,7 @@ impl StreamingIpdv {
             && self.steps.origin() == Some(0)
     }
 
-    /// Adds the packets that `whole` received after the state `lead`.
+    /// Adds the packets that `whole` received after its state was `lead`.
     pub(crate) fn join(&mut self, whole: StreamingIpdv, lead: &StreamingIpdv) {
         self.moments.join(whole.moments, &lead.moments);
         self.magnitude += whole.magnitude.saturating_sub(lead.magnitude);

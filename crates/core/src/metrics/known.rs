@@ -24,7 +24,7 @@ pub(crate) struct ArrivalCounts {
     pub invalid: u64,
     pub late: u64,
     pub rx_time_regressions: u64,
-    /// Number of packets received without a delay.
+    /// Number of received packets whose delay is unknown.
     pub delayless: u64,
 }
 
@@ -33,8 +33,8 @@ pub(crate) struct ArrivalCounts {
 pub(crate) enum DelayKind {
     /// One-way delays between two clocks.
     OneWay,
-    /// One direction of a round-trip test, seen by the packets that returned. Other facts about it are not
-    /// those of a separate test.
+    /// One direction of a round-trip test, seen by the packets that returned. Other facts are not those of
+    /// a separate test.
     Direction,
     /// Round trips. Both times are read from this host's clock, so there is no skew. Play-out buffers and
     /// service objectives do not apply, because they need one-way delays.

@@ -13,8 +13,8 @@ use serde::{Deserialize, Serialize};
 pub struct LocalQueue {
     /// Number of packets with a known time in the queue.
     pub n: u64,
-    /// Number of those whose entry the kernel did not stamp; their time since the program's own clock reading
-    /// is an upper bound and is used instead.
+    /// Number of packets whose entry the kernel did not stamp. Their time since the program's own clock
+    /// reading is used instead; it is an upper bound.
     pub bounded: u64,
     /// Shortest time.
     pub min: i64,

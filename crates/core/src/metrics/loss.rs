@@ -19,7 +19,7 @@ pub struct Loss {
     pub first_runs: Vec<[u64; 2]>,
     /// Distance from the previous loss → number of losses, for distances 1…20 (RFC 3357).
     pub loss_distance_hist_small: BTreeMap<u64, u64>,
-    /// Losses at most 99 packets after the previous one, divided by losses (RFC 3357 §6.1).
+    /// Share of losses that follow the previous loss by at most 99 packets (RFC 3357 §6.1).
     pub noticeable_rate_99: Option<f64>,
     /// Distance from the last loss of a run to the first of the next → number of occurrences (RFC 3357 §6.4).
     pub inter_loss_period_hist: BTreeMap<u64, u64>,
@@ -27,7 +27,7 @@ pub struct Loss {
     pub gilbert: GilbertFit,
     /// Gilbert's model of 1960; `None` if it does not fit.
     pub gilbert1960: Option<Gilbert1960>,
-    /// The four-parameter model, if it was requested and is better by Akaike's criterion.
+    /// The four-parameter model; `None` unless it was requested and is better by Akaike's criterion.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gilbert_elliott: Option<GilbertElliott>,
     /// RFC 3611 bursts and gaps with Gmin 16.
@@ -188,8 +188,8 @@ impl LossScan {
         self.lengths.last_key_value().map_or(0, |(len, _)| *len)
     }
 
-    /// Returns true if this can be the state after losses below the number `next`, as far as computations
-    /// rely on it.
+    /// Returns true if this can be the state after losses below the number `next`. Checks only the properties
+    /// that computations rely on.
     pub(crate) fn is_possible(&self, next: u64) -> bool {
         let within = |run: [u64; 2]| run[1] > 0 && run[0].checked_add(run[1]).is_some_and(|end| end <= next);
         let last = match self.last {
@@ -234,7 +234,8 @@ impl LossScan {
         self.last = Some(run);
     }
 
-    /// Removes a run that is not a loss after all. Its effect on distances and bursts is not corrected.
+    /// Removes a run that was counted as lost although it is not. Its effect on distances and bursts is not
+    /// corrected.
     pub(crate) fn remove(&mut self, run: SeqRun) {
         let Some(runs) = self.lengths.get_mut(&run.len) else { return };
         *runs -= 1;

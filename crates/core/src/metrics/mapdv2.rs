@@ -5,7 +5,7 @@ use super::one_pass::OnePass;
 use serde::{Deserialize, Serialize};
 
 /// Deviations from a running mean of earlier packets (gain 1/16), positive and negative ones separately, in
-/// arrival order. It follows ramps that the RTP estimate misses.
+/// arrival order. The measure detects ramps that the RTP estimate misses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Mapdv2 {
     n: u64,
@@ -18,8 +18,8 @@ pub struct Mapdv2 {
 }
 
 impl Mapdv2 {
-    /// Adds the packets that `whole` received after the state `lead`, by which time the first packets no
-    /// longer had an effect.
+    /// Adds the packets that `whole` received after its state was `lead`. By then its first packets must no
+    /// longer have an effect.
     pub(crate) fn join(&mut self, whole: Mapdv2, lead: &Mapdv2) {
         let Some(n) = whole.n.checked_sub(lead.n).filter(|n| *n > 0) else { return };
         if self.n == 0 {
@@ -69,8 +69,8 @@ impl Mapdv2 {
             Some(d) => d as f64,
             None => delay as f64 - self.origin as f64,
         };
-        // Adds to both sides, one of the terms being zero: a branch on the sign would be mispredicted half of
-        // the time.
+        // Adds to both sides, although one of the terms is zero: a branch on the sign would be mispredicted
+        // half of the time.
         let deviation = self.previous - self.mean;
         self.above = (self.above.0 + u64::from(deviation > 0.0), self.above.1 + deviation.max(0.0));
         self.below = (self.below.0 + u64::from(deviation < 0.0), self.below.1 + (-deviation).max(0.0));

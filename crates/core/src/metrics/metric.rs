@@ -23,7 +23,7 @@ use std::ops::Range;
 pub(crate) trait Metric:
     Clone + fmt::Debug + Send + Sync + Serialize + DeserializeOwned + 'static
 {
-    /// Scalars that the metric reports, in the order of tables.
+    /// Scalars that the metric reports, in the order in which tables list them.
     const SCALARS: &'static [Scalar];
 
     /// Type of the result.
@@ -36,14 +36,15 @@ pub(crate) trait Metric:
     /// known about every stream.
     fn push(&mut self, _packets: &AcceptedPackets<'_>) {}
 
-    /// Adds the packets that `later` received after the state `lead`. Both began in the middle of the test.
-    /// `lead` has at most its first rows there, and this metric has received those, too.
+    /// Adds the packets that `later` received after its state was `lead`. Both began in the middle of the
+    /// test. `lead` contains at most the first rows after that point, which this metric has also received.
     fn join(&mut self, _later: Self, _lead: &Self) {}
 
     /// Begins to store additional data about subsequent packets that [`Metric::join`] needs, if any.
     fn mark(&mut self) {}
 
-    /// Returns true if this can be the state after `n` packets, as far as computations rely on it.
+    /// Returns true if this can be the state after `n` packets. Checks only the properties that computations
+    /// rely on.
     fn is_possible(&self, _n: u64) -> bool {
         true
     }
@@ -51,8 +52,8 @@ pub(crate) trait Metric:
     /// Returns the result of a stream that has ended, all of whose packets were pushed.
     fn found(&self, stream: &EndedStream<'_>) -> Self::Found;
 
-    /// Returns the result if all packets are in memory; by default, it pushes them. Threads compute several
-    /// metrics at once.
+    /// Returns the result if all packets are in memory. The default implementation pushes them. Threads
+    /// compute several metrics at once.
     fn found_of_all(stream: &EndedStream<'_>, all: &AllPackets<'_>) -> Self::Found {
         let (mut metric, samples) = (Self::begin(stream.known.session), all.samples);
         (0..samples.len()).step_by(PACKETS_PER_PUSH).for_each(|from| {
@@ -67,7 +68,7 @@ pub(crate) trait Metric:
     }
 
     /// Writes the result into the summary, which already has the results of the metrics before it in the
-    /// list. By default it writes [`Metric::values`].
+    /// list. The default implementation writes [`Metric::values`].
     fn write(found: Self::Found, _stream: &EndedStream<'_>, to: &mut Summary) {
         for (scalar, value) in Self::SCALARS.iter().zip(Self::values(&found)) {
             to.figures.insert(scalar.key.to_owned(), value.filter(|value| value.is_finite()));
@@ -75,7 +76,7 @@ pub(crate) trait Metric:
     }
 }
 
-/// Number of packets pushed at once if all are in memory: as many as fit a processor's cache.
+/// Number of packets pushed at once if all are in memory: as many as fit into a processor's cache.
 const PACKETS_PER_PUSH: usize = 4096;
 
 /// Accepted packets in order of arrival: three columns of equal length.
@@ -136,7 +137,7 @@ impl MetricEntry {
         }
     }
 
-    /// Returns the key of its first scalar, by which its state is stored.
+    /// Returns the key of the metric's first scalar, under which its state is stored.
     fn name(&self) -> &'static str {
         self.scalars.first().map_or("", |scalar| scalar.key)
     }
@@ -222,7 +223,7 @@ impl Clone for Box<dyn MetricState> {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct States {
     running: Vec<(MetricEntry, Box<dyn MetricState>)>,
-    /// States as read back, by the key of each metric's first scalar.
+    /// Stored states, by the key of each metric's first scalar.
     stored: BTreeMap<String, StateBytes>,
 }
 
@@ -243,7 +244,7 @@ impl States {
         self.running.iter_mut().for_each(|(_, state)| state.mark());
     }
 
-    /// Calls [`Metric::join`] on all metrics. All three have the same list.
+    /// Calls [`Metric::join`] on all metrics. The three states must have the same list of metrics.
     pub fn join(&mut self, later: States, lead: &States) {
         for (((_, mine), (_, later)), (_, lead)) in
             self.running.iter_mut().zip(later.running).zip(&lead.running)

@@ -5,8 +5,8 @@ use super::classify::AcceptedPacket;
 use super::one_pass::{Merge, OnePass};
 use serde::{Deserialize, Serialize};
 
-/// A sum of integers, exact while it fits 128 bits, and with double precision beyond, which only absurd
-/// stamps reach.
+/// A sum of integers: exact while it fits 128 bits; beyond, which only absurd stamps reach, with double
+/// precision.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ExactSum {
     exact: i128,
@@ -67,7 +67,8 @@ impl ExactSum {
 
 /// Number of values that are summed at a time.
 const CHUNK: usize = 512;
-/// Limit below which a chunk of differences sums within 64 bits, and a chunk of their products within 128.
+/// Limit of differences, so that the sum of a chunk of them fits 64 bits, and the sum of their products 128
+/// bits.
 const MAX_EXACT_DIFFERENCE: i64 = 1 << 53;
 
 #[inline]
@@ -148,8 +149,8 @@ impl Moments {
         }
     }
 
-    /// Adds `n` values, given the sums of their differences from `origin` and of the squares of these.
-    /// `origin` must be that of these moments.
+    /// Adds `n` values, given the sum of their differences from `origin` and the sum of the squares of these
+    /// differences. `origin` must be the origin of these moments.
     fn add_chunk(&mut self, n: u64, origin: i64, [min, max]: [i64; 2], (sum, squares): (i128, i128)) {
         if self.n == 0 {
             *self = Moments { origin, min, max, ..*self };
@@ -161,7 +162,8 @@ impl Moments {
         self.squares.add(squares);
     }
 
-    /// Returns true if these can be the moments of `n` values, as far as computations rely on it.
+    /// Returns true if these can be the moments of `n` values. Checks only the properties that computations
+    /// rely on.
     pub(crate) fn is_possible(&self, n: u64) -> bool {
         let sums = self.sum.is_possible(n) && self.squares.spilt.is_finite();
         self.n == n && self.min <= self.max && sums
@@ -211,7 +213,7 @@ impl Moments {
         (self.n > 0).then(|| (self.sum_of_squares() / self.n as f64).sqrt())
     }
 
-    /// Adds the values that `whole` received after the state `lead`.
+    /// Adds the values that `whole` received after its state was `lead`.
     pub(crate) fn join(&mut self, whole: Moments, lead: &Moments) {
         // Both have the same origin, the first value.
         self.merge(Moments {
@@ -314,7 +316,7 @@ impl Extremes {
         a.map_or(b, |a| Some(b.map_or(a, |b| a.with(&b))))
     }
 
-    /// Converts differences from `origin` to values; `None` if one of them is not near it.
+    /// Converts differences from `origin` to values; `None` if a value is too far from `origin`.
     fn from(self, origin: (i64, i64)) -> Option<Extremes> {
         let of = |from: i64, [low, high]: [i64; 2]| {
             let near = -MAX_EXACT_DIFFERENCE < low && high < MAX_EXACT_DIFFERENCE;
@@ -342,13 +344,14 @@ pub struct FittedLine {
 }
 
 impl CoMoments {
-    /// Returns true if these can be the sums of `n` packets, as far as computations rely on it.
+    /// Returns true if these can be the sums of `n` packets. Checks only the properties that computations
+    /// rely on.
     pub(crate) fn is_possible(&self, n: u64) -> bool {
         let finite = [self.tt, self.td, self.dd].iter().all(|sum| sum.spilt.is_finite());
         self.n == n && self.t.is_possible(n) && self.d.is_possible(n) && finite
     }
 
-    /// Adds the pairs that `whole` received after the state `lead`.
+    /// Adds the pairs that `whole` received after its state was `lead`.
     pub(crate) fn join(&mut self, whole: CoMoments, lead: &CoMoments) {
         self.merge(CoMoments {
             n: whole.n.saturating_sub(lead.n),

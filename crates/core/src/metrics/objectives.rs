@@ -15,7 +15,7 @@ pub struct Y1541 {
     pub delay_variation_ns: Option<i64>,
     /// Loss ratio.
     pub loss_ratio: Option<f64>,
-    /// True if there are enough packets to show the class's loss bound.
+    /// True if the number of packets is sufficient to verify the loss bound of the class.
     pub sample_sufficient: bool,
     /// True if the delay comes from corrected or synchronised clocks.
     pub delay_trusted: bool,

@@ -13,7 +13,7 @@ pub struct Occupancy {
     threshold: usize,
     /// The number for which the buffer waits.
     expected: u64,
-    /// Numbers above it that have arrived.
+    /// Numbers above the expected one that have arrived.
     held: HeldNumbers,
     /// Number of arrivals, indexed by the number of packets stored.
     found: Vec<u64>,
@@ -163,7 +163,7 @@ impl Occupancy {
         }
     }
 
-    /// Adds the packets that `whole` received after the state `lead`. If `lead` did not store the same
+    /// Adds the packets that `whole` received after its state was `lead`. If `lead` did not store the same
     /// packets as this one, the occupancy becomes unknown.
     pub(crate) fn join(&mut self, whole: Occupancy, lead: &Occupancy) {
         let same = self.expected == lead.expected && self.held == lead.held;
@@ -175,8 +175,8 @@ impl Occupancy {
         *self = Occupancy { found, unknown, ..whole };
     }
 
-    /// Returns true if this can be the occupancy of `n` packets with the threshold BT, as far as computations
-    /// rely on it.
+    /// Returns true if this can be the occupancy of `n` packets with the threshold BT. Checks only the
+    /// properties that computations rely on.
     pub(crate) fn is_possible(&self, n: u64, threshold: u32) -> bool {
         let (most, threshold) = (1 << 33, threshold as usize);
         let held = self.threshold == threshold && self.held.len <= threshold && self.expected <= most;

@@ -14,13 +14,13 @@ pub trait OnePass: Default {
 }
 
 /// A [`OnePass`] that merges exactly: pushing a stream into one instance gives the same output as pushing its
-/// parts into two and merging these.
+/// parts into two instances and merging them.
 pub trait Merge: OnePass {
     /// Adds the part of the stream that follows.
     fn merge(&mut self, next: Self);
 }
 
-/// Adds to `counts` what `whole` counted after the state `lead`.
+/// Adds to `counts` the difference between the counts `whole` and their earlier state `lead`.
 pub(crate) fn join_counts<K: Copy + Ord>(
     counts: &mut BTreeMap<K, u64>,
     whole: &BTreeMap<K, u64>,

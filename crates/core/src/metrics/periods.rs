@@ -96,7 +96,7 @@ impl PacketExtent {
         self.n == n && numbers
     }
 
-    /// Adds the packets that `whole` received after the state `lead`.
+    /// Adds the packets that `whole` received after its state was `lead`.
     pub(crate) fn join(&mut self, whole: PacketExtent, lead: &PacketExtent) {
         let n = whole.n.saturating_sub(lead.n);
         if n > 0 {

@@ -10,14 +10,14 @@ use std::collections::BTreeMap;
 pub struct Reordering {
     /// False for TCP, which hides reordering and loss from applications; then the zeros have no meaning.
     pub observable: bool,
-    /// Number of reordered packets, which arrived after a packet sent later (RFC 4737 §3).
+    /// Number of reordered packets, that is, packets that arrived after a packet sent later (RFC 4737 §3).
     pub reordered: u64,
     /// Reordered packets divided by accepted packets.
     pub ratio: Option<f64>,
     /// Arrivals since the first later-sent packet → number of reordered packets (§4.2).
     pub extent_hist: BTreeMap<u64, u64>,
-    /// n → number of packets whose n preceding arrivals were all sent later (§5). Lists every n up to 1000,
-    /// then only those at which the count falls.
+    /// n → number of packets whose n preceding arrivals were all sent later (§5). Contains every n up to
+    /// 1000, then only values of n at which the count falls.
     pub n_reordered: BTreeMap<u64, u64>,
     /// Largest late time (§4.3), in ns.
     pub max_late_time_ns: Option<i64>,
@@ -37,7 +37,7 @@ pub struct Reordering {
     pub rd_fd_dt128: BTreeMap<i64, u64>,
     /// Reorder-buffer occupancy with threshold 128 → number of arrivals. A lost packet fills the buffer.
     pub rbd_fb_bt128: BTreeMap<u64, u64>,
-    /// Reorder-buffer occupancy with lost packets skipped; use this to size a buffer.
+    /// Reorder-buffer occupancy with lost packets skipped: the one that shows the required buffer size.
     pub rbd_fb_loss_aware: BTreeMap<u64, u64>,
     /// Figures derived from the densities.
     pub density: Option<ReorderDensity>,
@@ -87,7 +87,8 @@ pub struct ReorderCounter {
     /// late packet is always the start of a stretch, because otherwise the late packet's own number would be
     /// inside it.
     maxima: Vec<ArrivalRun>,
-    /// Arrivals without a smaller one after them. The last smaller arrival before any new packet is on top.
+    /// Arrivals without a later arrival of a smaller number. The last one with a smaller number than the next
+    /// packet is on top.
     ascent: Vec<ArrivalRun>,
     reordered: u64,
     extents: Occurrences,
@@ -102,8 +103,8 @@ pub struct ReorderCounter {
     forgotten: u64,
     /// Indices of the first discontinuities that are no longer in `maxima`.
     positions: Vec<u64>,
-    /// True after [`ReorderCounter::mark`]. `marked_run` is the length of the first run of packets in order
-    /// that ended after it.
+    /// True after [`ReorderCounter::mark`]. `marked_run` is the length of the first run of in-order packets
+    /// that ended after the mark.
     marked: bool,
     marked_run: Option<u64>,
 }
@@ -166,8 +167,8 @@ impl ReorderCounter {
         ReorderCounter { limit, ..ReorderCounter::default() }
     }
 
-    /// Returns true if this can be the state after `n` packets with a limit of `limit` discontinuities, as
-    /// far as computations rely on it.
+    /// Returns true if this can be the state after `n` packets with a limit of `limit` discontinuities.
+    /// Checks only the properties that computations rely on.
     pub(crate) fn is_possible(&self, n: u64, limit: usize) -> bool {
         let begins = |stretches: &[ArrivalRun]| stretches.first().map_or(n, |s| s.index);
         let kept = [&self.maxima, &self.ascent].iter().all(|s| s.len() <= limit && are_possible(s, n));
@@ -209,13 +210,13 @@ impl ReorderCounter {
         self.positions.extend(overtook.map(|s| s.index).take(known));
     }
 
-    /// Begins to record what [`ReorderCounter::join`] needs.
+    /// Begins to record the data that [`ReorderCounter::join`] needs.
     pub(crate) fn mark(&mut self) {
         self.marked = true;
     }
 
-    /// Adds the packets that `whole` received after the state `lead`, at which it was marked. Their numbers
-    /// must be above all numbers here, except those that `lead` also has.
+    /// Adds the packets that `whole` received after its state was `lead`, at which it was marked. Their
+    /// numbers must be above all numbers here, except those that `lead` also has.
     pub(crate) fn join(&mut self, mut whole: ReorderCounter, lead: &ReorderCounter) {
         let (before, begin) = (self.arrivals, lead.arrivals);
         let later = whole.arrivals.saturating_sub(begin);
@@ -305,7 +306,7 @@ impl ReorderCounter {
         run.enumerate().for_each(|(k, seq)| self.push_late(seq.into(), arrived(k)));
     }
 
-    /// Adds the next arrival, which follows one with a higher number.
+    /// Adds the next arrival, whose number is below that of an earlier arrival.
     fn push_late(&mut self, seq: u64, arrived: i64) {
         let index = self.arrivals;
         self.arrivals += 1;
@@ -402,7 +403,8 @@ pub fn reordering(series: &Series<'_>, payload: u16) -> Reordering {
     }
 }
 
-/// Returns the occupancy of arrivals numbered without the lost ones; packets in order occupy nothing.
+/// Returns the occupancy of arrivals numbered without the lost ones; packets in order do not occupy the
+/// buffer.
 fn loss_aware_occupancy(series: &Series<'_>) -> BTreeMap<u64, u64> {
     unbounded_occupancy(series).unwrap_or_else(|| {
         let mut occupancy = Occupancy::new(THRESHOLD, 0);
@@ -424,8 +426,8 @@ fn unbounded_occupancy(series: &Series<'_>) -> Option<BTreeMap<u64, u64>> {
     let mut in_place = series.len();
     for (stretch, positions) in series.displaced() {
         in_place -= stretch.len();
-        // Backwards from the last arrival: the first packet missing after an arrival is the first one sent of
-        // those that arrive later.
+        // Backwards from the last arrival: the first packet that is missing after an arrival is the
+        // lowest-numbered one among those that arrive later.
         let mut missing = stretch.end;
         for (arrived, position) in (stretch.start + 1..stretch.end + 1).zip(positions).rev() {
             *found.get_mut(arrived.checked_sub(missing)?)? += 1;
@@ -448,7 +450,7 @@ fn largest_inversion(series: &Series<'_>) -> Option<u64> {
             // Upper bound of the packets that arrived before this one although they were sent after it.
             let ahead = highest.map_or(0, |highest: usize| highest.saturating_sub(position) as u64);
             if ahead > most.unwrap_or(0) {
-                // Packets that arrived before it, minus those that were also sent before it.
+                // Packets that arrived before this one, minus those that were also sent before it.
                 most = most.max(Some(index - arrived.below(position)));
             }
             highest = highest.max(Some(position));

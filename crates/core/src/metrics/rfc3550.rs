@@ -41,8 +41,8 @@ impl JitterEstimator {
         self.n == n && finite && self.scaled.unsigned_abs() <= 1 << 69
     }
 
-    /// Adds the packets that `whole` received after the state `lead`, by which time the first packets no
-    /// longer had an effect.
+    /// Adds the packets that `whole` received after its state was `lead`. By then its first packets must
+    /// no longer have an effect.
     pub(crate) fn join(&mut self, whole: JitterEstimator, lead: &JitterEstimator) {
         let Some(n) = whole.n.checked_sub(lead.n).filter(|n| *n > 0) else { return };
         let sum = self.sum + (whole.sum - lead.sum);

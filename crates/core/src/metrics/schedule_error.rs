@@ -22,12 +22,12 @@ pub struct ScheduleError {
     /// Error of the program alone, for packets that waited in the queue of this host's interface after the
     /// program had handed them over. `None` if no packet waited, or if it is unknown.
     pub handed_over: Option<HandedOver>,
-    /// Lag behind the schedule from which the sender did not recover. `None` if there was none, and in
+    /// Lag behind the schedule from which the sender did not recover. `None` without such a lag, and in
     /// constant memory.
     pub stretched: Option<Stretched>,
 }
 
-/// A sender that fell further and further behind its schedule: the stream took longer than planned.
+/// Lag of a sender that fell steadily behind its schedule, so that the stream took longer than planned.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
@@ -36,7 +36,7 @@ pub struct Stretched {
     pub late: f64,
     /// Packets per second that the sender sent.
     pub rate: f64,
-    /// Packets per second that it should have sent.
+    /// Packets per second required by the schedule.
     pub asked: f64,
 }
 
@@ -69,11 +69,11 @@ use std::collections::HashMap;
 /// numbers.
 #[derive(Clone)]
 pub enum DueTimes {
-    /// One packet every so many ns.
+    /// Constant interval between packets, in ns.
     Every(i64),
-    /// Mean time per packet in ns, and packets that are due together.
+    /// Mean time per packet in ns, and number of packets that are due together.
     Bursts(i64, i64),
-    /// Times drawn by a generator; the next number that it draws, and the last time drawn.
+    /// Times drawn by a generator: the generator, the number of the next packet, and the last time drawn.
     Drawn(Box<Deadlines>, u64, i64),
     /// Times of a schedule that was shifted during the test.
     Shifted(Box<ShiftedTimes>),
@@ -94,14 +94,15 @@ impl DueTimes {
     /// take far too long for `received` packets.
     pub fn new(session: &Session, last: u32, received: usize) -> Option<DueTimes> {
         let planned = DueTimes::planned(&session.spec, last, received)?;
-        let shifts = session.two_way.as_ref().map_or(&[][..], |facts| &facts.shifts);
+        let shifts = &session.schedule_shifts;
         if shifts.is_empty() {
             return Some(planned);
         }
         Some(DueTimes::Shifted(Box::new(ShiftedTimes { planned, shifts: shifts.to_vec(), next: 0, by: 0 })))
     }
 
-    fn planned(spec: &TestSpec, last: u32, received: usize) -> Option<DueTimes> {
+    /// Creates the due times of the schedule as planned, before it was moved.
+    pub fn planned(spec: &TestSpec, last: u32, received: usize) -> Option<DueTimes> {
         let period = spec.period().0;
         Some(match spec.schedule() {
             Schedule::Periodic => DueTimes::Every(period),
@@ -142,10 +143,10 @@ impl DueTimes {
 }
 
 /// Returns the smallest and the largest send time − due time of the packets of `series`, in ns from an
-/// arbitrary origin: the same values as [`SendErrors::new`] finds.
-pub fn extreme_errors(series: &Series<'_>, session: &Session) -> Option<[i64; 2]> {
+/// arbitrary origin: the values that [`SendErrors::new`] finds for a schedule that was not moved.
+pub fn extreme_errors(series: &Series<'_>, spec: &TestSpec) -> Option<[i64; 2]> {
     let last = series.len().checked_sub(1)?;
-    match DueTimes::new(session, series.get(last).seq, series.len())? {
+    match DueTimes::planned(spec, series.get(last).seq, series.len())? {
         DueTimes::Every(period) => extremes(series.arrivals().map(|p| off_schedule(p, period))),
         due => extremes(offsets(series, due)),
     }
@@ -163,7 +164,8 @@ const MIN_UNCACHED_PACKETS: usize = 4096;
 /// Send time − due time of each packet in send order, relative to one anchor.
 pub struct SendErrors {
     due: DueTimes,
-    /// Smallest and largest difference from an arbitrary origin, as are the next three fields.
+    /// Smallest and largest difference, relative to an arbitrary origin. The next three fields have the same
+    /// origin.
     extremes: [i64; 2],
     anchor: i64,
     middle: [i64; 2],
@@ -232,9 +234,9 @@ impl SendErrors {
         }
     }
 
-    /// Returns how far the sender fell behind steadily; `None` unless it is more than a millisecond, a
-    /// period, and a thousandth of the duration, which excludes clock drift. `waits` are times in the host's
-    /// own queue, by sequence number.
+    /// Returns the lag by which the sender fell steadily behind; `None` unless it is more than a millisecond,
+    /// a period, and a thousandth of the duration. The last condition excludes clock drift. `waits` are times
+    /// in the host's own queue, by sequence number.
     pub fn stretched(
         &self,
         series: &Series<'_>,
@@ -344,7 +346,6 @@ mod tests {
     use super::*;
     use crate::spec::{Direction, Transport};
     use crate::time::Span;
-    use crate::twoway::TwoWay;
 
     fn errors(rows: &[(u32, i64)], schedule: Schedule) -> (Option<ScheduleError>, Vec<i64>) {
         let mut samples = Samples::default();
@@ -360,7 +361,7 @@ mod tests {
                 let (figures, each) = (e.figures(), e.of(&series).collect::<Vec<_>>());
                 let ends = [figures.min, figures.max].map(|x| figures.anchor_ns + x);
                 assert_eq!(e.extremes(), ends, "before the anchor is taken off");
-                assert_eq!(extreme_errors(&series, &session), Some(ends));
+                assert_eq!(extreme_errors(&series, &session.spec), Some(ends));
                 (Some(figures), each)
             }
             None => (None, Vec::new()),
@@ -379,10 +380,14 @@ mod tests {
         let series = Series::new(&samples);
         assert_eq!(SendErrors::new(&series, &session).unwrap().figures().max, 400_000_000);
         let shifts = vec![ScheduleShift { seq: 3, by: Span::millis(400) }];
-        session.two_way = Some(Box::new(TwoWay { shifts, ..TwoWay::default() }));
+        session.schedule_shifts = shifts;
         let errors = SendErrors::new(&series, &session).unwrap();
         assert_eq!((errors.figures().max, errors.figures().over_half_period), (0, 0));
-        assert_eq!(extreme_errors(&series, &session), Some([0, 0]));
+        assert_eq!(
+            extreme_errors(&series, &session.spec),
+            Some([0, 400_000_000]),
+            "by the schedule as planned"
+        );
     }
 
     #[test]

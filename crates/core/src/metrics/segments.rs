@@ -17,8 +17,8 @@ const MIN_WINDOW_PACKETS: usize = 10;
 ///
 /// A jump is a lasting change of the minimum from one window to the next. It must exceed 5 times the median
 /// absolute deviation of such changes, twice the bulk of the variation in both windows, and twice the changes
-/// before and after it, because a ramp is not a jump. It lasts if the windows on either side stay on their
-/// levels.
+/// before and after it, because a ramp is not a jump. It is lasting if the windows on either side stay on
+/// their levels.
 pub fn segments(series: &Series<'_>) -> Vec<PathSegment> {
     let n = series.len();
     if n < WINDOWS * MIN_WINDOW_PACKETS {

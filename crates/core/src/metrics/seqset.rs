@@ -214,7 +214,7 @@ impl SeqSet {
     }
 }
 
-/// Ranks of numbers in their set.
+/// Ranks of numbers in a set.
 pub struct Ranks<'a> {
     set: &'a SeqSet,
     before: Vec<u32>,
@@ -222,7 +222,8 @@ pub struct Ranks<'a> {
 }
 
 impl Ranks<'_> {
-    /// Returns how many numbers of the set are below `seq`, which must be in it (otherwise 0).
+    /// Returns the rank of `seq`: the number of elements of the set that are below it; 0 if `seq` is not in
+    /// the set.
     #[inline]
     pub fn of(&mut self, seq: u32) -> u32 {
         let index = match self.recent {

@@ -23,7 +23,7 @@ pub struct Samples {
     /// stamps: number, ns, in order of arrival. Set at the end of an analysis.
     #[serde(skip)]
     pub queued: Vec<(u32, i64)>,
-    /// Numbers of packets received without a delay, ascending. Set at the end of an analysis.
+    /// Numbers of received packets whose delay is unknown, ascending. Set at the end of an analysis.
     #[serde(skip)]
     pub delayless: Vec<u32>,
 }
@@ -269,7 +269,7 @@ impl<'a> Series<'a> {
     }
 
     /// Returns the delays of the packets in `range` of the send order, in any order: a slice of consecutive
-    /// arrivals, and an iterator over packets at both ends that arrived among others.
+    /// arrivals, and an iterator over packets at both ends that arrived between packets outside the range.
     #[inline]
     fn delays_of(&self, range: Range<usize>) -> (&'a [i64], impl Iterator<Item = i64>) {
         let (mut inner, mut ends) = (range, [&[][..]; 2]);
@@ -386,8 +386,8 @@ const DISPLACED_CHUNK: usize = 32;
 /// Maximum number of guesses before the search continues by bisection.
 const MAX_GUESSES: usize = 8;
 
-/// Iterator over packets in send order. [`Iterator::fold`] and its users (`for_each`, `sum`, `min`) are
-/// faster than calling `next`.
+/// Iterator over packets in send order. [`Iterator::fold`] and methods based on it (`for_each`, `sum`, `min`)
+/// are faster than calls of `next`.
 #[derive(Clone, Debug)]
 pub struct SendOrder<'a> {
     series: &'a Series<'a>,

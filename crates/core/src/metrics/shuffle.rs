@@ -17,10 +17,10 @@ pub(super) struct Shuffle {
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct MovedStretch {
-    /// Index of the first arrival, and of the one after the last.
+    /// Index of the first arrival, and the index after the last arrival.
     pub(super) from: u32,
     pub(super) to: u32,
-    /// Offset of its arrivals in the columns.
+    /// Offset of the stretch's arrivals in the columns.
     pub(super) at: u32,
 }
 

@@ -22,7 +22,7 @@ pub struct SkewHull {
     /// Slopes of the first and the second half of the run.
     pub alpha_halves: Option<[f64; 2]>,
     /// True if the slope is a reliable estimate of clock skew: the edge spans more than a quarter of the run,
-    /// the slopes of both halves differ from it by at most half, and nothing indicates a queue instead.
+    /// the slopes of both halves differ from it by at most half, and no evidence indicates a queue instead.
     pub is_skew: bool,
 }
 
@@ -159,8 +159,8 @@ impl SkewHull {
         })
     }
 
-    /// Returns the line with the cause of the slope taken into account: a filling or emptying queue is not a
-    /// skew.
+    /// Returns the line, with `is_skew` corrected by the cause of the slope: a filling or draining queue is
+    /// not a skew.
     pub fn judged(self, trend: Option<&Trend>) -> SkewHull {
         let queue =
             trend.is_some_and(|t| matches!(t.verdict, TrendVerdict::Overload | TrendVerdict::Draining));
@@ -195,7 +195,7 @@ impl SkewHull {
     /// Returns the height of `delay` above the line at `t` ns after the first send time, in ns.
     #[inline]
     pub fn height(&self, t: i64, delay: i64) -> f64 {
-        // Relative to the edge's first point, so that the numbers are small and precise.
+        // Relative to the edge's first point, so that the numbers are small and no precision is lost.
         let [t1, d1] = self.edge[0];
         delay.wrapping_sub(d1) as f64 - self.alpha * t.wrapping_sub(t1) as f64
     }
@@ -217,7 +217,8 @@ pub struct StreamingHull {
 impl StreamingHull {
     const BLOCK: usize = 4096;
 
-    /// Returns true if this can be the state after `n` packets, as far as computations rely on it.
+    /// Returns true if this can be the state after `n` packets. Checks only the properties that computations
+    /// rely on.
     pub(crate) fn is_possible(&self, n: u64) -> bool {
         let counted = self.n.checked_add(self.block.len() as u64) == Some(n);
         let settled = self.lower.is_possible() && self.upper.is_possible();
@@ -225,7 +226,7 @@ impl StreamingHull {
         counted && settled && sum && self.block.len() < Self::BLOCK
     }
 
-    /// Adds the packets that `whole` received after the state `lead`.
+    /// Adds the packets that `whole` received after its state was `lead`.
     pub(crate) fn join(&mut self, mut whole: StreamingHull, mut lead: StreamingHull) {
         [&mut *self, &mut whole, &mut lead].into_iter().for_each(StreamingHull::settle);
         let (Some(first), Some(theirs)) = (self.first.or(whole.first), whole.first) else { return };

@@ -16,14 +16,16 @@ use serde::{Deserialize, Serialize};
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct Stalls {
-    /// Packets sent late: with an error above max(P/2, p99 of the error), where P is the period.
+    /// Number of packets sent late, that is, with an error above max(P/2, p99 of the error), where P is the
+    /// period.
     pub sender_late: u64,
-    /// Groups of packets that were released together, so that their delays fall by one period each.
+    /// Number of groups of packets that were released together, so that their delays fall by one period
+    /// each.
     pub receiver_suspects: u64,
-    /// Packets in those groups.
+    /// Number of packets in these groups.
     pub receiver_suspect_packets: u64,
-    /// Packets that waited in the receiving host more than half a period between their stamp and the
-    /// program's reading.
+    /// Number of packets that waited in the receiving host for more than half a period between their stamp
+    /// and the program's reading.
     pub receiver_waits: u64,
     /// Statistics without the flagged packets, in ns; `None` if no packet was flagged.
     pub without: Option<WithoutStalls>,
@@ -103,8 +105,8 @@ pub fn stalls(
     }
 }
 
-/// Returns those packets of `waited` that are still in the series, ascending; the waiting time may have
-/// removed others.
+/// Returns the packets of `waited` that are still in the series, ascending. Others may have been removed
+/// because of the waiting time.
 fn remaining_in(series: &Series<'_>, waited: &[u32]) -> Vec<u32> {
     let mut waited = waited.to_vec();
     if waited.is_empty() {

@@ -182,7 +182,7 @@ impl CountTree {
         }
     }
 
-    /// Returns how many indices below `index` are marked.
+    /// Returns the number of marked indices below `index`.
     pub fn below(&self, index: usize) -> u64 {
         let mut node = index / 64;
         let word = self.marks[node] & !(u64::MAX << (index % 64));

@@ -1,5 +1,5 @@
-//! [`EndedStream`]: a finished stream as metrics read it, with all its packets in memory or as a sketch in
-//! bounded memory.
+//! [`EndedStream`]: a finished stream as input of metrics, with all its packets in memory or as a sketch
+//! in bounded memory.
 
 use super::all_packets::AllPackets;
 use super::known::StreamFacts;
@@ -75,7 +75,7 @@ impl<'a> EndedStream<'a> {
         }
     }
 
-    /// Returns the losses and how they cluster.
+    /// Returns the losses and their clustering.
     pub fn loss(&self) -> Loss {
         match &self.packets {
             StreamPackets::All(all) => all.loss(),

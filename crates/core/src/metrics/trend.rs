@@ -33,7 +33,8 @@ pub struct TrendEvidence<'a> {
 }
 
 impl Trend {
-    /// Decides the cause for `series`, whose regression on send time is `line`; `None` if there is no slope.
+    /// Determines the cause of the slope of `series`, whose regression on send time is `line`; `None`
+    /// without a slope.
     pub fn new(
         series: &Series<'_>,
         line: Option<FittedLine>,

@@ -10,8 +10,7 @@ use std::collections::BTreeMap;
 /// their own.
 const VERSION: u8 = 1;
 const WITH_WORST: u8 = 2;
-/// Form of the delays minus the smallest of their test: stored themselves, or derived from the stored delays
-/// of a single test.
+/// Form of the PDV values: stored, or derived from the stored delays of a single test.
 const OWN: u8 = 0;
 const OF_DELAYS: u8 = 1;
 
@@ -27,7 +26,7 @@ impl Pooled {
         Some(Pooled { values: LogHistogram::read(bytes)?, sum, sum_of_sizes })
     }
 
-    /// Returns the values minus the smallest; `None` if they are not exact.
+    /// Returns the values minus the smallest; `None` unless the values are stored exactly.
     fn above_smallest(&self) -> Option<Pooled> {
         let low = self.values.min().filter(|_| self.values.is_exact())?;
         Some(Pooled::of(self.values.ascending().into_iter().map(|x| x.saturating_sub(low))))
@@ -84,8 +83,8 @@ impl PoolScalar {
         PoolScalar { tests: pool.tests, sent: pool.sent, value: pool.scalar(scalar) }
     }
 
-    /// Reads a figure from the bytes that [`Pool::to_bytes`] made; `None` if they are not valid. Parts that
-    /// the figure does not need are neither read nor checked, which takes a fraction of the time.
+    /// Reads a figure from bytes returned by [`Pool::to_bytes`]; `None` if they are not valid. Parts that the
+    /// figure does not need are neither read nor checked, which takes a fraction of the time.
     pub fn from_bytes(bytes: &[u8], scalar: &Scalar) -> Option<PoolScalar> {
         let mut rest = bytes;
         let counted = take_counts(&mut rest)?;
@@ -164,8 +163,8 @@ impl Pool {
         Pool { delay: no_values(), pdv: no_values(), ipdv: no_values(), worst, ..*self }
     }
 
-    /// Returns the stored form, from which [`Pool::from_bytes`] makes the same pool. Values that are few
-    /// enough to be stored exactly lose their order.
+    /// Returns the stored form, from which [`Pool::from_bytes`] restores the same pool, except for the order
+    /// of exactly stored values.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut out = vec![if self.worst.is_empty() { VERSION } else { WITH_WORST }];
         let mut counted = self.counts();
@@ -189,8 +188,8 @@ impl Pool {
         out
     }
 
-    /// Reads what [`Pool::to_bytes`] made; `None` if the bytes are not valid. Memory
-    /// is limited to a few megabytes plus a multiple of their number.
+    /// Reads a pool from bytes returned by [`Pool::to_bytes`]; `None` if they are not valid. Memory is
+    /// limited to a few megabytes plus a multiple of the number of bytes.
     pub fn from_bytes(mut bytes: &[u8]) -> Option<Pool> {
         let with_worst = bytes.first() == Some(&WITH_WORST);
         let mut pool = take_delays(&mut bytes)?;

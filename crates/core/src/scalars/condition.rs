@@ -37,7 +37,7 @@ impl ScalarCondition {
         self.violated_by(self.selector.of(summary)?)
     }
 
-    /// Returns the figure to which it applies.
+    /// Returns the figure to which the condition applies.
     pub fn selector(&self) -> &Selector {
         &self.selector
     }

@@ -41,7 +41,7 @@ const COUNT: usize = {
     n
 };
 
-/// All scalars, in the order of tables.
+/// All scalars, in the order in which tables list them.
 pub static SCALARS: [Scalar; COUNT] = {
     let mut all = [METRICS[0].scalars[0]; COUNT];
     let (mut n, mut k) = (0, 0);

@@ -16,15 +16,15 @@ pub struct Scalar {
     pub label: &'static str,
     /// Definition, without a full stop.
     pub about: &'static str,
-    /// Clause of the standard that defines it; empty for definitions of this program.
+    /// Clause of the standard that defines the scalar; empty for definitions of this program.
     pub source: &'static str,
     /// Unit.
     pub unit: ScalarUnit,
     /// Direction in which values are better.
     pub better: Better,
-    /// Kinds of measurement that have it.
+    /// Kinds of measurement that have the scalar.
     pub applies: Applies,
-    /// True if short tables include it: comparisons, phases, sweeps.
+    /// True if short tables include the scalar: comparisons, phases, sweeps.
     pub headline: bool,
     /// Older name that thresholds still accept.
     pub alias: Option<&'static str>,
@@ -83,13 +83,13 @@ impl Applies {
     pub const TESTS: Applies = Applies { passive: false, ..Applies::WHOLE };
     /// Delays between two clocks, but not round trips.
     pub const TWO_CLOCKS: Applies = Applies { round_trips: false, ..Applies::STREAMS };
-    /// Round-trip tests as a whole, and nothing else.
+    /// Only round-trip tests as a whole.
     pub const ROUND_TRIPS: Applies =
         Applies { one_way: false, round_trips: true, directions: false, passive: false };
 }
 
-/// Function that reads a scalar from a summary or from one direction of a round-trip test. `None` if it is
-/// undefined there.
+/// Function that reads a scalar from a summary or from one direction of a round-trip test. `None` if the
+/// scalar is undefined there.
 #[derive(Clone, Copy, Debug)]
 pub enum ScalarGetter {
     /// A count.
@@ -126,7 +126,7 @@ impl Scalar {
         Scalar { about, ..self }
     }
 
-    /// Sets the clause that defines it.
+    /// Sets the clause of the standard that defines the scalar.
     pub const fn source(self, source: &'static str) -> Scalar {
         Scalar { source, ..self }
     }
@@ -141,12 +141,12 @@ impl Scalar {
         Scalar { better: Better::Higher, ..self }
     }
 
-    /// Restricts it to these kinds of measurement.
+    /// Restricts the scalar to some kinds of measurement.
     pub const fn only(self, applies: Applies) -> Scalar {
         Scalar { applies, ..self }
     }
 
-    /// Includes it in short tables.
+    /// Includes the scalar in short tables.
     pub const fn headline(self) -> Scalar {
         Scalar { headline: true, ..self }
     }
@@ -161,8 +161,8 @@ impl Scalar {
         Scalar { openmetrics: Some(name), ..self }
     }
 
-    /// Marks it as a percentile of the distribution `family`, with the subject `about` and the number of
-    /// values `count`.
+    /// Marks the scalar as a percentile of the distribution `family`, with the subject `about` and the number
+    /// of values `count`.
     pub const fn quantile(
         self,
         family: &'static str,
@@ -173,8 +173,8 @@ impl Scalar {
         Scalar { quantile: Some(Quantile { family, about, percent, count }), ..self }
     }
 
-    /// Returns true if its metric has no field of its own in the summary. Reports list it under further
-    /// figures.
+    /// Returns true if the metric has no field of its own in the summary. Reports list such scalars under
+    /// further figures.
     pub const fn is_computed(&self) -> bool {
         matches!(self.take, ScalarGetter::Computed)
     }

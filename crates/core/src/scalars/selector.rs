@@ -1,4 +1,4 @@
-//! [`Selector`]: the name of a scalar as users write it.
+//! [`Selector`]: the name of a scalar in the form that users write.
 
 use super::{ExactNumber, SCALARS, Scalar, ScalarSource};
 use crate::spec::Direction;
@@ -92,7 +92,8 @@ pub fn closest(text: &str) -> Vec<String> {
     all.into_iter().take(3).map(|(_, name)| name).collect()
 }
 
-/// Returns the number of letters to change, add or remove to convert one text to the other (Levenshtein).
+/// Returns the Levenshtein distance: the number of letters to change, add or remove to convert one text
+/// to the other.
 fn distance(a: &str, b: &str) -> usize {
     let b: Vec<char> = b.chars().collect();
     let mut row: Vec<usize> = (0..=b.len()).collect();

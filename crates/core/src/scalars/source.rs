@@ -143,6 +143,6 @@ both! {
     objectives: Option<Y1541> = objectives;
     /// Returns the clock estimate.
     clock: ClockEstimate = clock;
-    /// Returns the sources of the time stamps.
+    /// Returns the sources of the timestamps.
     stamps: StampCounts = stamps;
 }

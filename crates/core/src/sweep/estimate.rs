@@ -63,7 +63,7 @@ impl FromStr for ConfidenceLevel {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Estimate {
-    /// Number of runs that have it.
+    /// Number of runs that have the figure.
     pub n: u64,
     /// Mean over these runs.
     pub mean: f64,
@@ -156,7 +156,7 @@ pub struct SweepPoint {
     pub sent: u64,
     /// Number of packets accepted in these runs.
     pub received: u64,
-    /// Estimates of all figures that any of the runs has, in the order of the list.
+    /// Estimates of all figures that at least one run has, in the order of the list of scalars.
     pub figures: Vec<(Selector, Estimate)>,
 }
 
@@ -218,8 +218,8 @@ pub struct SizeLaw {
     /// Straight line through the smallest delay of each size, by least squares and by Theil and Sen. Sizes
     /// are those of IP packets, in bytes.
     pub line: SizeFit,
-    /// Rate of all links in series that follows from the robust slope, in bits per second; in both directions
-    /// for round trips. `None` if delay does not grow with size.
+    /// Combined rate of all links in series, from the robust slope, in bits per second. For round trips, the
+    /// links of both directions are in series. `None` if delay does not grow with size.
     pub rate: Option<f64>,
     /// Model of a link with cells; `None` unless it fits better than the line.
     pub link: Option<link::LinkFit>,

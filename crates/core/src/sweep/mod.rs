@@ -43,7 +43,7 @@ pub enum Factor {
     Load,
     /// A number that distinguishes saved tests, for example a tag with a distance.
     Number,
-    /// A text that distinguishes saved tests; each value is a separate curve.
+    /// A label that distinguishes saved tests; each value is drawn as a separate curve.
     Group,
 }
 
@@ -76,7 +76,7 @@ impl fmt::Display for Factor {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct FactorLevel {
-    /// Value as written by the user, and as the option of the test.
+    /// Value as written by the user, and as passed to the test's option.
     pub text: String,
     /// Value in bytes or ns; `None` if it is not a quantity.
     pub number: Option<f64>,
@@ -112,7 +112,7 @@ impl SweepAxis {
         label.split_once(" (").map_or(label.clone(), |(name, _)| name.to_owned())
     }
 
-    /// Returns true if its levels can be shown on a numeric axis.
+    /// Returns true if the levels can be shown on a numeric axis.
     pub fn is_quantity(&self) -> bool {
         self.factor.is_quantity() && self.levels.iter().all(|l| l.number.is_some())
     }

@@ -32,10 +32,7 @@ pub struct TwoWay {
     pub far_report: Option<FarReport>,
     /// TCP_INFO of the kernel during the test; `None` unless it used TCP.
     pub tcp: Option<TcpStats>,
-    /// Changes of the schedule after stalls of this host, ascending by `seq`.
-    #[serde(default)]
-    pub shifts: Vec<ScheduleShift>,
-    /// Requests of the schedule that were never sent, because this host had missed their times.
+    /// Scheduled requests that were never sent, because this host missed their times.
     #[serde(default)]
     pub skipped: u64,
     /// Remarks of the protocol, as sentences.
@@ -59,9 +56,9 @@ impl TwoWay {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ScheduleShift {
-    /// Number of the first request to which it applies.
+    /// Number of the first request to which the change applies.
     pub seq: u32,
-    /// Time by which this request and all later ones are due later than before.
+    /// Time by which this request and all later ones are postponed.
     pub by: Span,
 }
 
@@ -75,8 +72,8 @@ pub struct Directions {
     pub up_lost: u64,
     /// Answers lost between the far host and this host.
     pub down_lost: u64,
-    /// Losses in an unknown direction: requests after the last one answered, and those that the count leaves
-    /// ambiguous because packets were reordered or duplicated.
+    /// Losses in an unknown direction: requests after the last one answered, and requests whose direction the far
+    /// host's count does not show because packets were reordered or duplicated.
     pub unknown_lost: u64,
     /// Requests that reached the far host more than once.
     pub up_duplicates: u64,
@@ -96,7 +93,7 @@ pub struct LossRun {
     pub first: u32,
     /// Number of requests.
     pub length: u32,
-    /// Direction in which they were lost.
+    /// Direction in which the requests were lost.
     #[serde(rename = "way")]
     pub side: LossSide,
 }
@@ -110,7 +107,7 @@ pub enum LossSide {
     Up,
     /// All answers were lost down.
     Down,
-    /// Some in each direction, or unknown.
+    /// Lost in either direction: some in each, or unknown.
     Either,
 }
 
@@ -163,7 +160,7 @@ pub struct FarReport {
     pub highest_seq: Option<u16>,
     /// Number of wraps of the sequence number.
     pub wraps: u64,
-    /// True if the session ended because no more packets arrived, not with its last packet.
+    /// True if the session ended by timeout, not with its last packet.
     pub timed_out: bool,
 }
 

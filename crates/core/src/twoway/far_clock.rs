@@ -9,9 +9,9 @@ const MAX_SLEW_PPM: i64 = 1000;
 const MIN_STEP_NS: i64 = 100_000;
 
 /// Returns the largest step of the far clock relative to the near one between consecutive exchanges of a
-/// test, in the order in which they were made; `None` if there is none. While the path does not change, the
-/// offset of an exchange is wrong by at most half of the excess of its round trip over the fastest. A route
-/// change affects the round trip, a clock step does not.
+/// test, in order of time; `None` without a step. While the path does not change, the offset of an exchange
+/// is wrong by at most half of the excess of its round trip over the fastest. A route change affects the
+/// round trip, a clock step does not.
 pub fn step(exchanges: &[ClockProbe]) -> Option<Span> {
     let fastest = exchanges.iter().map(|p| p.rtt().0).min()?;
     let pairs = exchanges.windows(2).filter_map(|w| {

@@ -37,7 +37,7 @@ pub struct TwoWayFigures {
     pub processing_max_ns: Option<i64>,
     /// Number of answers whose processing time was sent but not received; they have no delay.
     pub without_processing: u64,
-    /// DSCP requested for the answers; `None` if none was requested, or that of the requests.
+    /// DSCP requested for the answers; `None` if none was requested, or if it is the DSCP of the requests.
     pub answer_dscp: Option<u8>,
     /// Datagrams received that are not answers.
     pub not_answers: NotAnswers,
@@ -47,7 +47,7 @@ pub struct TwoWayFigures {
     pub skipped: u64,
     /// Number of times that the schedule was shifted after a stall of this host.
     pub schedule_shifts: u64,
-    /// Largest of these shifts, in ns; `None` if there was none.
+    /// Largest shift, in ns; `None` if the schedule was not shifted.
     pub schedule_shift_max_ns: Option<i64>,
     /// The far host's report on a test without answers.
     pub far_report: Option<FarReport>,
@@ -62,11 +62,11 @@ pub struct TwoWayFigures {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum SendingMode {
-    /// On a schedule, independent of answers, so that the sample is complete.
+    /// Requests follow a schedule, independent of answers, so that the sample is complete.
     #[default]
     OpenLoop,
-    /// Each after the answer to the previous one. While the path stalls, nothing is sent, so slow periods are
-    /// under-represented (coordinated omission, metrics §22).
+    /// Each request follows the answer to the previous one. While the path stalls, no requests are sent, so
+    /// slow periods are under-represented (coordinated omission, metrics §22).
     StopAndWait,
 }
 
@@ -75,7 +75,7 @@ pub enum SendingMode {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct Processing {
-    /// Number of answers that report it.
+    /// Number of answers that contain the processing time.
     pub n: u64,
     /// Smallest processing time.
     pub min: i64,
@@ -85,15 +85,15 @@ pub struct Processing {
     pub max: i64,
 }
 
-/// Results of one direction of a two-way test. Delays are between two clocks, and only those of packets that
-/// returned.
+/// Results of one direction of a two-way test. Delays are differences of two clocks, and known only for
+/// packets that returned.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct DirectionResult {
     /// Number of requests (or answers) sent in this direction whose fate is known.
     pub sent: Option<u64>,
-    /// Number of those that were lost.
+    /// Number of these packets that were lost.
     pub lost: Option<u64>,
     /// Lost packets, in percent of those sent.
     pub lost_pct: Option<f64>,
@@ -119,8 +119,8 @@ pub struct DirectionResult {
     pub skew_hull: Option<SkewHull>,
     /// PDV with the skew removed; `None` if it is negligible.
     pub pdv_deskewed: Option<Distribution>,
-    /// Clustering of losses among packets of known fate. `None` if the fate of none is known, because the far
-    /// host does not count and packets were also lost in the other direction.
+    /// Clustering of losses among packets of known fate. `None` if no fate is known, because the far host
+    /// does not count and packets were also lost in the other direction.
     pub loss: Option<Loss>,
     /// Number of lost requests that `loss` excludes because their direction is unknown. `None` if the far
     /// host does not count.

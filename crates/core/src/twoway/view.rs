@@ -33,9 +33,9 @@ pub fn lacks_delay(record: &PacketRecord, processing_apart: bool) -> bool {
     impossible || processing_apart && processing(record).is_none()
 }
 
-/// Returns `record` as a record of a one-way stream: sent and arrived are the two ends of the view. `None` if
-/// either is unknown. Lags, size and header fields belong to the packet that returned, so only views that end
-/// with it retain them.
+/// Returns `record` as a record of a one-way stream: `sent` and `arrived` are the two ends of the view. `None`
+/// if either is unknown. Lags, size and header fields describe the packet that returned, so only views that end
+/// with its arrival retain them.
 pub fn project(record: &PacketRecord, view: RecordView) -> Option<PacketRecord> {
     let (from, to) = match view {
         RecordView::RoundTrip => (Moment::Sent, Moment::Returned),
@@ -93,7 +93,7 @@ mod tests {
 
     #[test]
     fn a_round_trip_is_not_negative() {
-        // The far host claims to have taken longer than the whole round trip.
+        // The far host reports a processing time longer than the whole round trip.
         let r = record([Some(1000), Some(51_500), Some(53_600), Some(3000)]);
         assert_eq!(round_trip(&r), Some(Span(-100)));
         assert!(lacks_delay(&r, false) && lacks_delay(&r, true));

@@ -1,4 +1,4 @@
-//! [`Checkup`]: measures and reads everything that [`judge`](super::judge) needs to know about this host.
+//! [`Checkup`]: measures this host and reads its settings, as input of [`judge`](super::judge).
 
 use crate::stop::Stop;
 use jitlat_core::analysis::Analyzer;
@@ -44,7 +44,7 @@ pub struct Baseline {
     pub received: u64,
     /// Period of the stream.
     pub period: Span,
-    /// Smallest delay; for round trips without the processing time of the far side.
+    /// Smallest delay; for round trips, without the processing time of the reflector.
     pub min: Option<i64>,
     /// 50th percentile of the delay above the smallest.
     pub pdv_p50: Option<i64>,
@@ -66,7 +66,7 @@ pub struct Baseline {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct HeldCapability {
-    /// Its name: `cap_net_raw`.
+    /// Name of the capability: `cap_net_raw`.
     pub name: &'static str,
     /// Purpose for which jitlat needs it.
     pub purpose: &'static str,
@@ -74,7 +74,7 @@ pub struct HeldCapability {
     pub held: bool,
 }
 
-/// Everything that was measured and read on this host.
+/// Measurements and settings of this host.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Checkup {
@@ -144,12 +144,12 @@ impl Checkup {
         }
     }
 
-    /// Wake-up errors of one way to wait, without SCHED_FIFO; `None` if it was not measured.
+    /// Returns the wake-up errors of one pacing mode, without SCHED_FIFO; `None` if it was not measured.
     pub fn woken(&self, mode: PaceMode) -> Option<&WakeLateness> {
         self.wake.iter().find(|w| w.mode == mode.to_string() && !w.realtime)
     }
 
-    /// The noise floor that reports of tests state; `None` if no stream over loopback was measured.
+    /// Returns the noise floor for reports of tests; `None` if no stream over loopback was measured.
     pub fn floor(&self) -> Option<NoiseFloor> {
         noise(&self.wall_clock, self.woken(PaceMode::Sleep)?, self.one_way.as_ref().ok()?)
     }
@@ -176,7 +176,8 @@ pub fn floor(
     let clock = clock::read_wall(part(10));
     let wake = lateness(pacing, asked.period(), part(40), stop).ok_or("stopped")?;
     let spec = stream(asked.transport(), asked.period(), asked.payload().into(), part(50));
-    noise(&clock, &wake, &baseline(&spec)?).ok_or_else(|| "nothing came through the loopback".to_owned())
+    noise(&clock, &wake, &baseline(&spec)?)
+        .ok_or_else(|| "no packet arrived over the loopback interface".to_owned())
 }
 
 fn noise(clock: &ClockReading, wake: &WakeLateness, baseline: &Baseline) -> Option<NoiseFloor> {

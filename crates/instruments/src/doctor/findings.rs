@@ -1,5 +1,5 @@
-//! [`judge`]: derives findings from a [`Checkup`], the worst first, each with what to change. Pure, so that tests can
-//! judge hosts that do not exist.
+//! [`judge`]: derives findings from a [`Checkup`], the worst first, each with a recommended change. Pure, so that tests can judge
+//! simulated hosts.
 
 use super::checkup::Checkup;
 use jitlat_core::Span;
@@ -18,7 +18,7 @@ use std::net::IpAddr;
 pub struct Finding {
     /// Stable identifier.
     pub code: &'static str,
-    /// Severity of the disturbance of measurements.
+    /// Severity of the effect on measurements.
     pub level: Level,
     /// Description of the finding, with its evidence.
     pub text: String,
@@ -26,7 +26,7 @@ pub struct Finding {
     pub change: Option<String>,
 }
 
-/// Returns all findings, the worst first. If nothing is wrong, the first finding says so.
+/// Returns all findings, the worst first.
 pub fn judge(c: &Checkup) -> Vec<Finding> {
     let mut found = FindingList(Vec::new());
     found.clock(c);
@@ -71,7 +71,7 @@ impl FindingList {
         if wall.backwards + steady.backwards > 0 {
             let n = wall.backwards + steady.backwards;
             let text = format!(
-                "The clock went back {} while it was being read: no time stamp can be trusted.",
+                "The clock went back {} while it was being read: all timestamps are unreliable.",
                 times(n)
             );
             self.add("clock_backwards", Level::Bad, text, Some("use another clock source".into()));
@@ -199,7 +199,7 @@ impl FindingList {
         self.add("noise_floor", level, text, None);
         if !b.kernel_stamps {
             let text =
-                "The kernel does not stamp packets on the loopback: time stamps are taken by this program."
+                "The kernel does not stamp packets on the loopback: timestamps are taken by this program."
                     .to_owned();
             self.add("no_kernel_stamps", Level::Note, text, None);
         }

@@ -1,8 +1,8 @@
-//! The `doctor` instrument: can this host be trusted to measure, how much does it add to every figure, and what
-//! should be changed?
+//! The `doctor` instrument: determines whether this host is fit for measurements, how much it adds to every figure, and what
+//! to change.
 //!
 //! * [`checkup`] – [`Checkup`]: measures this host, and reads the kernel's settings
-//! * [`findings`] – [`judge`]: what follows from it
+//! * [`findings`] – [`judge`]: derives findings from the checkup
 
 pub mod checkup;
 pub mod findings;
@@ -20,7 +20,7 @@ use jitlat_proto::twoway::PingPlan;
 /// Time for which the noise floor is measured.
 const NOISE_FLOOR_TIME: Span = Span::seconds(3);
 
-/// Measures what this host adds to the figures of `test`, over its own loopback interface, in three seconds.
+/// Measures the noise that this host adds to the figures of `test`, over its own loopback interface, in three seconds.
 ///
 /// # Errors
 /// The reason why it could not be measured.
@@ -31,7 +31,7 @@ pub fn noise_floor(test: &OneWay, stop: &Stop) -> Result<NoiseFloor, String> {
     })
 }
 
-/// Measures what this host adds to the figures of a two-way test.
+/// Measures the noise that this host adds to the figures of a two-way test.
 ///
 /// # Errors
 /// The reason why it could not be measured.

@@ -55,7 +55,7 @@ pub struct LoadServer {
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LoadStream {
-    /// The load that the stream belongs to, as written by the user.
+    /// Load that the stream belongs to, as given by the user.
     pub load: String,
     /// Requested payload rate in bit/s; `None`: as fast as TCP can send.
     pub offered_bps: Option<f64>,
@@ -128,7 +128,7 @@ impl Load {
         })
     }
 
-    /// Each stream of the load as a one-way test that lasts longer than a test of `duration`.
+    /// Returns each stream of the load as a one-way test that lasts longer than a test of `duration`.
     fn streams(&self, duration: Span) -> Result<Vec<(&LoadSpec, OneWay)>, Error> {
         let whole = Span(duration.0.saturating_add(self.settle.0).saturating_add(CONVERSATION_MARGIN.0));
         let unlimited = self.specs.iter().map(LoadSpec::unlimited).sum();

@@ -1,4 +1,4 @@
-//! [`LoadSpec`]: background traffic during a test, as people write it: `udp:5Mbit,dscp=AF11`, `tcp:20Mbit,streams=4`,
+//! [`LoadSpec`]: background traffic during a test, parsed from a text such as `udp:5Mbit,dscp=AF11`, `tcp:20Mbit,streams=4` or
 //! `tcp,streams=20`.
 
 use crate::error::Error;
@@ -25,17 +25,18 @@ pub struct LoadSpec {
 
 /// Payload bytes: a datagram that fits the MTU of nearly any path; for TCP several segments.
 const PAYLOAD: [u64; 2] = [1400, 14_480];
-/// Most streams of one load: a server grants one client 32 sessions, and the test needs one of them.
+/// Maximum number of streams of one load: a server grants one client 32 sessions, and the test needs one of them.
 const MAX_STREAMS: usize = 31;
-/// Most packets of one stream, and of all streams without a rate: half a gigabyte of records at each end.
+/// Maximum number of packets of one stream, and of all streams without a rate: half a gigabyte of records at each end.
 const MAX_PACKETS: u64 = 8_000_000;
-/// Rate of a stream without a rate of its own, in bit/s. Less in long tests, so that all records fit.
+/// Maximum rate of a stream without a configured rate, in bit/s. It is lower in long tests, so that all records fit.
 const UNLIMITED_STREAM_BITS: f64 = 1e9;
-/// Rate of all streams without a rate of their own, in bit/s: most of what a server grants a client in one direction.
+/// Maximum total rate of all streams without a configured rate, in bit/s: most of the rate that a server grants a client in one
+/// direction.
 const UNLIMITED_TOTAL_BITS: f64 = 8e9;
 
 impl LoadSpec {
-    /// Priority of the packets within this host (`SO_PRIORITY`); `None`: the default.
+    /// Returns the priority of the packets within this host (`SO_PRIORITY`); `None`: the default.
     pub fn priority(&self) -> Option<u32> {
         self.priority
     }
@@ -55,7 +56,7 @@ impl LoadSpec {
         Ok(vec![spec; self.streams])
     }
 
-    /// Number of streams without a rate.
+    /// Returns the number of streams without a rate.
     pub fn unlimited(&self) -> usize {
         if self.is_limited() { 0 } else { self.streams }
     }
@@ -65,7 +66,7 @@ impl LoadSpec {
         self.rate.is_some()
     }
 
-    /// Time between the packets of a stream that lasts `duration`.
+    /// Returns the time between the packets of a stream that lasts `duration`.
     fn period(&self, duration: Span, unlimited: usize) -> Result<Span, Error> {
         let of_bits = |bits: f64| {
             let period = SendingRate::Bits(bits).period(self.payload);

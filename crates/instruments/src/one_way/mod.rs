@@ -2,7 +2,7 @@
 //! [`ONE_WAY_PROTOCOLS`].
 //!
 //! * [`protocols`] – [`ONE_WAY_PROTOCOLS`], one file for each
-//! * [`protocol`] – [`OneWayProtocol`], what an entry contains, and [`OneWayClient`]
+//! * [`protocol`] – [`OneWayProtocol`], the type of an entry, and [`OneWayClient`]
 
 pub mod protocol;
 pub mod protocols;
@@ -46,7 +46,7 @@ impl OneWay {
     }
 }
 
-/// The part of a test on this host whose program ended before the server delivered its results.
+/// Part on this host of a test whose program ended before the server delivered its results.
 #[derive(Clone, Debug)]
 pub struct InterruptedTest {
     /// The session as far as it was known.

@@ -10,17 +10,17 @@ use crate::stop::Stop;
 use jitlat_core::observer::Observer;
 use std::fmt;
 
-/// A one-way protocol: everything that the rest of the program needs to know about it.
+/// One-way protocol, as described to the rest of the program.
 pub struct OneWayProtocol {
     /// Name in small letters: `owamp`.
     pub name: &'static str,
-    /// Name as people write it: `OWAMP`.
+    /// Name for people: `OWAMP`.
     pub title: &'static str,
     /// Programs that answer the protocol, for help.
     pub answered_by: &'static str,
     /// Arguments of the client.
     pub arguments: &'static [Argument],
-    /// Makes a client from [complete](Arguments::complete) arguments.
+    /// Creates a client from [complete](Arguments::complete) arguments.
     pub client: fn(&Arguments) -> Result<Box<dyn OneWayClient>, Error>,
     /// The server; `None` for jitlat's own protocol, whose server has separate settings
     /// ([`OneWayService`](crate::serve::OneWayService)).
@@ -28,7 +28,7 @@ pub struct OneWayProtocol {
 }
 
 impl OneWayProtocol {
-    /// Makes a client from `arguments`.
+    /// Creates a client from `arguments`.
     ///
     /// # Errors
     /// [`Error::Settings`] if an argument is unknown or has an invalid value.
@@ -45,7 +45,7 @@ impl fmt::Debug for OneWayProtocol {
 
 /// The client of a one-way protocol, with its arguments.
 pub trait OneWayClient: fmt::Debug + Send + Sync {
-    /// Entry of the protocol in the list.
+    /// Returns the entry of the protocol in the list.
     fn protocol(&self) -> &'static OneWayProtocol;
 
     /// Checks that the protocol can run `test`.

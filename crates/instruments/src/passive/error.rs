@@ -6,7 +6,7 @@ use jitlat_net::capture::interface::InterfaceError;
 use jitlat_net::digest::CollectorError;
 use jitlat_passive::{NoPlan, PartError};
 
-/// Reason why captured traffic could not be analysed, or not to its end.
+/// Reason why captured traffic could not be analysed, or not completely.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PassiveError {

@@ -34,11 +34,12 @@ pub(super) struct FollowedPoints {
     spans: [Option<(WallTime, WallTime)>; 2],
     /// Monitor clock minus reference clock, once there is a plan.
     offset: Option<Span>,
-    /// Frames delivered before a plan was made, and time since when the storage is full.
+    /// Number of frames delivered before a plan was made.
     early: usize,
+    /// Time since which the storage for these frames is full; `None` if it is not.
     enough: Option<SteadyTime>,
     stopping: bool,
-    /// Points that have delivered everything, after the end of following.
+    /// Number of points that have delivered all packets, once following has ended.
     finished: usize,
 }
 

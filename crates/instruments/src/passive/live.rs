@@ -22,7 +22,7 @@ use jitlat_passive::{CapturePoint, IdentityRule, MatchPlan, Matcher, Sides};
 use jitlat_proto::digest::DigestRule;
 use jitlat_proto::jitlat::PresharedKey;
 
-/// Longest time between the passages of a packet at both points, unless the settings say otherwise. Shorter than for
+/// Longest time between the passages of a packet at both points, unless set otherwise. Shorter than for
 /// files, because a packet lost towards the reference point delays the pairs by this much.
 pub(super) const LIVE_MAX_TRANSIT: Span = Span::seconds(5);
 /// Time to wait at the end for packets that the points have not delivered yet.
@@ -38,7 +38,7 @@ const FILE_END_TIMEOUT: Span = Span::seconds(30);
 /// Settings of a capture at live points.
 #[derive(Clone, Debug, Default)]
 pub struct LiveSettings {
-    /// How to capture at interfaces of this host.
+    /// Settings of captures at interfaces of this host.
     pub interface: InterfaceSettings,
     /// The key shared with other hosts.
     pub key: Option<PresharedKey>,
@@ -171,7 +171,7 @@ struct PointTraits {
     same_clock: bool,
     /// True if the points are captures in files.
     files: bool,
-    /// Longest time between the passages of a packet, unless the settings say otherwise.
+    /// Longest time between the passages of a packet, unless set otherwise.
     window: Span,
     /// Time to wait at the end for packets that were not delivered yet.
     ending: Span,

@@ -1,4 +1,4 @@
-//! Capture at two live points without an end: reports the traffic by periods of wall time, in bounded memory.
+//! Continuous capture at two live points: reports the traffic by periods of wall time, in bounded memory.
 
 use super::error::PassiveError;
 use super::live::{CAPTURED_BYTES, END_TIMEOUT, Following, LIVE_MAX_TRANSIT, LiveSettings};
@@ -21,10 +21,10 @@ const CHECK_INTERVAL: Span = Span::seconds(1);
 /// learnt about the points is discarded.
 const MAX_CHECKS_WITHOUT_MATCH: u32 = 15;
 const MIN_UNMATCHED_PACKETS: u64 = 16;
-/// Most periods that are ended at once while nothing is learnt.
+/// Maximum number of periods that are ended at once while no packets can be matched.
 const MAX_PERIODS_ENDED: i64 = 100;
 
-/// An event of a capture without an end.
+/// Event of a continuous capture.
 #[derive(Debug)]
 pub enum PeriodEvent<'a> {
     /// Capturing has begun at points with these names; the second is empty if only one point exists.
@@ -63,7 +63,7 @@ pub struct EndedCapturePeriod {
 /// The end of a capture.
 #[derive(Debug, Default)]
 pub struct CaptureEnd {
-    /// Reasons in words; empty if the end was requested.
+    /// Descriptions of the reasons; empty if the end was requested.
     pub reasons: Vec<String>,
 }
 
@@ -206,7 +206,7 @@ impl PeriodCapture<'_> {
         points.ended().then(|| Some(String::new()))
     }
 
-    /// Ends periods in which nothing was learnt and returns the number of the next period.
+    /// Ends periods in which no packets could be matched, and returns the number of the next period.
     fn wait(&mut self, mut next: i64) -> i64 {
         let over = clock::wall() - self.window - END_TIMEOUT;
         let now = over.0.div_euclid(self.every.0);
@@ -262,7 +262,7 @@ impl PeriodCapture<'_> {
     }
 }
 
-/// Closes the points and returns why the capture ended.
+/// Closes the points and returns the reason why the capture ended.
 fn end_of(points: LivePoints, reason: Option<String>) -> CaptureEnd {
     let (ends, failures) = points.close();
     let Some(reason) = reason else { return CaptureEnd::default() };

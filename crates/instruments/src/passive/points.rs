@@ -52,12 +52,12 @@ pub enum LivePoint {
 }
 
 impl LivePoint {
-    /// True if its time stamps come from this host's clock.
+    /// True if the timestamps of the point come from this host's clock.
     pub fn is_here(&self) -> bool {
         matches!(self, LivePoint::Interface(_))
     }
 
-    /// True if it delivers packets, not only digests of them.
+    /// True if the point delivers packets, not only digests of them.
     pub(super) fn has_packets(&self) -> bool {
         !matches!(self, LivePoint::Remote { .. })
     }
@@ -108,7 +108,7 @@ impl PointEnd {
 
 /// A source that delivers the packets of both points.
 pub(super) trait PointSource {
-    /// Salt of all packet names, if another host computes some of them.
+    /// Returns the salt for packet identities, if another host computes some of them.
     fn salt(&self) -> Option<u64>;
 
     /// Sends both points the rule by which packets are selected; each point receives its own sides.
@@ -266,7 +266,7 @@ fn capture_here(link: &PointLink, own: u16, mut capture: InterfaceCapture) -> Po
         }
         if let Ok(DigestRule { sides, .. }) = link.plans.try_recv() {
             let hosts: Vec<Prefix> = sides.reference.iter().chain(&sides.monitor).copied().collect();
-            // Where the kernel cannot filter, the packets are filtered when they are named.
+            // If the kernel cannot filter, packets are filtered when their identities are computed.
             let _ = capture.limit_to(&hosts);
         }
         let (frames, covered, trouble) = take_batches(&mut capture, own, last);

@@ -1,4 +1,5 @@
-//! [`CaptureReader`]: a thread that reads a capture, names and sorts its packets, and delivers them in batches.
+//! [`CaptureReader`]: a thread that reads a capture, computes the identity of each packet, sorts the packets, and delivers them in
+//! batches.
 
 use super::error::PassiveError;
 use jitlat_core::WallTime;
@@ -15,9 +16,9 @@ const MAX_QUEUED_BATCHES: usize = 8;
 
 /// A batch of sightings, and the time that the capture covers so far.
 struct Batch {
-    /// Named packets in time order.
+    /// Packets with their identities, in time order.
     sightings: Vec<Sighting>,
-    /// Time stamps of the first and the last frame.
+    /// Timestamps of the first and the last frame.
     span: Option<(WallTime, WallTime)>,
 }
 
@@ -44,12 +45,12 @@ impl CaptureReader {
         CaptureReader { name, head, naming, batches, empty, thread }
     }
 
-    /// The beginning of the capture; empty if the reader failed ([`NamedCapture::finish`] reports that).
+    /// Returns the beginning of the capture; empty if the reader failed ([`NamedCapture::finish`] reports that).
     pub(super) fn head(&self) -> CaptureHead {
         self.head.recv().unwrap_or_default()
     }
 
-    /// Names the packets by `rule` from here on.
+    /// From now on, computes the identities of packets by `rule`.
     pub(super) fn name_packets(self, rule: NamingRule) -> NamedCapture {
         // Sending fails only if the reader has ended; the batches end then, too.
         let _ = self.naming.send(rule);
@@ -157,7 +158,7 @@ fn read(
     {
         head.push(&f);
     }
-    // The beginning is named as well; its frames are few and small.
+    // The copy is cheap, because these frames are few and small; they are processed below like all others.
     if head_to.send(head.clone()).is_err() {
         return CaptureFacts::default();
     }

@@ -6,9 +6,9 @@ use jitlat_core::{Event, Observer, PacketRecord, Session, Span};
 use jitlat_passive::streams::session;
 use jitlat_passive::{Sides, StreamSink};
 
-/// Most records of a direction that are held until its session is complete; further records are sent early.
+/// Maximum number of records of a direction that are held until its session is complete; further records are sent early.
 const MAX_HELD_RECORDS: usize = 1 << 20;
-/// Most records in one event.
+/// Maximum number of records in one event.
 const MAX_RECORDS_PER_EVENT: usize = 1 << 14;
 
 /// Holds the records of both directions until the sessions are complete, or until there are too many.

@@ -1,5 +1,4 @@
-//! [`SegmentCapture`]: follows the TCP segments that leave an interface to their acknowledgement or loss, period by
-//! period, without an end.
+//! [`SegmentCapture`]: continuously follows the TCP segments that leave an interface to their acknowledgement or loss, by periods.
 
 use super::error::PassiveError;
 use super::live::LiveSettings;
@@ -84,7 +83,7 @@ impl SegmentCapture {
             }
             let (drops, now) = (capture.drops(), clock::wall());
             if drops > dropped {
-                // The unseen packets may contain the acknowledgement of any segment.
+                // Packets that were not captured may contain the acknowledgement of any segment.
                 rounds.lose_sight();
                 run.period(now).dropped += drops - dropped;
                 dropped = drops;

@@ -21,7 +21,7 @@ pub struct Passive {
     pub translation: Option<Translation>,
     /// Use only packets that match the filter; `None`: all.
     pub only: Option<PacketFilter>,
-    /// How packets are grouped into flows; `None`: no flows.
+    /// Rule by which packets are grouped into flows; `None`: no flows.
     pub grouping: Option<Grouping>,
     /// Monitor clock minus reference clock; `None`: found from the traffic.
     pub offset: Option<Span>,
@@ -37,13 +37,13 @@ pub struct Passive {
     pub interval: Span,
     /// Method of matching packets.
     pub matching: Matching,
-    /// Whether to send the records of both directions: the events `Started`, `Concluding`, `Records` and `Finished`.
+    /// True to send the records of both directions, in the events `Started`, `Concluding`, `Records` and `Finished`.
     pub records: bool,
-    /// Whether to send each matched packet: the event `Matched`.
+    /// True to send each matched packet, in the event `Matched`.
     pub matched: bool,
     /// Result of a first pass over the captures; `None`: a new first pass is made.
     pub first_pass: Option<FirstPass>,
-    /// The only part of captures in files to analyse; `None`: all.
+    /// Part of captures in files to analyse; `None`: all.
     pub part: Option<TimePart>,
 }
 
@@ -57,7 +57,7 @@ pub struct TimePart {
     /// Time that is read before and after the part, so that packets are matched as in the whole; `None`: twice the
     /// longest time between the passages of a packet.
     pub overlap: Option<Span>,
-    /// Whether to return the result as a state that can be joined with other parts.
+    /// True to return the result as a state that can be joined with other parts.
     pub state: bool,
 }
 
@@ -71,7 +71,7 @@ pub enum PartTime {
 }
 
 impl TimePart {
-    /// Returns the part of captures that have been through a first pass.
+    /// Converts the part to times of captures for which a first pass was made.
     pub(super) fn of(&self, first: &FirstPass, window: Span) -> CapturePart {
         let spans = first.spans();
         let begun = spans[0].map_or(WallTime(0), |(first, _)| first);

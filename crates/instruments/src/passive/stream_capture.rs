@@ -1,5 +1,4 @@
-//! [`StreamCapture`]: captures a test's own stream at this host's interface, so that a test over TCP can explain its
-//! latency.
+//! [`StreamCapture`]: captures a test's own stream at this host's interface, so that a test over TCP can explain its delays.
 
 use super::error::PassiveError;
 use jitlat_core::analysis::Samples;
@@ -28,7 +27,7 @@ use std::time::Duration;
 /// Time for which the kernel collects packets before it wakes the capturing thread, so that it does not wake for each
 /// packet.
 const KERNEL_BATCH_TIME: Duration = Duration::from_millis(20);
-/// Largest IP packet, in bytes, that can have been on the wire in this form; the adapter segments longer ones (TSO).
+/// Maximum length in bytes of a captured IP packet that was sent as it is; the adapter segments longer ones (TSO).
 const MAX_WIRE_LENGTH: u32 = 9000;
 
 /// Reason why a stream cannot be captured.
@@ -48,7 +47,7 @@ pub enum StreamCaptureError {
         /// The error of the system.
         source: io::Error,
     },
-    /// The server has no address of the family asked for.
+    /// The server has no address of the requested family.
     #[error("{0} has no address of the requested family (-4, -6)")]
     Family(String),
     /// No interface has the address that the test is bound to.
@@ -77,7 +76,7 @@ pub struct CapturedStream {
 }
 
 impl CapturedStream {
-    /// Finds where the stream that `request` describes will leave or reach this host.
+    /// Finds the interface at which the stream of `request` will leave or reach this host.
     ///
     /// # Errors
     /// [`StreamCaptureError`] if there is no route to the server.
@@ -166,7 +165,7 @@ impl StreamCapture {
 }
 
 impl EndedCapture {
-    /// Returns the captured traffic, and what it explains about the analysed streams `runs`.
+    /// Returns the captured traffic, and explanations of delays in the analysed streams `runs`.
     pub fn explain<'a>(self, runs: impl IntoIterator<Item = (&'a Session, &'a Samples)>) -> StreamTraffic {
         let EndedCapture { seen, stream } = self;
         let mut connections = seen.tcp.finish();
@@ -293,7 +292,7 @@ fn run(
 }
 
 impl CapturedSoFar {
-    /// Takes a frame; returns whether it belongs to the stream.
+    /// Processes a frame; returns true if it belongs to the stream.
     fn take(&mut self, f: &Frame<'_>, stream: &CapturedStream) -> bool {
         let Ok(p) = f.packet() else { return false };
         if !stream.owns(&p) {

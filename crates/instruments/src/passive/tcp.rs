@@ -47,7 +47,7 @@ pub struct TcpCaptures {
     pub follow: bool,
     /// End following after this time; `None`: no limit.
     pub duration: Option<Span>,
-    /// Whether to send pairs and single packets matched between two points: [`CaptureEvent::Pairs`], [`CaptureEvent::Matched`].
+    /// True to send pairs and single packets matched between two points, in [`CaptureEvent::Pairs`] and [`CaptureEvent::Matched`].
     pub matched: bool,
 }
 
@@ -70,7 +70,7 @@ impl TcpCaptures {
         }
     }
 
-    /// Like [`analyse`](Self::analyse), but also returns what is needed to join this part with others.
+    /// Like [`analyse`](Self::analyse), but also returns the data needed to join this part with others.
     ///
     /// # Errors
     /// [`PassiveError`] if a capture cannot be read.

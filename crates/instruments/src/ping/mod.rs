@@ -1,8 +1,8 @@
 //! [`Ping`]: two-way tests, with any of the protocols in [`PROTOCOLS`].
 //!
 //! * [`protocols`] – [`PROTOCOLS`], one file for each
-//! * [`protocol`] – [`PingProtocol`], what an entry contains, and [`PingClient`]
-//! * [`mod@test`] – [`PingTest`] and [`PingResult`]: what a protocol's client receives and returns
+//! * [`protocol`] – [`PingProtocol`], the type of an entry, and [`PingClient`]
+//! * [`mod@test`] – [`PingTest`] and [`PingResult`]: input and result of a protocol's client
 
 pub mod protocol;
 pub mod protocols;
@@ -46,7 +46,7 @@ pub struct Ping {
     pub payload: Option<u64>,
     /// Time between requests.
     pub period: Span,
-    /// When requests are sent.
+    /// Schedule of the requests.
     pub schedule: Schedule,
     /// Stop and wait: send the next request this long after the answer to the previous one; `None`: send by `schedule`.
     pub wait: Option<Span>,
@@ -66,9 +66,9 @@ pub struct Ping {
     pub bind: Option<IpAddr>,
     /// Name of the interface to send through; `None`: chosen by the route.
     pub interface: Option<String>,
-    /// How the sender waits for its deadlines; `None`: depends on the rate, see [`Pacing::mode`].
+    /// Method by which the sender waits for its deadlines; `None`: depends on the rate, see [`Pacing::mode`].
     pub pace: Option<PaceMode>,
-    /// The best kind of time stamps to use.
+    /// Preferred source of timestamps; less precise ones are used if it is not available.
     pub stamps: StampMode,
     /// Annotations that are stored with the test.
     pub annotations: Annotations,
@@ -112,7 +112,7 @@ impl Ping {
         }
     }
 
-    /// Size of a request in bytes as the system counts it: the UDP payload, the ICMP message or the TCP record.
+    /// Returns the size of a request in bytes: the UDP payload, the ICMP message or the TCP record.
     ///
     /// # Errors
     /// [`Error::Settings`] if the protocol does not allow this payload size.

@@ -8,11 +8,11 @@ use jitlat_net::reflect::Reflector;
 use jitlat_net::twoway::TwoWayLink;
 use std::fmt;
 
-/// A two-way protocol: everything that the rest of the program needs to know about it.
+/// Two-way protocol, as described to the rest of the program.
 pub struct PingProtocol {
     /// Name in small letters: `stamp`.
     pub name: &'static str,
-    /// Name as people write it: `STAMP`.
+    /// Name for people: `STAMP`.
     pub title: &'static str,
     /// Programs that answer the protocol, for help.
     pub answered_by: &'static str,
@@ -22,7 +22,7 @@ pub struct PingProtocol {
     pub payload: &'static str,
     /// Arguments of the client.
     pub arguments: &'static [Argument],
-    /// Makes a client from [complete](Arguments::complete) arguments.
+    /// Creates a client from [complete](Arguments::complete) arguments.
     pub client: fn(&Arguments) -> Result<Box<dyn PingClient>, Error>,
     /// The server; `None` if every host's kernel answers this protocol.
     pub server: Option<ProtocolServer>,
@@ -42,12 +42,12 @@ pub type ReflectorList = Vec<Box<dyn Reflector>>;
 pub struct ProtocolServer {
     /// Arguments of the server.
     pub arguments: &'static [Argument],
-    /// Makes the reflectors from [complete](Arguments::complete) arguments.
+    /// Creates the reflectors from [complete](Arguments::complete) arguments.
     pub reflectors: fn(&Arguments) -> Result<ReflectorList, Error>,
 }
 
 impl PingProtocol {
-    /// Makes a client from `arguments`.
+    /// Creates a client from `arguments`.
     ///
     /// # Errors
     /// [`Error::Settings`] if an argument is unknown or has an invalid value.
@@ -55,7 +55,7 @@ impl PingProtocol {
         (self.client)(&arguments.complete(self.arguments)?)
     }
 
-    /// Makes the reflectors from `arguments`; empty if every host's kernel answers this protocol.
+    /// Creates the reflectors from `arguments`; empty if every host's kernel answers this protocol.
     ///
     /// # Errors
     /// [`Error::Settings`] if an argument is unknown or has an invalid value.
@@ -73,13 +73,13 @@ impl fmt::Debug for PingProtocol {
 
 /// The client of a two-way protocol, with its arguments.
 pub trait PingClient: fmt::Debug + Send + Sync {
-    /// Entry of the protocol in the list.
+    /// Returns the entry of the protocol in the list.
     fn protocol(&self) -> &'static PingProtocol;
 
-    /// The far host's port; 0 where the protocol has none.
+    /// Returns the far host's port; 0 if the protocol has no ports.
     fn port(&self) -> u16;
 
-    /// Sizes that requests can have.
+    /// Returns the sizes that requests can have.
     fn sizes(&self) -> RequestSizes;
 
     /// True if a test without any answer has failed.
@@ -106,6 +106,6 @@ pub struct RequestSizes {
     pub header: u64,
     /// Shortest and longest request, header included.
     pub range: (u64, u64),
-    /// Headers between the IP header and the request; `None` over TCP, which forms segments itself.
+    /// Length of the headers between the IP header and the request, in bytes; `None` over TCP, which forms segments itself.
     pub beneath: Option<u64>,
 }

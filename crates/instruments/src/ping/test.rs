@@ -1,4 +1,4 @@
-//! [`PingTest`]: one two-way test as a protocol's client runs it. [`PingResult`]: its result.
+//! [`PingTest`]: a two-way test that a protocol's client runs. [`PingResult`]: the result of such a test.
 
 use super::Ping;
 use crate::error::Error;
@@ -11,7 +11,7 @@ use jitlat_net::twoway::{self, TwoWayLink, TwoWayMeasured};
 use jitlat_proto::twoway::{PingPlan, Protocol};
 use std::net::SocketAddr;
 
-/// A test as a protocol's client receives it.
+/// Input of a protocol's client: a test that is ready to run.
 #[derive(Clone)]
 pub struct PingTest<'a> {
     /// The settings of the test.
@@ -28,7 +28,7 @@ pub struct PingTest<'a> {
     pub mark: u64,
     /// Requests an early end.
     pub stop: &'a Stop,
-    /// When the test began.
+    /// Start of the test.
     pub created: WallTime,
 }
 
@@ -60,8 +60,8 @@ impl<'a> PingTest<'a> {
         test
     }
 
-    /// Runs a protocol that sends datagrams; the argument of `make` is whether the kernel chooses the ICMP identifier.
-    /// Returns the final state of the protocol as well.
+    /// Runs a protocol that sends datagrams, created by `make`; its argument is true if the kernel chooses the ICMP
+    /// identifier. Also returns the final state of the protocol.
     ///
     /// # Errors
     /// [`Error::Ping`] if nothing was measured.
@@ -70,7 +70,7 @@ impl<'a> PingTest<'a> {
         Ok(self.gather(measured))
     }
 
-    /// Turns a finished measurement into a result.
+    /// Converts a finished measurement to a result.
     pub fn gather<P: Protocol>(&self, measured: TwoWayMeasured<P>) -> (PingResult, P) {
         let TwoWayMeasured {
             mut outcome, local, host, ending, unsent, stamps_lost, refused, prohibited, ..
@@ -93,13 +93,13 @@ impl<'a> PingTest<'a> {
         session.unsent = unsent;
         session.stamps_lost = stamps_lost;
         session.client = host;
+        session.schedule_shifts = outcome.shifts;
         let facts = session.two_way.get_or_insert_default();
         facts.far_clock = outcome.protocol.far_clock();
         facts.processing_apart = outcome.protocol.follows_up();
         let (directions, losses) = outcome.requests.directions();
         facts.directions = Some(directions).filter(|d| d.stateful);
         facts.losses = losses;
-        facts.shifts = outcome.shifts;
         facts.skipped = outcome.skipped;
         // Error messages at the end of the test are the reason for its end, which is reported separately.
         let refused = if ending == Ending::PeerLost { 0 } else { refused };

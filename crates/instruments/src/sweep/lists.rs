@@ -10,14 +10,14 @@ use jitlat_core::time::SECOND;
 use jitlat_net::stamp::StampMode;
 use std::cmp::Ordering;
 
-/// The values of one condition.
+/// Values of one condition.
 #[derive(Clone, Debug)]
 pub struct LevelList(pub Vec<FactorLevel>);
 
 /// Kinds of stamps of one-way tests.
 const ONE_WAY_STAMPS: [&str; 3] = ["user", "kernel", "hardware"];
 
-/// Largest number of values; more are certainly a mistake.
+/// Maximum number of values; a longer list is most likely a mistake.
 const MAX_VALUES: usize = 10_000;
 
 /// Parses payload sizes.
@@ -43,7 +43,7 @@ pub fn priorities(text: &str) -> Result<LevelList, String> {
     };
     let LevelList(mut levels) = numbers(text, one, |n| n.to_string())?;
     levels.sort_by(|a, b| a.number.partial_cmp(&b.number).unwrap_or(Ordering::Equal));
-    // The distances between priorities have no meaning, so they get no number.
+    // Differences between priorities have no meaning, so priorities get no number.
     levels.iter_mut().for_each(|level| level.number = None);
     Ok(LevelList(levels))
 }
@@ -133,7 +133,7 @@ pub fn transports(text: &str) -> Result<LevelList, String> {
     })
 }
 
-/// The shortest exact way to write a time.
+/// Formats a time exactly, in the shortest form.
 fn time(ns: i64) -> String {
     let units = [(SECOND, "s"), (1_000_000, "ms"), (1_000, "us")];
     match units.into_iter().find(|(size, _)| ns != 0 && ns % size == 0) {

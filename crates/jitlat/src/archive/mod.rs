@@ -1,4 +1,4 @@
-//! `jitlat archive VERB DIR`: years of tests in a folder.
+//! `jitlat archive VERB DIR`: stores and reads tests of many years in a folder.
 //!
 //! * [`dataset`] – `jitlat analyze --dataset`: all packets of an archive analysed again
 
@@ -56,7 +56,7 @@ enum Verb {
     Migrate(WhereArgs),
 }
 
-/// Location of the archive.
+/// Argument with the folder of the archive.
 #[derive(Clone, Debug, Args)]
 struct WhereArgs {
     /// Folder of the archive
@@ -243,7 +243,7 @@ impl FormArgs {
     }
 }
 
-/// Prints a text.
+/// Prints a text to standard output.
 fn printed(text: &str) -> Result<ExitStatus> {
     terminal::print(text)?;
     Ok(ExitStatus::Measured)
@@ -309,7 +309,7 @@ pub fn run(args: &ArchiveArgs) -> Result<ExitStatus> {
     }
 }
 
-/// Path of a test in an archive, which every command accepts.
+/// Returns the path of a test in an archive, in the form that every command accepts.
 fn test_path(archive: &Path, id: &str) -> Result<PathBuf> {
     let found = Archive::open(archive)?.find(id)?;
     Ok(archive.join(found.to_string()))
@@ -342,7 +342,7 @@ pub fn add_log(root: &Path, log: &Path) -> Result<TestId, jitlat_archive::Archiv
     Ok(id)
 }
 
-/// Adds the logs of a test that has just ended to `archive`. A failure is reported, and affects nothing else.
+/// Adds the logs of a test that has just ended to `archive`. A failure is reported and has no other effect.
 pub fn add_logs<'a>(archive: Option<&Path>, logs: impl Iterator<Item = &'a Path>) -> bool {
     let Some(root) = archive else { return true };
     let mut whole = true;

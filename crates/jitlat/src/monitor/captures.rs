@@ -12,17 +12,17 @@ use jitlat_monitor::runtime::{CaptureResult, CaptureSetup};
 use jitlat_passive::pipeline::PacketFilter;
 use jitlat_proto::jitlat::PresharedKey;
 
-/// Captures until a stop is requested; the key authenticates this host to others.
+/// Function that captures until a stop is requested; the key authenticates this host to others.
 type Follow =
     fn(&CaptureSetup, Option<&PresharedKey>, &Stop, &mut dyn FnMut(PeriodEvent<'_>)) -> CaptureResult;
 
-/// An instrument that a capture of the file may name.
+/// Instrument for captures in the monitor's file.
 pub struct CaptureKind {
     /// Name of the instrument.
     pub name: &'static str,
     /// True if it needs two points.
     pub two_points: bool,
-    /// Captures until a stop is requested.
+    /// Function that captures until a stop is requested.
     pub follow: Follow,
 }
 
@@ -62,18 +62,21 @@ fn options() -> OptionSet {
     let own = [
         ("every", "write every = \"5min\" in the capture"),
         ("key_file", "keys are set in [[host]] and [serve]"),
-        ("tags", "a monitor sets the tags of its results: leave it out"),
+        ("tags", "not in a monitor, which sets the tags of its results: leave this option out"),
     ];
     let instead = |id: &str| {
         let own = own.iter().find(|(known, _)| *known == id);
-        own.map_or("a monitor stores captured packets in its archive: leave it out", |(_, instead)| instead)
+        own.map_or(
+            "not in a monitor, which stores captured packets in its archive: leave this option out",
+            |(_, instead)| instead,
+        )
     };
     let others = ids::<SppArgs>().into_iter().filter(|id| !OPTIONS.contains(&id.as_str()));
     OptionSet::new::<SppArgs>("a capture", others.map(|id| (id.clone(), instead(&id).to_owned())).collect())
 }
 
-/// Completes the options with settings from elsewhere in the file: both points, of which the second is a host if it
-/// `is_far`, and the addresses of both ends, if the options do not have them.
+/// Completes the options with settings from other parts of the file: both points (the second is at another host if `is_far`),
+/// and the addresses of both ends, if the options lack them.
 fn read(
     given: &[(String, OptionValue)],
     [reference, monitor]: [&str; 2],
@@ -130,11 +133,10 @@ fn follow_pairs(
         .map_err(|e| (kind(&e), e.to_string()))
 }
 
-/// Every address: anything beyond an interface.
+/// Networks that contain every address, for all traffic beyond an interface.
 const ANYWHERE: &str = "0.0.0.0/0,::/0";
 
-/// Follows the segments of TCP connections from this host, or from hosts on this side of it, that leave one
-/// interface.
+/// Follows the TCP segments that leave one interface, from this host or from hosts on this side of the interface.
 fn follow_segments(
     setup: &CaptureSetup,
     _: Option<&PresharedKey>,
@@ -165,7 +167,7 @@ fn only_tcp(args: &SppArgs) -> Result<Option<u16>, EntryError> {
     Ok(only.port)
 }
 
-/// Kind of failure of an error.
+/// Returns the kind of failure that an error belongs to.
 fn kind(error: &PassiveError) -> SlotFailure {
     use jitlat_net::digest::CollectorError;
     use jitlat_proto::digest::DigestError;

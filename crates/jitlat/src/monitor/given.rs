@@ -5,28 +5,28 @@ use clap::error::{ContextKind, ContextValue};
 use clap::{ArgMatches, Args, Command};
 use jitlat_monitor::file::{EntryError, OptionValue, keys};
 
-/// The options of a command that a file may give.
+/// Options of a command that the monitor's file may set.
 pub struct OptionSet {
     command: Command,
-    /// Options that only make sense on the command line, by id, with advice on what to write instead.
+    /// Options that are only allowed on the command line, by id, with advice on what to write instead.
     refused: Vec<(String, String)>,
-    /// Owner of the options, for messages.
+    /// Name of the command or section that has the options, for messages.
     of: &'static str,
 }
 
-/// Ids of a group of options.
+/// Returns the ids of a group of options.
 pub fn ids<A: Args>() -> Vec<String> {
     A::augment_args(Command::new("")).get_arguments().map(|a| a.get_id().to_string()).collect()
 }
 
 impl OptionSet {
-    /// The options of `A`, without the ids of `refused`.
+    /// Creates the set of the options of `A`, except those in `refused`.
     pub fn new<A: Args>(of: &'static str, refused: Vec<(String, String)>) -> OptionSet {
         let command = A::augment_args(Command::new(of).no_binary_name(true).disable_help_flag(true));
         OptionSet { command, refused, of }
     }
 
-    /// Long names of the options that a file may give.
+    /// Returns the long names of the options that the file may set.
     fn names(&self) -> Vec<&str> {
         let refused = |arg: &&Arg| self.refused.iter().any(|(id, _)| arg.get_id() == id.as_str());
         self.command.get_arguments().filter(|arg| !refused(arg)).filter_map(|arg| arg.get_long()).collect()

@@ -25,18 +25,18 @@ use jitlat_monitor::model::{OneWayTraffic, SendingHosts, Traffic};
 use jitlat_monitor::runtime::{AnyError, CaptureResult, CaptureSetup, Equipment, ServerKeys, TestSite};
 use jitlat_proto::jitlat::{PresharedKey, PresharedKeys};
 
-/// Makes a test of the file ready to run, from its options.
+/// Function that creates a test that is ready to run, from its options.
 type MakeTest = fn(&OptionSet, &DeclaredTest<'_>, &TestSite<'_>) -> Result<Box<dyn Instrument>, EntryError>;
 
-/// An instrument that a test of the file may name.
+/// Instrument for tests in the monitor's file.
 pub struct Monitored {
     /// Name of the instrument.
     pub name: &'static str,
-    /// Options of the instrument.
+    /// Returns the options of the instrument.
     options: fn() -> OptionSet,
-    /// Traffic of a test.
+    /// Returns the traffic of a test.
     traffic: fn(&OptionSet, &DeclaredTest<'_>) -> Result<Traffic, EntryError>,
-    /// Makes a test that is ready to run.
+    /// Creates a test that is ready to run.
     test: MakeTest,
 }
 
@@ -46,7 +46,7 @@ pub const MONITORED: [Monitored; 2] = [
     Monitored { name: "ping", options: ping_options, traffic: ping_traffic, test: ping_test },
 ];
 
-/// The instruments of this program, for the file and the runtime.
+/// Instruments of this program, for the file and the runtime.
 #[derive(Debug)]
 pub struct MonitorInstruments;
 
@@ -132,7 +132,7 @@ fn with_reason(refused: impl IntoIterator<Item = String>, instead: &str) -> Vec<
     refused.into_iter().map(|id| (id, instead.to_owned())).collect()
 }
 
-/// Options that have separate keys in the file, or no meaning there.
+/// Returns the options that have separate keys in the file, or no meaning there, each with advice.
 fn refused(groups: Vec<String>) -> Vec<(String, String)> {
     let own = [
         ("duration", "write for = \"10s\" in the test"),
@@ -143,12 +143,15 @@ fn refused(groups: Vec<String>) -> Vec<(String, String)> {
         ("key_file", "keys are set in [[host]] and [serve]"),
         ("doctor", "the slots of a monitor leave no time for it: leave it out"),
         ("path", "the slots of a monitor leave no time for it: leave it out"),
-        ("capture", "a monitor does not capture its tests: leave it out"),
+        ("capture", "not in a monitor, which does not capture its tests: leave this option out"),
     ];
     let mut list: Vec<(String, String)> =
         own.iter().map(|(id, instead)| ((*id).to_owned(), (*instead).to_owned())).collect();
     let others = groups.into_iter().filter(|id| id != "tags" && !own.iter().any(|(own, _)| own == id));
-    list.extend(with_reason(others, "a monitor stores results in its archive: leave it out"));
+    list.extend(with_reason(
+        others,
+        "not in a monitor, which stores results in its archive: leave this option out",
+    ));
     list
 }
 
@@ -173,7 +176,7 @@ fn ping_options() -> OptionSet {
 
 /// Parses the options of the server.
 pub fn serve_args(options: &[(String, OptionValue)]) -> Result<ServeArgs, EntryError> {
-    let confined = "the server of a monitor is not confined: leave it out";
+    let confined = "not in a monitor, whose server is not confined: leave this option out";
     let refused = [
         ("key_file", "write key-file = \"…\" in [serve]"),
         ("show_policy", "use `jitlat serve --show-policy`"),
@@ -182,7 +185,7 @@ pub fn serve_args(options: &[(String, OptionValue)]) -> Result<ServeArgs, EntryE
         ("no_sandbox", confined),
     ];
     let refused = refused.map(|(id, instead)| (id.to_owned(), instead.to_owned())).to_vec();
-    // Captures of the file may need the interfaces of this host; these options are valid then.
+    // Captures in the file may need interfaces of this host, for which these options are valid.
     let of_captures = ["capture-port", "capture-without-key", "max-digest-rate"];
     let named = |name: &str| options.iter().any(|(given, _)| given == name);
     let placeholder = of_captures.iter().any(|name| named(name)) && !named("capture");
@@ -234,7 +237,7 @@ fn one_way_traffic(options: &OptionSet, asked: &DeclaredTest<'_>) -> Result<Traf
     Ok(Traffic { duration, forward, backward, recorded: up.packets + down.packets })
 }
 
-/// Makes a two-way test of `host`.
+/// Creates a two-way test of `host`.
 pub fn ping(options: &OptionSet, asked: &DeclaredTest<'_>, host: &str) -> Result<Ping, EntryError> {
     let host = ["--".to_owned(), host.to_owned()];
     let others: Vec<String> = duration(asked).into_iter().chain(host).collect();
@@ -260,7 +263,7 @@ fn ping_traffic(options: &OptionSet, asked: &DeclaredTest<'_>) -> Result<Traffic
     Ok(Traffic { duration, forward: flow, backward: flow, recorded: flow.packets })
 }
 
-/// Bytes of a packet outside its payload: Ethernet with its checksum, IPv4, and UDP or TCP with time stamps.
+/// Bytes of a packet outside its payload: Ethernet with its checksum, IPv4, and UDP or TCP with timestamps.
 const ETHERNET_AND_IPV4: u64 = 18 + 20;
 
 fn flow_of(spec: &TestSpec) -> OneWayTraffic {

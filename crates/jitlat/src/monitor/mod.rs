@@ -58,7 +58,7 @@ pub struct MonitorArgs {
 }
 
 impl MonitorArgs {
-    /// True if it measures.
+    /// True if the command measures until it is stopped, instead of only reading the file.
     pub fn runs_long(&self) -> bool {
         !self.check && !self.plan
     }

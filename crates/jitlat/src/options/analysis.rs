@@ -29,18 +29,18 @@ pub struct AnalysisArgs {
     /// The windows are in the report, in the JSON (`intervals`), and one per line in `--as intervals`.
     #[arg(long, value_name = "T", value_parser = quantity::duration, help_heading = "Output")]
     pub interval: Option<Span>,
-    /// Count packets with a corrected latency above this as lost (RFC 7680)
+    /// Count packets with a corrected delay above this as lost (RFC 7680)
     ///
     /// Refused if nothing is known about the clocks.
     #[arg(long, value_name = "T", value_parser = quantity::duration)]
     pub late_after: Option<Span>,
-    /// Trust the clocks of both hosts, and therefore absolute latency
+    /// Trust the clocks of both hosts, and therefore absolute delays
     #[arg(long)]
     pub trust_clocks: bool,
-    /// Add percentiles of latency with lost packets as infinite (RFC 7679) to the JSON
+    /// Add percentiles of delay with lost packets as infinite (RFC 7679) to the JSON
     #[arg(long)]
     pub unconditional: bool,
-    /// Count packets whose latency is within this of the mean and of the median
+    /// Count packets whose delay is within this of the mean and of the median
     ///
     /// For example 500us. The shares are in the report, in tables and in `--fail-if 'within-median<95%'`.
     #[arg(long, value_name = "T", value_parser = quantity::duration, conflicts_with = "streaming")]
@@ -101,7 +101,7 @@ pub enum DelayModelArg {
 }
 
 impl AnalysisArgs {
-    /// The options of the analysis.
+    /// Returns the options of the analysis.
     pub fn options(&self) -> Options {
         let method = match self.percentiles {
             PercentilesArg::Edf => Method::Edf,

@@ -33,7 +33,7 @@ pub struct LoadArgs {
 }
 
 impl LoadArgs {
-    /// The load of a test against `host`. `own` has the test's control port and key file, if it has any.
+    /// Returns the load of a test against `host`; `own`: control port and key file of the test, if it has any.
     pub fn settings(&self, host: &str, own: Option<(u16, Option<&PathBuf>)>) -> Result<Load> {
         let (port, key) = own.unwrap_or((self.load_port, None));
         let elsewhere = self.load_host.is_some() || self.load_port != CONTROL_PORT;

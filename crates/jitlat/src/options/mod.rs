@@ -1,5 +1,5 @@
-//! Options of the command line in groups that commands share, and the settings made from them. Nothing here depends
-//! on a command.
+//! Options of the command line in groups that commands share, and the settings created from them. This module does not depend on
+//! any command.
 
 pub mod analysis;
 pub mod late;
@@ -21,7 +21,7 @@ pub mod unread;
 pub use jitlat_instruments::access::{key, read_key_file};
 use jitlat_net::client::AddressFamily;
 
-/// The address family requested by `-4` and `-6`; `None`: either.
+/// Returns the address family requested by `-4` and `-6`; `None`: either.
 pub fn family(ipv4: bool, ipv6: bool) -> Option<AddressFamily> {
     match (ipv4, ipv6) {
         (true, _) => Some(AddressFamily::V4),

@@ -49,7 +49,7 @@ pub struct OneWayArgs {
 }
 
 impl OneWayArgs {
-    /// Makes the settings of a test of `host`.
+    /// Creates the settings of a test of `host`.
     pub fn settings(&self, host: &str) -> Result<OneWay> {
         let mut seed = [0; 8];
         random::fill(&mut seed).context("drawing a seed from the system's random numbers")?;
@@ -98,7 +98,7 @@ impl OneWayArgs {
 }
 
 impl OneWayArgs {
-    /// Makes the settings to examine the path to `host` before the test.
+    /// Creates the settings to examine the path to `host` before the test.
     pub fn path(&self, host: &str) -> PathTest {
         PathTest {
             family: family(self.host_args.ipv4, self.host_args.ipv6),
@@ -111,7 +111,7 @@ impl OneWayArgs {
 }
 
 impl HostArgs {
-    /// How the packet threads are scheduled and wait.
+    /// Returns the scheduling and waiting method of the packet threads.
     fn pacing(&self) -> Pacing {
         Pacing {
             mode: self.pace.into(),
@@ -176,7 +176,7 @@ pub struct StreamArgs {
 
 /// Default number of packets per burst.
 const DEFAULT_BURST: u32 = 10;
-/// Minimum time by which a test may exceed its requested duration.
+/// Minimum time that a test may take beyond its requested duration.
 const MIN_OVERRUN: Span = Span::seconds(1);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -187,8 +187,7 @@ pub enum ScheduleLaw {
 }
 
 impl StreamArgs {
-    /// Makes the streams: one, or with `-b` up and down. `fresh_seed` is the seed of a Poisson schedule without
-    /// `--seed`.
+    /// Creates the streams: one, or with `-b` up and down. `fresh_seed` is the seed of a Poisson schedule without `--seed`.
     pub fn specs(&self, fresh_seed: u64) -> Result<Vec<TestSpec>, String> {
         let period = match self.rate {
             Some(rate) => rate.period(self.payload.max(HEADER_LEN.into()))?,
@@ -253,7 +252,7 @@ pub struct HostArgs {
     /// and sleeps otherwise.
     #[arg(long, value_name = "MODE", default_value = "auto")]
     pub pace: PaceArg,
-    /// Source of time stamps: user, kernel or hardware
+    /// Source of timestamps: user, kernel or hardware
     #[arg(long, value_name = "SOURCE", default_value = "kernel")]
     pub stamps: StampsArg,
     /// SCHED_FIFO priority of the measuring threads, with memory locked

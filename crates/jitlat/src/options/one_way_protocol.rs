@@ -1,4 +1,4 @@
-//! `--proto` of one-way tests and the options of every such protocol, made from [`ONE_WAY_PROTOCOLS`].
+//! `--proto` of one-way tests and the options of every such protocol, from [`ONE_WAY_PROTOCOLS`].
 
 use super::protocol::{GivenArgs, add_options};
 use anyhow::{Context, Result, bail};
@@ -14,7 +14,7 @@ pub struct OneWayProtocolArgs {
 }
 
 impl OneWayProtocolArgs {
-    /// Makes the client.
+    /// Creates the client.
     pub fn client(&self) -> Result<Box<dyn OneWayClient>> {
         for name in self.given.names() {
             let knows = |p: &&&OneWayProtocol| p.arguments.iter().any(|a| a.name == name);
@@ -26,7 +26,7 @@ impl OneWayProtocolArgs {
         Ok(self.protocol.client(&self.given.read()?.of(self.protocol.arguments))?)
     }
 
-    /// Selects the protocol called `name` instead.
+    /// Selects the protocol called `name`.
     pub fn choose(&mut self, name: &str) -> Result<()> {
         self.protocol = OneWayProtocol::named(name).with_context(|| format!("unknown protocol {name}"))?;
         Ok(())

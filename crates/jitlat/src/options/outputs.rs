@@ -16,7 +16,7 @@ const HELP: &str = "help";
 /// Heading of these options.
 const HEADING: &str = "Output";
 
-/// The formats that a command offers, given the [parts](ReportParts) of its reports.
+/// Requested formats, of those that a command offers for the [parts](ReportParts) of its reports.
 #[derive(Clone, Debug, Default)]
 pub struct Outputs<const PARTS: u8>(WantedOutputs);
 
@@ -28,7 +28,7 @@ impl<const PARTS: u8> Deref for Outputs<PARTS> {
     }
 }
 
-/// A format and the file to write it to.
+/// Format with the file to write it to.
 pub type OutputPath = (&'static Output, PathBuf);
 
 /// Parser of `--as NAME[=FILE]` for reports with the given [parts](ReportParts).
@@ -116,12 +116,12 @@ pub fn option(parts: ReportParts) -> Arg {
         ))
 }
 
-/// The formats requested from `jitlat export`: at least one.
+/// Formats requested from `jitlat export`, at least one.
 #[derive(Clone, Debug, Default)]
 pub struct Exports(Vec<OutputPath>);
 
 impl Exports {
-    /// The formats with their files.
+    /// Returns the formats with their files.
     pub fn named(&self) -> &[OutputPath] {
         &self.0
     }
@@ -160,7 +160,7 @@ impl FromArgMatches for Exports {
     }
 }
 
-/// Values of `--as`.
+/// Returns the values of `--as`.
 fn named(matches: &ArgMatches) -> Vec<OutputPath> {
     matches.try_get_many::<OutputPath>(AS).ok().flatten().into_iter().flatten().cloned().collect()
 }

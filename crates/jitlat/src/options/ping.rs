@@ -113,7 +113,7 @@ pub struct PingArgs {
     /// Same as for one-way tests.
     #[arg(long, value_name = "MODE", default_value = "auto")]
     pub pace: PaceArg,
-    /// Source of time stamps: user, krt, kernel or hardware
+    /// Source of timestamps: user, krt, kernel or hardware
     ///
     /// krt: the kernel on reception only, like LaTe's KRT; hardware: the network adapter. LaTe's letters u, r, s, h
     /// are accepted too.
@@ -152,7 +152,7 @@ pub enum ScheduleArg {
 }
 
 impl ScheduleArg {
-    /// Makes the schedule; `seed` is used if it is random.
+    /// Creates the schedule; `seed` is used if it is random.
     pub fn with_seed(self, seed: u64) -> Schedule {
         match self {
             ScheduleArg::Periodic => Schedule::Periodic,
@@ -208,7 +208,7 @@ fn stamps(text: &str) -> Result<StampMode, UnknownStamps> {
 }
 
 impl PingArgs {
-    /// Makes the settings to examine the path before the test, with probes of this transport.
+    /// Creates the settings to examine the path before the test, with probes of this transport.
     pub fn path(&self, transport: Transport) -> PathTest {
         PathTest {
             family: family(self.ipv4, self.ipv6),
@@ -219,7 +219,7 @@ impl PingArgs {
         }
     }
 
-    /// Makes the settings of the test.
+    /// Creates the settings of the test.
     pub fn settings(&self) -> Result<Ping> {
         let mut ping = Ping {
             packets: self.packets,

@@ -17,7 +17,7 @@ pub struct PriorityArgs {
 }
 
 impl PriorityArgs {
-    /// The priority; `None`: the system's default.
+    /// Returns the priority; `None`: the system's default.
     pub fn priority(self) -> Option<u32> {
         self.priority.or(self.ac.map(AccessCategory::priority))
     }

@@ -1,4 +1,4 @@
-//! `--profile`: a test that sends like an application, and the profiles by which the path is judged.
+//! `--profile`: makes a test send like an application, and selects the profiles by which the path is judged.
 
 use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
@@ -7,7 +7,7 @@ use jitlat_verdict::{PROFILES, Profile};
 use serde::Deserialize;
 use std::path::{Path, PathBuf};
 
-/// The profiles that a path is tested and judged for.
+/// Profiles for which a path is tested and judged.
 #[derive(Clone, Debug, Default, Args)]
 pub struct ProfileArgs {
     /// Names of the profiles.
@@ -18,7 +18,7 @@ pub struct ProfileArgs {
     /// The path is judged by them, and --profile may name them.
     #[arg(long, value_name = "FILE")]
     pub profiles: Option<PathBuf>,
-    /// The named profiles, from the built-in ones and those in the file; `None`: all built-in ones.
+    /// Selected profiles, built-in or from the file; `None`: all built-in ones.
     #[arg(skip)]
     chosen: Option<Vec<Profile>>,
 }
@@ -62,12 +62,12 @@ impl ProfileArgs {
         Ok(())
     }
 
-    /// The judge of the profiles.
+    /// Returns the judge for the profiles.
     pub fn judge(&self) -> SharedJudge {
         self.chosen.clone().map_or_else(jitlat_verdict::judge, jitlat_verdict::judge_for)
     }
 
-    /// The profile that defines how to send; `None` if no profile was named.
+    /// Returns the profile that defines the traffic; `None` if no profile was named.
     pub fn sends(&self) -> Option<&Profile> {
         self.chosen.as_ref().filter(|_| !self.names.is_empty())?.first()
     }

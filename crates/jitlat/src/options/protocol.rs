@@ -1,4 +1,4 @@
-//! `--proto` and the options of every two-way protocol, made from [`PROTOCOLS`].
+//! `--proto` and the options of every two-way protocol, from [`PROTOCOLS`].
 
 use super::read_key_file;
 use anyhow::{Result, bail};
@@ -21,12 +21,12 @@ pub struct ProtocolArgs {
 }
 
 impl ProtocolArgs {
-    /// Makes the client.
+    /// Creates the client.
     pub fn client(&self) -> Result<Box<dyn PingClient>> {
         Ok(self.protocol.client(&self.given.read()?.of(self.protocol.arguments))?)
     }
 
-    /// Turns the protocol's `switch` on.
+    /// Turns on the protocol's `switch`.
     pub fn switch_on(&mut self, switch: &'static Argument) {
         self.given.0.push((switch.name, OptionInput::Text(String::new())));
     }
@@ -58,7 +58,7 @@ impl ProtocolArgs {
     }
 }
 
-/// The arguments of a list that were given on the command line.
+/// Arguments that were given on the command line.
 #[derive(Clone, Debug, Default)]
 pub struct GivenArgs(Vec<(&'static str, OptionInput)>);
 
@@ -95,7 +95,7 @@ impl GivenArgs {
         self.0.iter().map(|(name, _)| *name)
     }
 
-    /// Files among the arguments, by name of the argument.
+    /// Returns the files among the arguments, by name of the argument.
     pub fn files(&self) -> impl Iterator<Item = (&'static str, &Path)> {
         self.0.iter().filter_map(|(name, value)| match value {
             OptionInput::File(path) => Some((*name, path.as_path())),

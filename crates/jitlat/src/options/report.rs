@@ -16,14 +16,14 @@ use jitlat_report::text::windows;
 use jitlat_store::log::STDOUT;
 use std::path::Path;
 
-/// How figures are computed and shown, for live tests and saved logs.
+/// Options of the computation and output of figures, for live tests and saved logs.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Output")]
 pub struct ReportArgs {
-    /// Print the full report, with latency corrected by the clock estimate
+    /// Print the full report, with delays corrected by the clock estimate
     #[arg(short = 'C', long)]
     pub corrected: bool,
-    /// Plot latency corrected by the clock estimate
+    /// Plot delays corrected by the clock estimate
     #[arg(short = 'L', long)]
     pub plot_corrected: bool,
     #[command(flatten)]
@@ -34,7 +34,7 @@ pub struct ReportArgs {
     /// Print the full report, the classic one first
     #[arg(short = 'v', long, visible_alias = "classic-report")]
     pub verbose: bool,
-    /// Print the full report with small plots in characters
+    /// Print the full report with small text plots
     #[arg(long)]
     pub text_plots: bool,
     #[command(flatten)]
@@ -55,7 +55,7 @@ pub struct QuietArgs {
     pub quiet: bool,
 }
 
-/// Options of the length of reports that are not about one test.
+/// Options for the length of reports that are not about one test.
 #[derive(Clone, Copy, Debug, Args)]
 pub struct LengthArgs {
     /// Print every figure instead of one screen
@@ -83,7 +83,7 @@ impl LengthArgs {
 }
 
 impl ReportArgs {
-    /// Settings to write nothing but `outputs`, from an analysis with these options.
+    /// Returns settings that only write `outputs`, from an analysis with these options.
     pub fn of_files(outputs: Outputs<{ ReportParts::ALL.0 }>, analysis: AnalysisArgs) -> ReportArgs {
         ReportArgs {
             corrected: false,
@@ -98,14 +98,14 @@ impl ReportArgs {
         }
     }
 
-    /// The options of the analysis.
+    /// Returns the options of the analysis.
     pub fn options(&self) -> Options {
         let mut options = self.analysis.options();
         self.outputs.ask(&mut options);
         options
     }
 
-    /// The windows to write while a test runs.
+    /// Returns the observer that writes windows while a test runs.
     pub fn running_windows(&self) -> RunningWindows {
         RunningWindows::new(self.options(), self.outputs.place("intervals"), !self.is_silent())
     }
@@ -122,8 +122,7 @@ impl ReportArgs {
         text::page(runs, options) + explained + &text::figures_line(runs, &self.outputs, self.text_plots)
     }
 
-    /// Formats everything that was requested in addition to the screen. It is printed before the screen, which stays
-    /// in sight.
+    /// Formats the output that was requested in addition to the screen. It is printed first, so that the screen stays visible.
     fn additional_text(&self, runs: &[AnalysedStream], explained: &str) -> String {
         let windows = |run: &AnalysedStream| {
             let windows = windows(&run.summary, &run.shown_windows, &screen::options());
@@ -150,18 +149,17 @@ impl ReportArgs {
         !(self.quiet || self.outputs.is_silent() || self.is_full())
     }
 
-    /// True if standard output gets nothing but one output, or one line.
+    /// True if nothing is printed to standard output except one output, or one line.
     pub fn is_silent(&self) -> bool {
         self.quiet || self.log_on_stdout || self.outputs.is_silent()
     }
 
-    /// Records where the log is written: if it goes to standard output, nothing else is printed there.
+    /// Records the destination of the log: if it is standard output, nothing else is printed there.
     pub fn set_log(&mut self, log: Option<&Path>) {
         self.log_on_stdout = log.is_some_and(|path| path.as_os_str() == STDOUT);
     }
 
-    /// Rejects outputs that could not be written, before the measurement, for a test of `streams` streams that also
-    /// writes `others`.
+    /// Before the measurement, rejects outputs that cannot be written for a test of `streams` streams that also writes `others`.
     pub fn check(&self, streams: usize, others: &[&Path]) -> Result<()> {
         if self.log_on_stdout && streams > 1 {
             bail!("-o - writes one stream to standard output: give -o a file name");
@@ -187,13 +185,13 @@ impl ReportArgs {
         jitlat_output::log_failures(&failures)
     }
 
-    /// True if an output needs the single packets after the analysis.
+    /// True if an output needs single packets after the analysis.
     pub fn keeps_packets(&self) -> bool {
         self.outputs.keeps_packets() || self.text_plots || self.shows_screen()
     }
 }
 
-/// Help of `--fail-if`, with all figures.
+/// Returns the help of `--fail-if`, with all figures.
 fn figures_help() -> String {
     format!(
         "Exit with status 1 if a figure crosses a threshold; may be repeated.\n\nA threshold has the \

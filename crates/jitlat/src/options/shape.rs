@@ -1,4 +1,4 @@
-//! Makes a test send like the first profile of `--profile`, except where options say otherwise.
+//! Makes a test send like the first profile of `--profile`, except for settings that have their own options.
 
 use super::one_way::StreamArgs;
 use super::ping::PingArgs;

@@ -1,10 +1,10 @@
-//! Refuses options that the chosen mode of a command does not read, instead of ignoring them.
+//! Refuses options that the chosen mode of a command would ignore.
 
 use anyhow::{Result, bail};
 use clap::parser::ValueSource;
 use clap::{Arg, ArgMatches, Args, Command};
 
-/// Ids of a group of options.
+/// Returns the ids of a group of options.
 pub fn ids<A: Args>() -> Vec<String> {
     A::augment_args(Command::new("")).get_arguments().map(|arg| arg.get_id().to_string()).collect()
 }
@@ -14,8 +14,7 @@ pub fn is_given(given: &ArgMatches, id: &str) -> bool {
     given.try_contains_id(id).is_ok() && given.value_source(id) == Some(ValueSource::CommandLine)
 }
 
-/// Refuses options that were given and are not among `read`; `why` describes what the command does instead of reading
-/// them.
+/// Refuses options that were given and are not among `read`; `why`: reason why the command does not read them.
 pub fn read_only(command: &Command, given: &ArgMatches, read: &[String], why: &str) -> Result<()> {
     refuse(command, given, |id| !read.iter().any(|known| known == id), why)
 }
@@ -33,7 +32,7 @@ fn refuse(command: &Command, given: &ArgMatches, unread: impl Fn(&str) -> bool, 
     }
 }
 
-/// Name of an argument as it is written: `--packets`, `-o`, or `HOST`.
+/// Returns the name of an argument as it is written: `--packets`, `-o`, or `HOST`.
 fn spelling(arg: &Arg) -> String {
     match (arg.get_long(), arg.get_short()) {
         (Some(long), _) => format!("--{long}"),

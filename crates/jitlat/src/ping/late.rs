@@ -1,4 +1,4 @@
-//! LaTe's options of `jitlat ping`: what its formats contain about a test, and where samples are sent while it runs.
+//! LaTe's options of `jitlat ping`: description of the test for LaTe's formats, and destinations of samples while it runs.
 
 use crate::options::late::LateArgs;
 use crate::options::ping::PingArgs;
@@ -10,7 +10,7 @@ use jitlat_net::stamp::StampMode;
 use jitlat_output::late::{CarbonSettings, LateTest, SampleStreams};
 use jitlat_store::late::summary::{LateGaps, LatencyType, Setting};
 
-/// Makes the description of the test, and the connections to programs that receive its samples.
+/// Creates the description of the test, and the connections to programs that receive its samples.
 pub fn test(args: &PingArgs, ping: &Ping) -> Result<(LateTest, Option<SampleStreams>)> {
     let LateArgs { late_stream, graphite, graphite_path, graphite_every, graphite_udp, .. } = &args.late;
     let carbon = graphite.clone().map(|server| CarbonSettings {

@@ -19,7 +19,7 @@ use tracing::{error, info};
 
 /// Time between two checks for a stop.
 const STOP_CHECK_INTERVAL: Duration = Duration::from_millis(50);
-/// Largest number of hosts, because each takes a thread and a socket.
+/// Maximum number of hosts. Each needs a thread and a socket.
 const MAX_HOSTS: usize = 256;
 /// Figures in the table, by key.
 const SHOWN: [&str; 5] = ["loss", "latency-min", "latency-p50", "latency-p99", "pdv-p99"];

@@ -1,4 +1,4 @@
-//! The options of `jitlat spp`, and the settings made from them.
+//! Options of `jitlat spp`, and the settings created from them.
 
 use super::drawing::FigureArgs;
 use super::live::LivePointArgs;
@@ -243,7 +243,7 @@ fn prefix_bits(text: &str) -> Result<Grouping, String> {
 }
 
 impl SppArgs {
-    /// Makes the settings of the instrument.
+    /// Creates the settings of the instrument.
     pub fn settings(&self) -> anyhow::Result<Passive> {
         let offset = |s: f64| seconds(s).with_context(|| format!("-o {s}: not a number of seconds"));
         let window =
@@ -282,7 +282,7 @@ impl SppArgs {
         ])
     }
 
-    /// Returns the sides given by the user; `None`: found from the traffic.
+    /// Returns the sides given by the user; `None`: they are found from the traffic.
     fn sides(&self) -> anyhow::Result<Option<Sides>> {
         if self.reference_address.is_empty() {
             return Ok(None);
@@ -326,7 +326,7 @@ impl SppArgs {
         self.summary || self.writes_to_output()
     }
 
-    /// How the results are shown.
+    /// Returns the settings of the report.
     pub fn shown(&self) -> ShownCaptures<'_> {
         ShownCaptures {
             link: self.link.as_ref(),
@@ -337,7 +337,7 @@ impl SppArgs {
         }
     }
 
-    /// Columns of the lines.
+    /// Returns the columns of the lines.
     pub fn columns(&self) -> PairColumns {
         PairColumns {
             count: self.count,

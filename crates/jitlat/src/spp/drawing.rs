@@ -5,7 +5,7 @@ use jitlat_core::Span;
 use jitlat_core::quantity;
 use jitlat_report::figure::{FigureRange, MarkedPeriod};
 
-/// Options of the drawn part of a measurement. Numbers in figures always refer to the whole.
+/// Options that select the part of a measurement to be drawn. Numbers in figures always refer to the whole measurement.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Figures")]
 pub struct FigureArgs {
@@ -29,7 +29,7 @@ pub struct FigureArgs {
 }
 
 impl FigureArgs {
-    /// The range that is drawn.
+    /// Returns the range to be drawn.
     pub fn range(&self) -> FigureRange {
         FigureRange { from: self.from, to: self.to, rtt_min: self.rtt_min, rtt_max: self.rtt_max }
     }

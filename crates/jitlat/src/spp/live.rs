@@ -10,10 +10,10 @@ use jitlat_net::capture::interface::InterfaceSettings;
 use jitlat_proto::digest;
 use std::path::PathBuf;
 
-/// Most memory for waiting packets that can be requested, in bytes.
+/// Maximum memory for waiting packets that can be requested, in bytes.
 const MAX_BUFFER_BYTES: u64 = 1 << 30;
 
-/// Ids of the options that make the points live.
+/// Ids of the options that define live points.
 pub const POINTS: [&str; 5] =
     ["follow", "reference_interface", "monitor_interface", "reference_remote", "monitor_remote"];
 
@@ -76,7 +76,7 @@ impl LivePointArgs {
             .any(Option::is_some)
     }
 
-    /// Returns the reference and the monitor point; with --follow those of the options -f and -F.
+    /// Returns the reference and the monitor point; with `--follow`, they are the files of `-f` and `-F`.
     pub fn points(&self, captures: [&[PathBuf]; 2]) -> Result<[LivePoint; 2]> {
         if self.follow {
             let [[reference], [monitor]] = captures else {
@@ -113,7 +113,7 @@ impl LivePointArgs {
         Ok(LivePoint::Remote { host, port, interface: self.remote_interface.clone() })
     }
 
-    /// Settings of the capture at these points.
+    /// Returns the settings of the capture at these points.
     pub fn settings(&self) -> Result<LiveSettings> {
         Ok(LiveSettings {
             interface: InterfaceSettings {

@@ -1,5 +1,4 @@
-//! Analysis of captures in parts by time: a first pass over the whole, runs over parts, and the joining of their
-//! states.
+//! Analyses captures in parts by time: a first pass over the whole capture, runs over parts, and the joining of their states.
 
 use super::args::SppArgs;
 use super::show;
@@ -18,7 +17,7 @@ use jitlat_report::text::screen::Timeline;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Largest plan that is read, in bytes.
+/// Maximum size of a plan that is read, in bytes.
 const MAX_PLAN_BYTES: u64 = 64 << 20;
 
 /// Options of parts of captures.
@@ -97,7 +96,7 @@ fn nanoseconds(text: &str) -> Option<i64> {
 }
 
 impl PassivePartArgs {
-    /// The requested part.
+    /// Returns the requested part.
     pub fn part(&self) -> Option<TimePart> {
         let PartRange { from, to } = self.keep?;
         Some(TimePart { from, to, overlap: self.overlap, state: self.state.is_some() })

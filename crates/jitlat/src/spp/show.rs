@@ -1,4 +1,4 @@
-//! The output of `jitlat spp`, in all requested formats.
+//! Output of `jitlat spp` in all requested formats.
 
 use super::args::SppArgs;
 use crate::exit::{ExitStatus, log_failures, thresholds};

@@ -122,7 +122,7 @@ pub enum RunOrder {
 const SIZES: &str = "60..1460:200";
 
 impl SweepArgs {
-    /// True for one-way tests: those of `jitlat HOST`, unless protocols of round trips are named.
+    /// True for one-way tests, which are the default unless protocols of round trips are named.
     fn is_one_way(&self) -> Result<bool> {
         let levels = self.proto.iter().flat_map(|LevelList(levels)| levels);
         let two_way: Vec<&str> =
@@ -146,7 +146,7 @@ impl SweepArgs {
         }
     }
 
-    /// Makes the plan of the requested sweep.
+    /// Creates the plan of the requested sweep.
     fn plan(&self) -> Result<SweepPlan> {
         let host = self.host.clone().context("give the name or address of the far host")?;
         let one_way = self.is_one_way()?;
@@ -218,7 +218,7 @@ pub fn run(args: &SweepArgs) -> Result<ExitStatus> {
         }
         None => {
             let plan = args.plan()?;
-            // Checks every combination before the first run.
+            // Check every combination before the first run.
             plan.runs()?;
             let options = TestOptions::parse(&plan)?;
             let mut total = Span(0);

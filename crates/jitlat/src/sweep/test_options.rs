@@ -1,4 +1,4 @@
-//! [`TestOptions`]: the test's options after `--`. A combination of conditions changes them.
+//! [`TestOptions`]: options of the test after `--`. Each combination of conditions changes them.
 
 use crate::options::load::LoadArgs;
 use crate::options::one_way::{self, OneWayArgs};
@@ -15,7 +15,7 @@ use jitlat_instruments::sweep::CellTest;
 use jitlat_net::stamp::StampMode;
 use jitlat_store::sweep::SweepPlan;
 
-/// The options of the test, without conditions.
+/// Options of the test, without conditions.
 pub enum TestOptions {
     /// One-way test against `jitlat serve` at this host.
     OneWay(String, Box<OneWayArgs>),
@@ -44,7 +44,7 @@ impl TestOptions {
         Ok(TestOptions::TwoWay(Box::new(args)))
     }
 
-    /// Makes the test of one combination of `plan`.
+    /// Creates the test of one combination of `plan`.
     pub fn test(&self, plan: &SweepPlan, cell: usize) -> Result<CellTest> {
         let conditions = plan.grid.levels(cell);
         let loads: Vec<LoadSpec> = conditions
@@ -57,7 +57,7 @@ impl TestOptions {
         Ok(CellTest { instrument, load })
     }
 
-    /// Makes the test under these conditions.
+    /// Creates the test under these conditions.
     pub fn under(&self, conditions: &[(Factor, &FactorLevel)], packets: u64) -> Result<Box<dyn Instrument>> {
         match self {
             TestOptions::OneWay(host, args) => {
@@ -184,7 +184,8 @@ fn dscp(level: &FactorLevel) -> Result<jitlat_core::Dscp> {
     level.text.parse().map_err(|e| anyhow!("{e}"))
 }
 
-/// The server that receives the load of `plan`, and the time for which the load settles; without any load yet.
+/// Returns the load settings of `plan`: the server that receives the loads, and the settling time. The loads themselves are added
+/// later.
 fn load(plan: &SweepPlan) -> Result<Load> {
     let args = LoadArgs {
         load: Vec::new(),

@@ -50,7 +50,7 @@ pub struct TcpArgs {
     /// Number of connections with -v, those with most bytes first; 0: all
     #[arg(long, value_name = "N", default_value_t = 10)]
     pub top: usize,
-    /// Print one line per delay of data instead of the summary
+    /// Print one line per event that delayed data, instead of the summary
     ///
     /// Columns: time, sender, receiver, cause, bytes, wait.
     #[arg(short = 'e', long)]

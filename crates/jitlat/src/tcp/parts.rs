@@ -1,4 +1,4 @@
-//! Analysis of captures in parts by connection, and the joining of their states.
+//! Analyses captures in parts by connection, and joins their states.
 
 use anyhow::{Context, Result};
 use clap::Args;

@@ -1,4 +1,4 @@
-//! Stand-in for `archive`.
+//! Stand-in for `archive` in builds without it.
 
 use super::{AnyArgs, missing};
 use crate::exit::ExitStatus;
@@ -10,7 +10,7 @@ const FEATURE: &str = "archive";
 pub type ArchiveArgs = AnyArgs;
 
 impl AnyArgs {
-    /// Does nothing: there is nothing to resolve.
+    /// Does nothing, because there are no options to resolve.
     pub fn complete(&mut self) -> Result<()> {
         Ok(())
     }
@@ -25,7 +25,7 @@ pub fn check(archive: Option<&Path>, _: bool) -> Result<()> {
     archive.map_or(Ok(()), |_| Err(missing("--archive", FEATURE)))
 }
 
-/// True if there is nothing to add: [`check`] has refused everything else.
+/// Returns true if no archive is requested; [`check`] has refused one before.
 pub fn add_logs<'a>(archive: Option<&Path>, _: impl Iterator<Item = &'a Path>) -> bool {
     archive.is_none()
 }

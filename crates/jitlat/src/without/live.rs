@@ -1,4 +1,4 @@
-//! Stand-in for `live`.
+//! Stand-in for `live` in builds without it.
 
 use super::missing;
 use anyhow::Result;
@@ -6,7 +6,7 @@ use jitlat_core::observer::{Event, Observer};
 use jitlat_instruments::Stop;
 use std::path::PathBuf;
 
-/// A view, which cannot exist in this build.
+/// View; has no values, because this build cannot draw.
 #[derive(Debug)]
 pub enum View {}
 

@@ -1,7 +1,7 @@
-//! Stand-ins for modules that this build leaves out: their commands and options exist here, and explain how to get
+//! Stand-ins for modules that this build leaves out. Their commands and options exist, but return an error that explains how to get
 //! them.
 //!
-//! Each has the public items of its module, so that callers need not distinguish them.
+//! Each stand-in has the public items of its module, so that callers do not depend on the build.
 
 // A feature that is enabled leaves its stand-in unused.
 #![allow(dead_code)]
@@ -18,7 +18,7 @@ use std::ffi::OsString;
 #[derive(Clone, Debug, Args)]
 #[command(hide = true, disable_help_flag = true)]
 pub struct AnyArgs {
-    /// Any arguments: the answer is the same.
+    /// Arguments, all ignored: the error that this build lacks the command does not depend on them.
     #[arg(hide = true, trailing_var_arg = true, allow_hyphen_values = true)]
     rest: Vec<OsString>,
 }

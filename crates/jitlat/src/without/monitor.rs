@@ -1,4 +1,4 @@
-//! Stand-in for `monitor`.
+//! Stand-in for `monitor` in builds without it.
 
 use super::{AnyArgs, missing};
 use crate::exit::ExitStatus;

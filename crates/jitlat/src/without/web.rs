@@ -1,4 +1,4 @@
-//! Stand-in for `web`.
+//! Stand-in for `web` in builds without it.
 
 use super::{AnyArgs, missing};
 use crate::exit::ExitStatus;

@@ -147,7 +147,7 @@ fn hosts_push_what_they_measure_to_one_that_collects() {
     wait_until("a push of each", 100, || from("a") && from("b"));
     let [a, b, c] = monitors.map(end);
     for finished in [&a, &b] {
-        assert!(!finished.stderr.contains("not pushed"), "{}", finished.stderr);
+        assert!(!finished.stderr.contains("cannot push tests"), "{}", finished.stderr);
     }
     assert!(c.stderr.contains("collecting on TCP"), "{}", c.stderr);
     // The monitor that ended first retained what it could not push any more.
@@ -274,8 +274,8 @@ fn a_full_disk_of_the_collector_is_said_once_and_costs_nothing() {
     assert!(inside("cp -r small/b copy").status.success());
     let (a, b) = (end(a), end(b));
     assert_eq!(a.stderr.matches("its disk is full").count(), 1, "{}", a.stderr);
-    assert_eq!(a.stderr.matches("pushed again").count(), 1, "{}", a.stderr);
-    assert_eq!(b.stderr.matches("takes nothing for now").count(), 1, "{}", b.stderr);
+    assert_eq!(a.stderr.matches("pushing tests works again").count(), 1, "{}", a.stderr);
+    assert_eq!(b.stderr.matches("cannot store tests at present").count(), 1, "{}", b.stderr);
     let push = pushed(&own).unwrap();
     assert_eq!((push.stored, push.dropped, push.refused), (61, 0, 0));
     assert!(!central.exists());
@@ -310,8 +310,8 @@ fn a_collector_that_is_away_costs_what_the_spool_has_no_room_for() {
     assert_eq!((push.dropped, push.stored + push.dropped), (dropped, 30), "{push:?}");
     assert!((3..27).contains(&dropped), "{dropped}");
     assert_eq!(collected(&central).map(|c| (c.stored, c.dropped)), Some((push.stored, dropped)));
-    assert_eq!(a.stderr.matches("counted as dropped").count(), 1, "{}", a.stderr);
-    assert_eq!(a.stderr.matches("b: tests are not pushed").count(), 1, "{}", a.stderr);
+    assert_eq!(a.stderr.matches("the waiting tests exceed the limit").count(), 1, "{}", a.stderr);
+    assert_eq!(a.stderr.matches("b: cannot push tests").count(), 1, "{}", a.stderr);
     drop(b);
     // The dropped tests are still in its own archive.
     assert_eq!(ids(&own).len(), 30);

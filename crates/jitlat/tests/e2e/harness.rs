@@ -162,7 +162,7 @@ impl Running {
     }
 }
 
-/// Largest advance of a packet's time stamp over its departure: a sender adds the time that the last packets took to
+/// Largest advance of a packet's timestamp over its departure: a sender adds the time that the last packets took to
 /// leave, at most this (`net/lead`), and a packet that leaves at once then seems to arrive sooner than the path
 /// allows.
 const LEAD_MS: f64 = 0.1;

@@ -59,7 +59,7 @@ fn digests_of_another_host_tell_the_delay_and_every_loss() {
         let line = format!("{} --key-file key {arguments}", lab.server.v4);
         Running::start(Place::In(&lab.client).jitlat(folder.path(), &line))
     };
-    spp("--key-file other --duration 5").finish(LIMIT).refused(&["the same key", "--key-file"]);
+    spp("--key-file other --duration 5").finish(LIMIT).refused(&["the same file", "--key-file"]);
     spp("--duration 5").finish(LIMIT).refused(&["--key-file"]);
     // After a wrong key an address must wait.
     let after_a_pause = |arguments: &str| {

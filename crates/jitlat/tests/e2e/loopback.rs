@@ -166,7 +166,7 @@ fn the_log_gives_the_same_report_again() {
     }
     // A log is never overwritten.
     let refused = pair.run("-n 10 -p 1ms -o here.log");
-    refused.refused(&["here.log", "write over"]);
+    refused.refused(&["here.log", "not overwritten"]);
     assert_eq!(std::fs::read_to_string(&log).unwrap().lines().filter(|l| !l.starts_with('#')).count(), 300);
 }
 

@@ -214,7 +214,7 @@ fn a_queue_before_round_trips() {
     assert_eq!(again.at("/local_queue"), report.at("/local_queue"), "the log has it packet by packet");
 }
 
-/// The server sends its kernel's time stamps with the results.
+/// The server sends its kernel's timestamps with the results.
 fn a_queue_in_the_server() {
     let Some(lab) = lab("a_queue_in_the_server") else { return };
     let folder = tempfile::tempdir().unwrap();

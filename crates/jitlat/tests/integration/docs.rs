@@ -2,12 +2,9 @@
 //!
 //! In a block, lines that begin with `$ ` are commands for one shell, the others are their output; `...` alone on a
 //! line stands for any lines, `[..]` within a line for any text. Blocks run in an empty folder in which `testdata` is
-//! the repository's. The address 127.77.0.1 is replaced by one that no other run of this test uses. Blocks with a
-//! fence of ` A command that ends with `&` and whose output is not redirected is waited for until it has printed as
-//! many lines as are shown.
-//!
-//! A command that ends with `&`, its output not sent elsewhere, is waited for until it has printed as many lines as are
-//! shown.
+//! the repository's. The address 127.77.0.1 is replaced by one that no other run of this test uses. Blocks with
+//! another fence than `console` are not run. A command that ends with `&` and whose output is not redirected is waited
+//! for until it has printed as many lines as are shown.
 //!
 //! Below the comment `<!-- figures differ -->` only words are compared: three of four words on the page must be
 //! printed. Numbers, words with a digit, units, drawings and the names of logs may differ. The same holds below `<!--

@@ -24,7 +24,7 @@ fn said(o: &Output) -> String {
     String::from_utf8_lossy(&[&o.stdout[..], &o.stderr].concat()).into_owned()
 }
 
-/// Returns a raw-IP capture with nanosecond time stamps.
+/// Returns a raw-IP capture with nanosecond timestamps.
 fn pcap(packets: &[(u64, Vec<u8>)]) -> Vec<u8> {
     let mut v: Vec<u8> =
         [0xa1b2_3c4du32, 2 | 4 << 16, 0, 0, 65_535, 101].iter().flat_map(|w| w.to_le_bytes()).collect();

@@ -112,8 +112,8 @@ fn stamp_extensions_tell_what_the_far_host_saw() {
     assert!(!warnings.iter().any(|w| w["code"] == "dscp_changed"), "{warnings:?}");
     for phrase in [
         "arrives unchanged at the far host",
-        "20 sent up to then, 20 arrived, 20 answered",
-        "time stamps of the far host: arrivals in software",
+        "20 requests sent, 20 arrived, 20 answered",
+        "timestamps of the far host: arrivals in software",
         "answers contain the departure time of the answer before",
         "this time is not part of round trips and of the down direction",
     ] {

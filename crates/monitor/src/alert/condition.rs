@@ -9,7 +9,7 @@ use std::str::FromStr;
 /// A condition that makes a result bad.
 #[derive(Clone, Debug, PartialEq)]
 pub enum AlertCondition {
-    /// A figure of a test crosses a threshold: `loss>1%`.
+    /// A figure of a test exceeds or falls below a threshold: `loss>1%`.
     Figure(scalars::ScalarCondition),
     /// A test differs from earlier ones, for better or worse: `changed`.
     Changed,
@@ -19,14 +19,14 @@ pub enum AlertCondition {
     Silent(Span),
 }
 
-/// A test compared with those of an earlier period.
+/// Comparison of a test with those of an earlier period.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TestComparison {
     /// True if the difference exceeds chance and measurement errors.
     pub differs: bool,
     /// True if the test is worse than the earlier ones.
     pub is_worse: bool,
-    /// The finding in words.
+    /// Description of the difference.
     pub sentence: String,
 }
 

@@ -11,7 +11,7 @@ use jitlat_core::{Span, WallTime};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The result of a test in one direction.
+/// Result of a test in one direction.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct TestResult {
     /// Name of the test.
@@ -26,8 +26,8 @@ pub struct TestResult {
     pub started_ns: i64,
     /// Figures by selector, in each figure's unit; undefined figures are absent.
     pub figures: BTreeMap<String, f64>,
-    /// Comparisons with earlier tests, by length of the period, as far as [`AlertMachine::comparisons`] asks for them
-    /// and they are known.
+    /// Comparisons with earlier tests, by length of the period: those that [`AlertMachine::comparisons`] requests, if they are
+    /// possible.
     pub compared: Vec<(Span, TestComparison)>,
 }
 
@@ -44,11 +44,11 @@ impl TestResult {
 pub struct AlertSubject {
     /// Name of the rule.
     pub rule: String,
-    /// Name of the test; empty for the silence of a host.
+    /// Name of the test; empty for an alert about missing results of a host.
     pub test: String,
-    /// Name of the sender. For silence: the host that starts the tests, or the silent host.
+    /// Name of the sender. For missing results: the host that starts the tests, or the host without results.
     pub src: String,
-    /// Name of the receiver; empty for the silence of a host.
+    /// Name of the receiver; empty for an alert about missing results of a host.
     pub dst: String,
 }
 
@@ -71,7 +71,7 @@ pub struct AlertChange {
     pub subject: AlertSubject,
     /// Time of the decision.
     pub at: WallTime,
-    /// The reason in words.
+    /// Description of the reason.
     pub reason: String,
     /// Kind of event.
     pub event: AlertEvent,
@@ -84,7 +84,7 @@ pub enum AlertEvent {
     Fired {
         /// `critical`, `warning` or `info`.
         severity: &'static str,
-        /// Start of the first test that contributed, ns since 1970; for silence, start of the last result.
+        /// Start of the first test that contributed, in ns since 1970; for missing results, start of the last result.
         since_ns: i64,
     },
     /// The alert is resolved.
@@ -105,7 +105,7 @@ pub struct AlertDecision {
 enum TestGrade {
     Bad,
     Well,
-    /// Not bad, and not yet well.
+    /// Neither bad nor good: the condition for the end of an alert is not met.
     Between,
 }
 
@@ -114,11 +114,11 @@ enum TestGrade {
 struct AlertState {
     /// Fingerprint of the rule; a changed rule starts with an empty state.
     rule: u64,
-    /// The newest tests, by start.
+    /// Grades of the newest tests, by start.
     recent: Vec<(i64, TestGrade)>,
     /// Start of the newest result; 0 if there was none.
     newest: i64,
-    /// Results up to this start do not count any more.
+    /// Start up to which results no longer count.
     settled: i64,
     firing: bool,
     /// Description of the newest bad result.
@@ -131,8 +131,7 @@ pub struct AlertMachine {
     rules: Vec<OwnRule>,
     host: String,
     states: BTreeMap<AlertSubject, AlertState>,
-    /// Subjects that must not be silent, with the time since when this machine has watched them and the windows of
-    /// their tests.
+    /// Subjects that must have results, with the time at which this machine began to watch them and the windows of their tests.
     watched: BTreeMap<AlertSubject, SilenceWatch>,
     changed: BTreeSet<AlertSubject>,
     decided: AlertDecision,
@@ -153,8 +152,8 @@ struct SilenceWatch {
 }
 
 impl AlertMachine {
-    /// Creates the machine for the rules of `model` on `host`, with the stored states. A firing alert that is not in
-    /// the file any more is resolved.
+    /// Creates the machine for the rules of `model` on `host`, with the stored states. A firing alert whose rule is no longer
+    /// in the file is resolved.
     pub fn new(model: &Model, host: &str, kept: &BTreeMap<String, String>, now: WallTime) -> AlertMachine {
         let own = |rule: &AlertRule| OwnRule {
             judges_all: rule.at.iter().any(|name| name == host),
@@ -177,7 +176,7 @@ impl AlertMachine {
         machine
     }
 
-    /// Finds the subjects that must not be silent.
+    /// Finds the subjects that must have results.
     fn watch(&mut self, model: &Model, now: WallTime) {
         for (k, own) in self.rules.iter().enumerate() {
             let RuleKind::Silence { by_host, .. } = own.rule.kind else { continue };
@@ -232,7 +231,7 @@ impl AlertMachine {
         self.states.insert(subject, state);
     }
 
-    /// Lengths of the periods that a result is to be compared with.
+    /// Returns the lengths of the periods with which a result is to be compared.
     pub fn comparisons(&self, result: &TestResult) -> Vec<Span> {
         let mut spans: Vec<Span> =
             self.of(result).filter_map(|k| self.rules[k].rule.compares_with()).collect();
@@ -241,7 +240,7 @@ impl AlertMachine {
         spans
     }
 
-    /// Indices of the rules that apply to a result.
+    /// Returns the indices of the rules that apply to a result.
     fn of<'a>(&'a self, result: &'a TestResult) -> impl Iterator<Item = usize> + 'a {
         (0..self.rules.len()).filter(|k| {
             let own = &self.rules[*k];
@@ -266,7 +265,7 @@ impl AlertMachine {
         }
     }
 
-    /// Records that a result exists of a subject that must not be silent.
+    /// Records a result of a subject that must have results.
     fn note_result(&mut self, k: usize, subject: &AlertSubject, at: i64, now: WallTime) {
         if !self.watched.contains_key(subject) {
             return;
@@ -278,7 +277,7 @@ impl AlertMachine {
         self.judge_silence(subject, now);
     }
 
-    /// Updates the silence of a subject.
+    /// Decides whether results of a subject are missing.
     fn judge_silence(&mut self, subject: &AlertSubject, now: WallTime) {
         let Some(watched) = self.watched.get(subject) else { return };
         let own = &self.rules[watched.rule];
@@ -289,7 +288,7 @@ impl AlertMachine {
             return;
         }
         let windows: Vec<&TimeWindow> = watched.windows.iter().collect();
-        // Nobody measured before this machine began to watch.
+        // Before this machine began to watch, no results were expected.
         let since = if firing { WallTime(newest) } else { WallTime(newest.max(watched.since.0)) };
         let is_silent = open_between(&windows, since, now) > after;
         let event = match (firing, is_silent) {
@@ -311,7 +310,7 @@ impl AlertMachine {
         self.decide(subject.clone(), now, reason, event);
     }
 
-    /// Adds the grade of a result to the state of a rule, and decides.
+    /// Adds the grade of a result to the state of a rule, and updates the alert.
     fn mark(&mut self, k: usize, result: &TestResult, now: WallTime) {
         let own = &self.rules[k];
         let RuleKind::Results { conditions, until, of, clear, against, .. } = &own.rule.kind else { return };
@@ -324,7 +323,7 @@ impl AlertMachine {
         if at <= state.settled {
             return;
         }
-        // Results may arrive in any order: the start of the tests counts.
+        // Results may arrive in any order, so they are sorted by the start of the test.
         let place = state.recent.partition_point(|(before, _)| *before <= at);
         state.recent.insert(place, (at, mark));
         let most = (*of).max(*clear) as usize;
@@ -383,7 +382,7 @@ impl AlertMachine {
         self.decided.changes.push(AlertChange { subject, at, reason, event });
     }
 
-    /// Updates everything that depends on time alone: silence, and the ends of quiet hours.
+    /// Updates alerts that depend on time alone: missing results, and the end of quiet hours.
     pub fn tick(&mut self, now: WallTime) {
         let watched: Vec<AlertSubject> = self.watched.keys().cloned().collect();
         watched.iter().for_each(|subject| self.judge_silence(subject, now));
@@ -399,8 +398,8 @@ impl AlertMachine {
         }
     }
 
-    /// Takes the changes to store and to notify since the last call. If they cannot be stored, make a new machine
-    /// from the states that were stored before: this one's states are ahead of them.
+    /// Returns the changes to store and to notify since the last call. If they cannot be stored, create a new machine from the
+    /// stored states, because the states of this one are newer.
     pub fn take(&mut self) -> AlertDecision {
         let mut decided = std::mem::take(&mut self.decided);
         for subject in std::mem::take(&mut self.changed) {
@@ -411,7 +410,7 @@ impl AlertMachine {
     }
 }
 
-/// Every path that should have results: the test or capture, its ends (starting host first), and its time window.
+/// Returns every path that should have results: name of the test or capture, ends (starting host first), and time window.
 fn paths(model: &Model) -> impl Iterator<Item = (&str, [&str; 2], TimeWindow)> {
     let tests = model.tests.iter().flat_map(|test| {
         let ends = |pair: &HostPair| [pair.client(), pair.server()].map(|end| model.end(test, end));
@@ -426,7 +425,7 @@ fn paths(model: &Model) -> impl Iterator<Item = (&str, [&str; 2], TimeWindow)> {
 }
 
 impl OwnRule {
-    /// Subjects whose silence a result of a test between these ends breaks.
+    /// Returns the subjects for which a result of a test between these ends counts.
     fn silent_subjects(&self, test: &str, ends: [&str; 2], by_host: bool) -> Vec<AlertSubject> {
         let rule = self.rule.name.clone();
         if !by_host {
@@ -444,7 +443,7 @@ impl OwnRule {
     }
 }
 
-/// Grades a result, with a description if it is bad; `None` if it contains nothing that the conditions need.
+/// Grades a result, with a description if it is bad; `None` if it lacks the figures that the conditions need.
 fn mark(
     conditions: &[AlertCondition],
     until: &[AlertCondition],

@@ -1,9 +1,8 @@
-//! Alerts about the results of tests. Pure: results and times go in, firing and resolved alerts come out.
+//! Alerts about the results of tests. Pure: the inputs are results and times, the outputs firing and resolved alerts.
 //!
-//! * [`rule`] – a rule of the file: its condition, how many of how many tests must meet it, when it is resolved, and
-//!   its quiet hours
-//! * [`condition`] – thresholds of `--fail-if`, `changed` and `worse` than before, and silence
-//! * [`machine`] – the states of all rules on all paths, and how results and time change them
+//! * [`rule`] – rules of the file: condition, number of tests that must meet it, end of the alert, quiet hours
+//! * [`condition`] – thresholds as in `--fail-if`, `changed` and `worse` than before, and missing results
+//! * [`machine`] – states of all rules on all paths, updated by results and by time
 //!
 //! Each rule has a state on each path: the grades of its last tests, and whether it fires. States are text, which a
 //! program stores in one transaction with the number of the last judged result and all resulting notifications. Even

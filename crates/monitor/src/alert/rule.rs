@@ -19,7 +19,7 @@ pub struct AlertRule {
     pub kind: RuleKind,
     /// Names of the tests that the rule applies to; empty: all.
     pub tests: Vec<String>,
-    /// Hosts or targets; the rule applies only to paths that begin or end at one of them. Empty: all.
+    /// Hosts or targets at one end of the paths that the rule applies to; empty: all.
     pub hosts: Vec<String>,
     /// Quiet hours, in which no alert begins to fire; `None`: no quiet hours.
     pub quiet: Option<TimeWindow>,
@@ -34,11 +34,12 @@ pub enum RuleKind {
     Results {
         /// Conditions; a result is bad if it meets one of them.
         conditions: Vec<AlertCondition>,
-        /// Conditions for the end; a result is good if it meets all of them. Empty: if it is not bad.
+        /// Conditions for the end of the alert; a result is good if it meets all of them. If empty, a result is good unless it
+        /// is bad.
         until: Vec<AlertCondition>,
         /// Number of bad results, among the last `of`, that make the alert fire.
         bad: u32,
-        /// Number of consecutive results in which bad ones are counted.
+        /// Number of newest results among which bad ones are counted.
         of: u32,
         /// Number of consecutive good results that resolve the alert.
         clear: u32,
@@ -54,7 +55,7 @@ pub enum RuleKind {
     },
 }
 
-/// Contains everything that states depend on, the same in every process.
+/// Formats all settings that stored states depend on; the text is the same in every process.
 impl fmt::Display for RuleKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let list = |conditions: &[AlertCondition]| {
@@ -95,7 +96,7 @@ impl AlertSeverity {
         ("info", AlertSeverity::Info),
     ];
 
-    /// Name in the file.
+    /// Returns the name in the file.
     pub fn word(self) -> &'static str {
         AlertSeverity::WORDS.iter().find(|(_, s)| *s == self).map_or("warning", |(word, _)| word)
     }
@@ -106,14 +107,14 @@ impl AlertSeverity {
 pub struct NotifyChannel {
     /// Name, unique in the file.
     pub name: String,
-    /// How notifications are sent.
+    /// Method by which notifications are sent.
     pub method: NotifyMethod,
 }
 
-/// How notifications are sent.
+/// Method by which notifications are sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NotifyMethod {
-    /// An HTTP request, with a body as Alertmanager's `/api/v2/alerts` reads it.
+    /// An HTTP request whose body has the format of Alertmanager's `/api/v2/alerts`.
     Webhook {
         /// URL.
         address: String,
@@ -121,7 +122,7 @@ pub enum NotifyMethod {
         /// system.
         ca_file: Option<String>,
     },
-    /// A program with its arguments, which gets a message on its standard input.
+    /// A program with its arguments, which reads a message from its standard input.
     Command(Vec<String>),
     /// Prints a line on standard output.
     Print,
@@ -153,7 +154,7 @@ impl AlertRule {
         self.quiet.as_ref().is_some_and(|window| window.is_open((now - MONDAY).0))
     }
 
-    /// Length of the period that results are compared with; `None` if the rule needs no comparison.
+    /// Returns the length of the period that results are compared with; `None` if the rule needs no comparison.
     pub fn compares_with(&self) -> Option<Span> {
         let RuleKind::Results { conditions, against, .. } = &self.kind else { return None };
         let compares = |c: &AlertCondition| matches!(c, AlertCondition::Changed | AlertCondition::Worse);

@@ -11,7 +11,7 @@ use crate::model::{Host, MonitoredCapture, MonitoredTest};
 use crate::window::TimeWindow;
 use jitlat_core::{Span, quantity};
 
-/// Largest number of consecutive tests in a rule.
+/// Maximum number of consecutive tests in a rule.
 const MAX_TESTS: u32 = 1000;
 
 pub fn alerts(
@@ -90,7 +90,7 @@ impl AlertReader<'_, '_> {
         Some(rule)
     }
 
-    /// Every test and capture, with the time between two results of a path.
+    /// Returns every test and capture, with the time between two results of a path.
     fn made_every(&self) -> impl Iterator<Item = (&str, Span)> {
         let tests = self.tests.iter().map(|t| (t.name.as_str(), t.every));
         tests.chain(self.captures.iter().map(|c| (c.name.as_str(), c.every)))
@@ -150,10 +150,7 @@ impl AlertReader<'_, '_> {
                 );
             }
             for key in ["until", "of", "clear", "against"].into_iter().filter(|key| table.has(key)) {
-                table.fault(
-                    key,
-                    format!("an alert about silence has no '{key}': the next result resolves it"),
-                );
+                table.fault(key, format!("an alert with silent has no '{key}': the next result resolves it"));
             }
             let by_host = match table.text("by") {
                 None => false,
@@ -177,7 +174,7 @@ impl AlertReader<'_, '_> {
         }
         let until = self.conditions(table, "until");
         if until.iter().any(|c| !matches!(c, AlertCondition::Figure(_))) {
-            table.fault("until", "'until' is about figures: write until = \"loss<0.5%\"");
+            table.fault("until", "'until' accepts only conditions on figures: write until = \"loss<0.5%\"");
         }
         let (bad, of) = table.quantity("of", part).map_or((1, 1), Located::into_inner);
         let clear = table.number("clear").unwrap_or(bad);

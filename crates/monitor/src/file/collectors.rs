@@ -8,7 +8,7 @@ use jitlat_core::quantity;
 
 /// Default port.
 const DEFAULT_PORT: u32 = 2670;
-/// Default limit of waiting data in bytes.
+/// Default limit of the bytes of packets that wait at a host.
 const DEFAULT_SPOOL_BYTES: u64 = 1_000_000_000;
 
 pub fn collectors(file: &Sections<'_>, hosts: &[Host], archive: &ArchiveRules) -> Vec<CollectorRules> {
@@ -41,7 +41,7 @@ pub fn collectors(file: &Sections<'_>, hosts: &[Host], archive: &ArchiveRules) -
     collectors
 }
 
-/// Index of a host.
+/// Returns the index of the host `name`; unknown names are faults.
 fn host_index(file: &Sections<'_>, hosts: &[Host], name: &Located<String>) -> Option<usize> {
     let found = hosts.iter().position(|host| host.name == *name.get_ref());
     if found.is_none() {
@@ -52,7 +52,7 @@ fn host_index(file: &Sections<'_>, hosts: &[Host], name: &Located<String>) -> Op
     found
 }
 
-/// Checks that every host that pushes has a key of its own, by which the collector identifies it.
+/// Checks that every host that pushes has its own key, by which the collector identifies it.
 fn check_keys(table: &TableReader<'_>, hosts: &[Host], from: &[usize]) {
     let keyless: Vec<&str> =
         from.iter().map(|k| &hosts[*k]).filter(|h| h.key.is_none()).map(|h| h.name.as_str()).collect();

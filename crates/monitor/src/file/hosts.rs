@@ -13,7 +13,7 @@ const DEFAULT_GUARD: Span = Span::seconds(1);
 /// Default time for set-up and results around the packets.
 const DEFAULT_SETUP: Span = Span::seconds(4);
 
-/// Largest number of concurrent tests of a host.
+/// Maximum number of concurrent tests of a host.
 const MAX_CONCURRENT: u32 = 64;
 
 pub fn hosts(file: &Sections<'_>) -> Vec<Host> {
@@ -103,7 +103,7 @@ pub fn serve(file: &Sections<'_>, instruments: &dyn Instruments) -> ServeRules {
     ServeRules { on: table.truth("on").unwrap_or(true), key: key_source(&table), options }
 }
 
-/// Options without their positions in the file.
+/// Returns options without their positions in the file.
 pub fn plain(given: &[(Located<String>, Located<OptionValue>)]) -> Vec<(String, OptionValue)> {
     given.iter().map(|(name, value)| (name.get_ref().clone(), value.get_ref().clone())).collect()
 }

@@ -1,4 +1,4 @@
-//! All sections of the file with their keys. The reader accepts no others, and the guide has a row for each.
+//! Sections and keys of the file. The reader rejects all others, and the guide documents each of them.
 
 /// A section of the file.
 pub struct FileSection {
@@ -117,7 +117,7 @@ pub const WEB: FileSection = FileSection {
     ],
 };
 
-/// A host that receives the tests of others.
+/// Hosts that receive the tests of others.
 pub const COLLECTOR: FileSection =
     FileSection { title: "[[collector]]", name: "collector", keys: &["host", "port", "from", "spool"] };
 
@@ -125,14 +125,14 @@ pub const COLLECTOR: FileSection =
 pub const SECTIONS: &[FileSection] =
     &[HOST, GROUP, TEST, PING, CAPTURE, ARCHIVE, COLLECTOR, SERVE, TIMETABLE, WEB, ALERT, NOTIFY];
 
-/// The name in `names` that `word` was probably meant to be; `None` if none is similar.
+/// Returns the name in `names` that is most similar to `word`; `None` if none is similar.
 pub fn nearest<'a>(word: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     let near = names.map(|name| (strsim::osa_distance(word, name), name)).min()?;
     let slips = if word.chars().count() < 4 { 1 } else { 2 + word.len() / 8 };
     (near.0 <= slips).then_some(near.1)
 }
 
-/// Text with a suggestion if a name in `names` is similar to `word`, and with all names.
+/// Returns advice that lists all `names`, and suggests one if it is similar to `word`.
 pub fn choose(word: &str, names: &[&str]) -> String {
     let list = match names {
         [] => "no names exist".to_owned(),

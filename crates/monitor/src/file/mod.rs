@@ -1,6 +1,7 @@
-//! The file, which is the same for all hosts. [`read`] returns the [`Model`], or all faults with line and column.
+//! Reads the monitor's file, which is the same for all hosts. [`read`] returns the [`Model`], or all faults with line and
+//! column.
 //!
-//! * [`keys`] – every section and its keys
+//! * [`keys`] – all sections and their keys
 //! * `captures` – captures at interfaces
 //! * `alerts` – alert rules and notifications; `collectors` – hosts that receive tests
 //! * [`reader`] – tables of TOML, read key by key
@@ -28,10 +29,10 @@ use toml::de::{DeTable, DeValue};
 /// The instruments that a test may name. The command provides them: this crate only needs to know the traffic that a
 /// test would send.
 pub trait Instruments {
-    /// Names of all instruments; the first is the default.
+    /// Returns the names of all instruments; the first is the default.
     fn names(&self) -> Vec<&'static str>;
 
-    /// The instrument that pings targets which are not hosts of the file.
+    /// Returns the name of the instrument that pings targets that are not hosts of the file.
     fn ping(&self) -> &'static str;
 
     /// Returns the traffic of a test.
@@ -40,7 +41,7 @@ pub trait Instruments {
     /// [`EntryError`].
     fn traffic(&self, asked: &DeclaredTest<'_>) -> Result<Traffic, EntryError>;
 
-    /// Instruments of captures, each with true if it needs two points; the first is the default.
+    /// Returns the names of the instruments for captures, each with true if it needs two points; the first is the default.
     fn captures(&self) -> Vec<(&'static str, bool)>;
 
     /// Checks the settings of a capture.
@@ -68,7 +69,7 @@ pub struct DeclaredTest<'a> {
     pub profiles: &'a [String],
     /// Options of the test.
     pub options: &'a [(String, OptionValue)],
-    /// Time for which packets are sent; `None`: as the options say.
+    /// Time for which packets are sent; `None`: set by the options.
     pub duration: Option<Span>,
     /// Hosts that send.
     pub direction: SendingHosts,
@@ -81,7 +82,7 @@ pub struct DeclaredCapture<'a> {
     pub instrument: &'a str,
     /// Options of the capture.
     pub options: &'a [(String, OptionValue)],
-    /// True if the file defines whose traffic is captured, in case the options do not.
+    /// True if the file defines the ends whose traffic is captured; otherwise the options must define them.
     pub has_ends: bool,
     /// True if the second point is at another host.
     pub is_far: bool,
@@ -90,13 +91,13 @@ pub struct DeclaredCapture<'a> {
 /// A fault in a test or capture.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EntryError {
-    /// The option or key that is wrong; `None`: the test as a whole.
+    /// Option or key that is wrong; `None`: the fault concerns the test as a whole.
     pub key: Option<String>,
-    /// Description of the fault, and what to write.
+    /// Description of the fault, with a correction.
     pub message: String,
 }
 
-/// Most pairs of all tests together: each takes 12 bytes of the timetable.
+/// Maximum number of pairs of all tests together. Each pair takes 12 bytes in the timetable.
 pub const MAX_PAIRS: usize = 20_000_000;
 
 /// Reads a file.
@@ -186,7 +187,7 @@ impl<'a> Sections<'a> {
     }
 }
 
-/// Reads a key from the file, or the name of a file with it.
+/// Reads a key, or the name of a key file.
 fn key_source(table: &TableReader<'_>) -> Option<KeySource> {
     if table.has("key") && table.has("key-file") {
         table.fault("key", "'key' and 'key-file' exclude each other: leave one of them out");

@@ -15,7 +15,7 @@ pub struct FileFault {
     pub line: usize,
     /// Column, in characters, from 1.
     pub column: usize,
-    /// Description of the fault, and what to write.
+    /// Description of the fault, with a correction.
     pub message: String,
 }
 
@@ -60,12 +60,12 @@ impl Faults {
 /// A value with its position in the file.
 pub type Located<T> = Spanned<T>;
 
-/// The value of an option.
+/// Value of an option.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OptionValue {
     /// A switch.
     Switch(bool),
-    /// A text, or a number as it is written.
+    /// A string, or a number as it is written in the file.
     Text(String),
     /// Several values, for an option that may be repeated.
     List(Vec<String>),
@@ -125,19 +125,19 @@ impl<'a> TableReader<'a> {
         self.faults.add(&self.at, format!("{} needs '{key}': write {example}", self.section.title));
     }
 
-    /// Reads a text.
+    /// Reads a string.
     pub fn text(&self, key: &str) -> Option<Located<String>> {
         let value = self.value(key)?;
         match value.get_ref() {
             DeValue::String(text) => Some(Located::new(value.span(), text.to_string())),
             other => {
-                self.wrong(value, key, "a text in quotes", other);
+                self.wrong(value, key, "a string", other);
                 None
             }
         }
     }
 
-    /// Reads a text that must exist and must not be empty.
+    /// Reads a string that must exist and must not be empty.
     pub fn needed(&self, key: &str, example: &str) -> Option<Located<String>> {
         if !self.has(key) {
             self.missing(key, example);
@@ -151,7 +151,7 @@ impl<'a> TableReader<'a> {
         Some(text)
     }
 
-    /// Reads a text that must not be empty if the key exists.
+    /// Reads a string that must not be empty if the key exists.
     pub fn needed_if_there(&self, key: &str, example: &str) -> Option<String> {
         if self.has(key) { self.needed(key, example).map(Located::into_inner) } else { None }
     }
@@ -168,7 +168,7 @@ impl<'a> TableReader<'a> {
         }
     }
 
-    /// Reads a text or a number with a unit, with the parser `parse`.
+    /// Reads a quantity with the parser `parse`: a string with a unit, or a number.
     pub fn quantity<T>(
         &self,
         key: &str,
@@ -176,7 +176,7 @@ impl<'a> TableReader<'a> {
     ) -> Option<Located<T>> {
         let value = self.value(key)?;
         let Some(text) = plain(value.get_ref()) else {
-            self.wrong(value, key, "a text with a unit", value.get_ref());
+            self.wrong(value, key, "a string with a unit", value.get_ref());
             return None;
         };
         match parse(&text) {
@@ -198,7 +198,7 @@ impl<'a> TableReader<'a> {
         number
     }
 
-    /// Reads a text, or a list of texts.
+    /// Reads a string, or a list of strings.
     pub fn texts(&self, key: &str) -> Option<Vec<Located<String>>> {
         let value = self.value(key)?;
         self.list_of_texts(key, value)
@@ -212,19 +212,19 @@ impl<'a> TableReader<'a> {
                 for item in items {
                     match item.get_ref() {
                         DeValue::String(text) => list.push(Located::new(item.span(), text.to_string())),
-                        other => self.wrong(item, key, "texts in quotes", other),
+                        other => self.wrong(item, key, "strings", other),
                     }
                 }
                 Some(list)
             }
             other => {
-                self.wrong(value, key, "a list of texts", other);
+                self.wrong(value, key, "a list of strings", other);
                 None
             }
         }
     }
 
-    /// Reads a list of lists of texts.
+    /// Reads a list of lists of strings.
     pub fn lists(&self, key: &str) -> Option<Vec<Located<Vec<Located<String>>>>> {
         let value = self.value(key)?;
         let DeValue::Array(items) = value.get_ref() else {
@@ -242,7 +242,7 @@ impl<'a> TableReader<'a> {
         Some(lists)
     }
 
-    /// Reads a table of options: names as they are written after `--`, each with its position.
+    /// Reads a table of options: long names without `--`, and values, each with its position.
     pub fn options(&self, key: &str) -> Vec<(Located<String>, Located<OptionValue>)> {
         let Some(value) = self.value(key) else { return Vec::new() };
         let DeValue::Table(entries) = value.get_ref() else {
@@ -258,7 +258,7 @@ impl<'a> TableReader<'a> {
                     match texts {
                         Some(texts) => OptionValue::List(texts),
                         None => {
-                            self.wrong(value, name.get_ref(), "texts or numbers", value.get_ref());
+                            self.wrong(value, name.get_ref(), "strings or numbers", value.get_ref());
                             continue;
                         }
                     }
@@ -266,7 +266,12 @@ impl<'a> TableReader<'a> {
                 other => match plain(other) {
                     Some(text) => OptionValue::Text(text),
                     None => {
-                        self.wrong(value, name.get_ref(), "a text, a number, true or a list of them", other);
+                        self.wrong(
+                            value,
+                            name.get_ref(),
+                            "a string, a number, true, or a list of these",
+                            other,
+                        );
                         continue;
                     }
                 },
@@ -285,7 +290,7 @@ impl<'a> TableReader<'a> {
     }
 }
 
-/// A text or a number as it is written in the file.
+/// Returns a string, or a number as it is written in the file.
 fn plain(value: &DeValue<'_>) -> Option<String> {
     match value {
         DeValue::String(text) => Some(text.to_string()),

@@ -75,7 +75,7 @@ impl Context<'_, '_> {
         None
     }
 
-    /// Looks up the hosts of a list; a repeated host is a fault.
+    /// Returns the indices of the hosts in a list; a repeated host is a fault.
     fn hosts(&self, names: &[Located<String>]) -> Vec<u32> {
         let mut list: Vec<u32> = Vec::new();
         let mut known = vec![false; self.hosts.len()];
@@ -308,7 +308,7 @@ impl Context<'_, '_> {
         Some(name.into_inner())
     }
 
-    /// Reads the keys that both sections have in common.
+    /// Reads the keys that `[[test]]` and `[[ping]]` have in common.
     fn scheduled(
         &self,
         table: &TableReader<'_>,
@@ -432,7 +432,7 @@ fn window(context: &Context<'_, '_>, table: &TableReader<'_>) -> TimeWindow {
     window
 }
 
-/// The nearest times that divide a day, below and above.
+/// Returns the nearest times below and above `every` that divide a day.
 fn near(every: i64) -> (i64, i64) {
     let seconds = (every / SECOND).clamp(1, DAY / SECOND);
     let divides = |s: &i64| (DAY / SECOND) % s == 0;
@@ -441,7 +441,7 @@ fn near(every: i64) -> (i64, i64) {
     (below * SECOND, above * SECOND)
 }
 
-/// Formats a time as people write it.
+/// Formats a time with the largest unit that fits, as in the file.
 pub fn text_of(ns: i64) -> String {
     let units = [(DAY / 24, "h"), (60 * SECOND, "min"), (SECOND, "s"), (1_000_000, "ms")];
     match units.iter().find(|(unit, _)| ns != 0 && ns % unit == 0) {

@@ -1,4 +1,4 @@
-//! The section of the file about the page of a host's archive.
+//! Section of the file about the web page of a host's archive.
 
 use super::Sections;
 use super::keys::{WEB, choose};

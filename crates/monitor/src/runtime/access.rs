@@ -57,8 +57,8 @@ pub struct RunningServer {
 }
 
 impl RunningServer {
-    /// Starts the server of `host`, which collects into `archive` if the file says so; `None` if the file does not
-    /// want a server.
+    /// Starts the server of `host`. If the file declares this host a collector, the server adds pushed tests to `archive`.
+    /// `None` if the file configures no server.
     pub fn start(
         equipment: &dyn Equipment,
         model: &Model,

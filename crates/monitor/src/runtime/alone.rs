@@ -11,10 +11,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use tracing::debug;
 
-/// Runs tests with the hosts of a list, or with those that the archive knows.
+/// Runs tests with listed hosts or, without a list, with the hosts in the archive.
 #[derive(Debug)]
 pub struct StandaloneRunner {
-    /// Equipment that makes the tests.
+    /// Equipment that runs the tests.
     pub equipment: Arc<dyn Equipment>,
     /// Archive for results.
     pub archive: PathBuf,
@@ -57,16 +57,16 @@ impl Runner for StandaloneRunner {
         thread
             .spawn(run)
             .map(drop)
-            .map_err(|e| RunRefusal::Busy(format!("starting a thread for the test: {e}")))
+            .map_err(|e| RunRefusal::Busy(format!("cannot start a thread for the test: {e}")))
     }
 }
 
-/// Name of this host.
+/// Returns the name of this host.
 fn own_name() -> String {
     gethostname().ok().and_then(|name| name.into_string().ok()).unwrap_or_else(|| "this host".to_owned())
 }
 
-/// Hosts that sent or received in a test of the archive, by name.
+/// Returns the hosts that sent or received in a test of the archive, by name.
 fn known(archive: &Archive) -> Result<Vec<HostOffer>, jitlat_archive::ArchiveError> {
     let mut hosts: BTreeMap<String, String> = BTreeMap::new();
     for newest in archive.newest()? {
@@ -75,7 +75,7 @@ fn known(archive: &Archive) -> Result<Vec<HostOffer>, jitlat_archive::ArchiveErr
             hosts.insert(address, name.unwrap_or_default());
         }
     }
-    // A name that several addresses have is ambiguous.
+    // A name with several addresses is ambiguous.
     let alone = |name: &String| !name.is_empty() && hosts.values().filter(|n| *n == name).count() == 1;
     let offer = |(address, name): (&String, &String)| HostOffer {
         name: if alone(name) { name.clone() } else { address.clone() },

@@ -1,7 +1,7 @@
-//! The collector of this host: what others push goes into its archive.
+//! Collector of this host: adds the tests that other hosts push to its archive.
 //!
-//! Each host has a thread of the server, which unpacks, compares and analyses its tests; one thread enters what all of them have, as much at a time as
-//! there is. Only what was entered is settled.
+//! The server has one thread per connected host, which unpacks, checks and analyses its tests. A single thread adds the tests of
+//! all hosts to the archive, in batches. A test is confirmed only once it is in the archive.
 
 use crate::runtime::error::{Context, Result};
 use jitlat_archive::{
@@ -23,23 +23,23 @@ use std::time::{Duration, Instant};
 use tempfile::NamedTempFile;
 use tracing::{error, info, warn};
 
-/// Most bytes of logs that a host may send beyond what is settled; one log may be longer.
+/// Maximum size of the logs that are requested from a host and not settled, in bytes. A single log may be longer.
 const MAX_UNSETTLED_BYTES: u64 = 2 << 20;
-/// Most tests that are entered at a time.
+/// Maximum number of tests that are added to the archive in one transaction.
 const MAX_TESTS_PER_BATCH: usize = 128;
-/// Tests that are analysed at a time: the others wait, and take no memory for it.
+/// Maximum number of tests that are analysed at the same time; limits the memory that analyses need.
 const MAX_CONCURRENT_ANALYSES: usize = 2;
-/// How long a host waits for a place among the tests to be entered.
+/// Time that a test waits for a free position in the queue of the archive before its host is refused.
 const QUEUE_TIMEOUT: Duration = Duration::from_secs(10);
-/// How often what a host says of itself goes into the archive.
+/// Interval at which the state that a host reports is stored in the archive.
 const NOTE_INTERVAL: Duration = Duration::from_secs(1);
-/// How long a host is to wait when the disk is full, and when the archive fails.
+/// Time for which hosts are asked to wait: when the disk is full, and when the archive fails.
 const RETRY_PAUSES: (Span, Span) = (Span::seconds(20), Span::seconds(10));
 
-/// What became of a test in the archive, or why nothing is taken for now.
+/// Outcome of a test, or the refusal of all tests for now: reason, details, and time to wait.
 type IntakeResult = Result<PushOutcome, (PushRefusal, String, Span)>;
 
-/// A test on its way into the archive.
+/// Test that waits to be added to the archive.
 struct IntakeJob {
     number: u64,
     test: PreparedTest,
@@ -47,7 +47,7 @@ struct IntakeJob {
     entering: PendingLog,
 }
 
-/// A log that has come and is not yet in the archive; it is, or will not be, when this is dropped.
+/// Marks a log that was received but is not yet in the archive. Dropped once it was added or rejected.
 struct PendingLog {
     shared: Arc<CollectorState>,
     hash: u128,
@@ -59,7 +59,7 @@ impl Drop for PendingLog {
     }
 }
 
-/// The archive of a collector.
+/// Archive to which a collector adds the received tests.
 #[derive(Debug)]
 pub struct ArchiveShelf {
     shared: Arc<CollectorState>,
@@ -70,21 +70,22 @@ pub struct ArchiveShelf {
 struct CollectorState {
     root: PathBuf,
     hosts: HostNames,
-    /// Checksums of logs that have come and are not yet in the archive. A host that connects again may offer them again.
+    /// Checksums of logs that were received but are not yet in the archive. A host that reconnects may offer them again.
     entering: Mutex<BTreeSet<u128>>,
     jobs: Mutex<Option<SyncSender<IntakeJob>>>,
-    /// Places for analyses, and who waits for one.
+    /// Number of analyses that may start now.
     places: Mutex<usize>,
+    /// Notified when an analysis ends.
     free: Condvar,
-    /// Held by who enters a long log.
+    /// Locked while a long log is added to the archive.
     long: Mutex<()>,
-    /// Whether it was said that the archive fails.
+    /// True if the present failure of the archive has been logged.
     failing: AtomicBool,
 }
 
 impl ArchiveShelf {
-    /// Takes tests into the archive at `root`, which is made if there is none; `hosts`: names of all hosts of the file, with
-    /// their addresses or names to look up.
+    /// Adds received tests to the archive at `root`, which is created if it does not exist; `hosts`: name of each host in the
+    /// monitor's file, with its address or host name.
     pub fn new(root: &Path, hosts: impl Iterator<Item = (String, String)>) -> Result<ArchiveShelf> {
         let archive = Archive::make(root)?;
         let (jobs, waiting) = mpsc::sync_channel(MAX_TESTS_PER_BATCH);
@@ -99,10 +100,10 @@ impl ArchiveShelf {
             failing: AtomicBool::new(false),
         });
         let entering = shared.clone();
-        // It yields to nobody, unlike the threads of hosts: tests of this host that are to be kept wait while it has the archive.
+        // Unlike the hosts' threads, it runs at normal priority: this host's own results wait while it has the archive locked.
         let run = move || enter(&archive, &waiting, &entering);
         let writer = std::thread::Builder::new().name("collected".to_owned()).spawn(run);
-        Ok(ArchiveShelf { shared, writer: Some(writer.context("starting the thread of the collector")?) })
+        Ok(ArchiveShelf { shared, writer: Some(writer.context("starting the collector's thread")?) })
     }
 }
 
@@ -110,17 +111,17 @@ impl Drop for ArchiveShelf {
     fn drop(&mut self) {
         drop(self.shared.jobs.lock().unwrap_or_else(PoisonError::into_inner).take());
         if self.writer.take().is_some_and(|writer| writer.join().is_err()) {
-            error!("the thread of the collector failed");
+            error!("the collector's thread failed (a bug in jitlat)");
         }
     }
 }
 
-/// The hosts of the file, by which a test that is not the pusher's is recognised.
+/// Hosts of the monitor's file, used to reject tests that do not belong to the host that pushes them.
 #[derive(Debug)]
 struct HostNames {
-    /// Address of each, or a name to look up.
+    /// Address or host name of each host, by its name in the file.
     named: BTreeMap<String, String>,
-    /// Names of the hosts that have an address; looked up when the first test arrives.
+    /// Names of the hosts by address; resolved when the first test arrives.
     by_address: OnceLock<BTreeMap<IpAddr, BTreeSet<String>>>,
 }
 
@@ -131,9 +132,9 @@ impl HostNames {
         clients.find(|client| *client != host && self.named.contains_key(*client))
     }
 
-    /// Reason why a test with `tags` between the addresses of `session` cannot be one of `host`: it names others as its ends, or
-    /// both addresses are those of others. An address that is in no line of the file may be another one of `host`, such as
-    /// behind address translation.
+    /// Returns the reason why a test with `tags` between the addresses of `session` does not belong to `host`: its tags name
+    /// other hosts, or both of its addresses belong to other hosts. An address that is not in the file may belong to `host`,
+    /// for example behind address translation. `None`: it may be a test of `host`.
     fn foreign(&self, host: &str, tags: &[(String, String)], session: &Session) -> Option<String> {
         if let Some(client) = self.other_client(host, tags) {
             return Some(format!("{host} pushes a test of {client}"));
@@ -155,7 +156,7 @@ impl HostNames {
         self.by_address.get_or_init(|| {
             let mut all: BTreeMap<IpAddr, BTreeSet<String>> = BTreeMap::new();
             for (name, address) in &self.named {
-                // One that cannot be looked up is recognised by its name alone.
+                // A host whose name cannot be resolved is only recognised by its tags.
                 for found in (address.as_str(), 0).to_socket_addrs().into_iter().flatten() {
                     all.entry(found.ip().to_canonical()).or_default().insert(name.clone());
                 }
@@ -165,7 +166,8 @@ impl HostNames {
     }
 }
 
-/// Gives `job` to the thread that enters tests, once that has room for it. Its host gets a message before it takes the silence for the end.
+/// Passes `job` to the thread that adds tests to the archive, as soon as its queue has room. After [`QUEUE_TIMEOUT`] the host
+/// is refused instead, before it considers the connection dead.
 fn queue(jobs: &SyncSender<IntakeJob>, mut job: IntakeJob) -> Result<(), (PushRefusal, &'static str)> {
     let begun = Instant::now();
     loop {
@@ -181,7 +183,7 @@ fn queue(jobs: &SyncSender<IntakeJob>, mut job: IntakeJob) -> Result<(), (PushRe
     }
 }
 
-/// Enters what comes, as much at a time as there is.
+/// Adds tests to the archive as they arrive; all that wait are added together.
 fn enter(archive: &Archive, jobs: &Receiver<IntakeJob>, shared: &CollectorState) {
     while let Ok(first) = jobs.recv() {
         let mut batch = vec![first];
@@ -197,24 +199,24 @@ fn enter(archive: &Archive, jobs: &Receiver<IntakeJob>, shared: &CollectorState)
         let results = enter_batch(archive, &mut tests, shared);
         drop(all_entering);
         for ((number, to), result) in answers.into_iter().zip(results) {
-            // A host that is gone offers it again.
+            // A host that has disconnected offers the test again.
             let _ = to.send((number, result));
         }
     }
 }
 
-/// Enters all of `tests`; of each what became of it.
+/// Adds `tests` to the archive and returns the result of each.
 fn enter_batch(archive: &Archive, tests: &mut [PreparedTest], shared: &CollectorState) -> Vec<IntakeResult> {
     match archive.add_all(tests) {
         Ok(added) => {
             shared.works();
             added.into_iter().map(|added| Ok(outcome(added))).collect()
         }
-        // No test can be entered for now.
+        // The archive accepts no test at present.
         Err(e @ (ArchiveError::Io { .. } | ArchiveError::Busy { .. })) => {
             vec![Err(shared.fails(&e)); tests.len()]
         }
-        // One of them cannot, say where a roll-up is damaged: those of other hosts are entered all the same.
+        // One test failed, for example because a stored summary is damaged: the others are added one by one.
         Err(_) if tests.len() > 1 => {
             tests.chunks_mut(1).flat_map(|one| enter_batch(archive, one, shared)).collect()
         }
@@ -231,11 +233,13 @@ fn outcome(added: Result<AddOutcome, ArchiveError>) -> PushOutcome {
 }
 
 impl CollectorState {
-    /// Warns that the archive fails, once; returns the reason that hosts get.
+    /// Logs a failure of the archive once, and returns the refusal that hosts receive.
     fn fails(&self, error: &ArchiveError) -> (PushRefusal, String, Span) {
         let first = !self.failing.swap(true, Ordering::Relaxed);
         if first {
-            warn!("the collector takes nothing for now: {error}; hosts that push keep their tests");
+            warn!(
+                "the collector cannot store tests at present: {error}; the hosts retain them and try again"
+            );
         }
         match error {
             ArchiveError::Io { source, .. } if is_full(source) => {
@@ -250,11 +254,11 @@ impl CollectorState {
 
     fn works(&self) {
         if self.failing.swap(false, Ordering::Relaxed) {
-            info!("the collector takes tests again");
+            info!("the collector stores tests again");
         }
     }
 
-    /// Enters the log in the file at `path`, one at a time.
+    /// Adds the log in the file at `path` to the archive. Only one such call runs at a time.
     fn enter_long(&self, path: &Path, about: &About, host: &str) -> IntakeResult {
         let _alone = self.long.lock().unwrap_or_else(PoisonError::into_inner);
         let added = Archive::open_to_write(&self.root)
@@ -272,7 +276,7 @@ impl CollectorState {
         self.entering.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits for a place to analyse a test in.
+    /// Waits until a test may be analysed.
     fn place(&self) -> AnalysisPermit<'_> {
         let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
         while *places == 0 {
@@ -283,7 +287,7 @@ impl CollectorState {
     }
 }
 
-/// A place to analyse a test in, which is given back.
+/// Permission to analyse one test; dropping it allows the next analysis.
 struct AnalysisPermit<'a>(&'a CollectorState);
 
 impl Drop for AnalysisPermit<'_> {
@@ -328,20 +332,23 @@ struct HostIntake {
     archive: Archive,
     shared: Arc<CollectorState>,
     jobs: SyncSender<IntakeJob>,
-    /// Where what became of them comes from.
+    /// Sends outcomes of tests to `results`; cloned for each job.
     to: Sender<(u64, IntakeResult)>,
     results: Receiver<(u64, IntakeResult)>,
-    /// Not wanted yet, for want of room.
+    /// Tests that are not requested yet, because the limit is reached.
     offered: VecDeque<PushOffer>,
-    /// Wanted, and not settled.
+    /// Requested tests that are not settled.
     wanted: BTreeMap<u64, PushOffer>,
+    /// Log that is being received.
     coming: Option<(u64, About, IncomingLog)>,
     answers: Vec<PushReply>,
-    /// What the host last said of itself, until that is noted; and when something was last noted.
+    /// Last state reported by the host, until it is stored.
     state: Option<SpoolState>,
+    /// Time when the state and the number of refused tests were last stored.
     noted: Option<Instant>,
-    /// Tests that were refused since something was last noted; and the reason that was last said.
+    /// Number of tests refused since `noted`.
     refused: u64,
+    /// Last reason for a refusal, which was logged.
     said: Option<String>,
 }
 
@@ -351,7 +358,7 @@ impl HostIntake {
         if let PushOutcome::Refused(why) = &outcome {
             self.refused += 1;
             if self.said.as_ref() != Some(why) {
-                warn!("a test of {} is refused: {why}", self.host);
+                warn!("refused a test from {}: {why}", self.host);
                 self.said = Some(why.clone());
             }
         }
@@ -361,7 +368,7 @@ impl HostIntake {
         }
     }
 
-    /// Says of what was offered, in its order, that it is known, or wanted as far as there is room.
+    /// Handles the offered tests in order: known ones are settled, the others are requested up to the limit of bytes.
     fn want(&mut self) {
         let mut bytes: u64 = self.wanted.values().map(|offer| offer.length).sum();
         let mut want = Vec::new();
@@ -373,7 +380,7 @@ impl HostIntake {
             match self.archive.has(next.hash) {
                 Ok(true) => self.settle(next.number, PushOutcome::Known),
                 Ok(false) if next.length > MAX_LOG_BYTES => {
-                    self.settle(next.number, PushOutcome::Refused("it is longer than 1 GiB".to_owned()));
+                    self.settle(next.number, PushOutcome::Refused("its log is longer than 1 GiB".to_owned()));
                 }
                 Ok(false) => {
                     bytes = bytes.saturating_add(next.length);
@@ -392,7 +399,7 @@ impl HostIntake {
         }
     }
 
-    /// Notes in the archive what the host says of itself and what was refused.
+    /// Stores the state that the host reported and the number of refused tests in the archive.
     fn note(&mut self) {
         self.noted = Some(Instant::now());
         let (state, refused) = (self.state.take(), std::mem::take(&mut self.refused));
@@ -420,7 +427,7 @@ impl HostIntake {
         }
     }
 
-    /// The outcome of a test with `tags` between the addresses of `session`, if it is not one of this host.
+    /// Returns the refusal of a test with `tags` between the addresses of `session`; `None` if it may be a test of this host.
     fn foreign(&self, tags: &[(String, String)], session: &Session) -> Option<PushOutcome> {
         self.shared.hosts.foreign(&self.host, tags, session).map(PushOutcome::Refused)
     }
@@ -444,9 +451,10 @@ impl HostIntake {
         }
     }
 
-    /// A long log, which is read again from its file: by a thread of its own, as its host is to hear meanwhile that this one is still there.
+    /// Adds a long log, which is read from its file. Runs in its own thread: the conversation with the host must continue, or
+    /// the host would take this one for dead.
     fn enter_file(&mut self, number: u64, file: NamedTempFile, about: About, entering: PendingLog) {
-        // What is no log is refused where it is entered.
+        // A file that is not a log is refused when it is added.
         if let Ok(log) = LogReader::open(file.path()) {
             let tags = [&about.tags[..], &log.session().tags].concat();
             if let Some(foreign) = self.foreign(&tags, log.session()) {
@@ -458,7 +466,7 @@ impl HostIntake {
             pace::yield_to_others();
             let taken = shared.enter_long(file.path(), &about, &host);
             drop(entering);
-            // A host that is gone offers it again.
+            // A host that has disconnected offers the test again.
             let _ = to.send((number, taken));
         };
         if let Err(e) = std::thread::Builder::new().name("long log".to_owned()).spawn(enter) {
@@ -489,7 +497,7 @@ impl PushIntake for HostIntake {
     }
 
     fn piece(&mut self, bytes: &[u8]) {
-        // What was refused may still come.
+        // Pieces of a log that was refused may still arrive.
         let Some((number, _, incoming)) = &mut self.coming else { return };
         if let Err(why) = incoming.push(bytes) {
             let number = *number;

@@ -1,5 +1,5 @@
-//! [`RunQueue`]: tests on demand from the page of a monitor. The thread of the page puts them here; the monitor fits
-//! each into a gap of the timetable and answers with its start, or that it has none.
+//! [`RunQueue`]: tests on demand from a monitor's web page. The web server's thread adds them; the monitor fits each into a gap
+//! of the timetable and answers with its start, or that it has none.
 
 use super::Equipment;
 use super::on_demand::{DemandedTest, TestPlacement, profiles};
@@ -14,10 +14,10 @@ use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// Time that the thread of the page waits for the monitor, which it wakes.
+/// Time for which the web server's thread waits for the monitor's answer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Queue of demanded tests from the page to the monitor.
+/// Queue of demanded tests from the web server to the monitor.
 #[derive(Debug)]
 pub struct RunQueue {
     equipment: Arc<dyn Equipment>,
@@ -34,22 +34,22 @@ pub struct QueuedRun {
     pub demand: DemandedTest,
     pub host: HostOffer,
     pub feed: RunFeed,
-    /// Receives whether the test is accepted.
+    /// Channel for the answer: accepted, or the reason for the refusal.
     pub answer: SyncSender<Result<(), RunRefusal>>,
 }
 
 impl RunQueue {
-    /// Creates the queue of the host with this index in the file.
+    /// Creates the queue of the host with index `host` in the file.
     pub fn new(model: Arc<Model>, host: usize, equipment: Arc<dyn Equipment>, waker: Waker) -> RunQueue {
         RunQueue { equipment, now: Mutex::new((model, host)), queue: Mutex::default(), waker }
     }
 
-    /// Follows a new version of the file.
+    /// Applies a new version of the file.
     pub fn follow(&self, model: Arc<Model>, host: usize) {
         *self.now.lock().unwrap_or_else(PoisonError::into_inner) = (model, host);
     }
 
-    /// Takes the tests that were demanded since the last call.
+    /// Returns the tests that were demanded since the last call.
     pub fn take(&self) -> Vec<QueuedRun> {
         std::mem::take(&mut *self.queue.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -97,7 +97,7 @@ impl Runner for RunQueue {
 }
 
 impl QueuedRun {
-    /// True if the test is not wanted any more.
+    /// True if the test was cancelled.
     pub fn is_stopped(&self) -> bool {
         self.feed.stop().load(std::sync::atomic::Ordering::SeqCst)
     }
@@ -113,7 +113,7 @@ impl QueuedRun {
     }
 }
 
-/// Describes why a test does not fit.
+/// Returns the reason, in words, why a test does not fit into the timetable.
 pub fn refused(gap: NoGap) -> String {
     let within = text_of(MAX_WAIT.0);
     match gap {

@@ -1,4 +1,4 @@
-//! [`Equipment`]: everything with which a monitor measures, captures and serves, made from options of its file.
+//! [`Equipment`]: creates the instruments, captures and server of a monitor from the options in its file.
 
 use super::CaptureSetup;
 use super::error::AnyError;
@@ -10,13 +10,13 @@ use jitlat_instruments::{Annotations, Instrument, Stop};
 use jitlat_proto::jitlat::PresharedKey;
 use std::fmt;
 
-/// How a capture ended, or why it could not begin.
+/// Outcome of a capture that has ended, or the reason why it could not begin.
 pub type CaptureResult = Result<CaptureEnd, (SlotFailure, String)>;
 
-/// Everything with which a monitor measures, captures and serves. The command provides it, so that a file and the
-/// command line have the same options.
+/// Creates the instruments, captures and server of a monitor. The command line implements it, so that the file accepts the same
+/// options.
 pub trait Equipment: Instruments + fmt::Debug + Send + Sync {
-    /// Makes a test that is ready to run.
+    /// Creates a test that is ready to run.
     ///
     /// # Errors
     /// [`EntryError`], with the option it is about.
@@ -41,7 +41,7 @@ pub trait Equipment: Instruments + fmt::Debug + Send + Sync {
     fn server(&self, options: &[(String, OptionValue)], keys: ServerKeys) -> Result<Serve, AnyError>;
 }
 
-/// Location of a test, and annotations of its result.
+/// Hosts of a test, and annotations of its result.
 pub struct TestSite<'a> {
     /// Address of the far end.
     pub address: &'a str,
@@ -51,7 +51,7 @@ pub struct TestSite<'a> {
     pub of_server: Vec<(String, OptionValue)>,
     /// True if this host is the first of the pair, so that `forward` is the direction in which it sends.
     pub is_first: bool,
-    /// True if somebody watches while it runs.
+    /// True if a viewer shows progress while it runs.
     pub is_watched: bool,
     /// Name of the result; `None`: the name in the options.
     pub name: Option<String>,

@@ -1,22 +1,21 @@
-//! [`MonitorError`]: reason why a monitor cannot start, or cannot follow its file.
+//! [`MonitorError`]: reason why a monitor cannot start, or cannot apply its file.
 
 pub(super) use jitlat_instruments::error::explain;
 
 use std::error::Error as StdError;
 use std::io;
 
-/// Any error of an equipment or of another library.
+/// Error of an [`Equipment`](super::Equipment) or of another library.
 pub type AnyError = Box<dyn StdError + Send + Sync>;
 
-/// Reason why a monitor cannot start, or cannot follow its file.
+/// Reason why a monitor cannot start, or cannot apply its file.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum MonitorError {
-    /// The file or the settings ask for something that this host cannot do. The text contains the reason and what to
-    /// write instead.
+    /// The file or the settings contain something that this host cannot do. The text contains the reason and a correction.
     #[error("{0}")]
     Settings(String),
-    /// An operation failed, or a section of the file could not be followed.
+    /// An operation failed, or a section of the file could not be applied.
     #[error("{doing}")]
     During {
         /// The operation, or the section.
@@ -24,7 +23,7 @@ pub enum MonitorError {
         /// The reason.
         source: AnyError,
     },
-    /// The server of the file cannot be made.
+    /// The server that the file configures cannot be created.
     #[error(transparent)]
     Server(AnyError),
     /// The archive cannot be read or written.
@@ -52,7 +51,7 @@ pub enum MonitorError {
 
 pub(super) type Result<T, E = MonitorError> = std::result::Result<T, E>;
 
-/// Adds the failed operation to an error.
+/// Adds the name of the failed operation to an error.
 pub(super) trait Context<T> {
     fn context(self, doing: &str) -> Result<T>;
 

@@ -1,4 +1,4 @@
-//! One test of the timetable: runs it, and puts its result into the archive.
+//! One test of the timetable: runs it, and adds its result to the archive.
 
 use super::measure::measure;
 use super::{Equipment, TestSite};
@@ -11,9 +11,9 @@ use jitlat_proto::jitlat::PresharedKey;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// Everything that a thread needs to run a test.
+/// Data that a thread needs to run a test.
 pub struct Task {
-    /// Equipment that makes the test.
+    /// Equipment that runs the test.
     pub equipment: Arc<dyn Equipment>,
     /// The model when the test was due.
     pub model: Arc<Model>,
@@ -31,7 +31,7 @@ pub fn options_of_server(model: &Model) -> Vec<(String, OptionValue)> {
 }
 
 impl Task {
-    /// The test in the file.
+    /// Returns the settings of the test in the file.
     pub fn test(&self) -> &MonitoredTest {
         &self.model.tests[self.job.test]
     }
@@ -50,7 +50,7 @@ impl Task {
         options.into_iter().filter(|(name, _)| !given.iter().any(|(own, _)| own == name)).collect()
     }
 
-    /// Tags by which the result is found.
+    /// Returns the tags that searches use to find the result.
     pub fn tags(&self) -> Vec<(String, String)> {
         let host = |k: u32| self.model.end(self.test(), k).to_owned();
         let tags = [
@@ -62,10 +62,10 @@ impl Task {
         tags.map(|(key, value)| (key.to_owned(), value)).to_vec()
     }
 
-    /// Measures until the end or `stop`, and puts the result into the archive.
+    /// Measures until the end or `stop`, and adds the result to the archive.
     ///
     /// # Errors
-    /// The reason in words why there is no result.
+    /// Reason why there is no result: its kind, and a description.
     pub fn measure(&self, stop: &Stop) -> Result<(), (SlotFailure, String)> {
         let work = &self.test().work;
         let asked = DeclaredTest {

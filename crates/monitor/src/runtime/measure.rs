@@ -1,4 +1,4 @@
-//! [`measure`]: runs one test of the timetable or on demand, and puts its result into the archive.
+//! [`measure`]: runs one test of the timetable or on demand, and adds its result to the archive.
 
 use super::{Equipment, TestSite};
 use crate::agenda::SlotFailure;
@@ -45,7 +45,7 @@ fn not_stored(root: &Path, why: &ArchiveError) -> (SlotFailure, String) {
     (SlotFailure::NotStored, format!("archive {}: {why}", root.display()))
 }
 
-/// Kind of failure of an error.
+/// Returns the kind of failure that an error belongs to.
 fn kind(error: &Error) -> SlotFailure {
     match error {
         Error::OneWay(ClientError::Failed { failure, .. }) => match failure {
@@ -67,7 +67,7 @@ fn kind(error: &Error) -> SlotFailure {
     }
 }
 
-/// Puts the log of a capture's period into the archive at `root`; creates the archive if it does not exist.
+/// Adds the log of a capture's period to the archive at `root`; creates the archive if it does not exist.
 pub fn add_log(root: &Path, log: &Path) -> Result<TestId, ArchiveError> {
     let (AddOutcome::New(id) | AddOutcome::Known(id)) = Archive::make(root)?.add(log, &[])?;
     Ok(id)

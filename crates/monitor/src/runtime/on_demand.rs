@@ -1,4 +1,4 @@
-//! Tests on demand from the page: the offer, and a request as an instrument with its options.
+//! Tests on demand from the web page: the tests offered, and the conversion of a request to an instrument with options.
 
 use super::measure::measure;
 use super::{Equipment, TestSite};
@@ -14,7 +14,7 @@ use jitlat_verdict::PROFILES;
 use jitlat_web::{HostOffer, Planned, RunFeed, RunRefusal, RunRequest, TestOffer};
 use std::path::Path;
 
-/// Tag of results that were requested on a page.
+/// Tag of the results of tests that were requested on the web page.
 pub const ASKED: (&str, &str) = ("asked", "page");
 
 /// Profiles whose traffic a test may send.
@@ -38,7 +38,7 @@ fn choices() -> impl Iterator<Item = MeasurableTest> {
         options: if tcp { vec![("tcp".to_owned(), OptionValue::Switch(true))] } else { Vec::new() },
     });
     let by = |name: &str| vec![("proto".to_owned(), OptionValue::Text(name.to_owned()))];
-    // The first protocol is jitlat's own, which is listed separately.
+    // The first protocol is jitlat's own; it is listed separately.
     let others = ONE_WAY_PROTOCOLS.iter().skip(1).map(move |p| MeasurableTest {
         id: format!("one-way-{}", p.name),
         name: format!("one-way, {}", p.title),
@@ -54,7 +54,7 @@ fn choices() -> impl Iterator<Item = MeasurableTest> {
     own.into_iter().chain(others).chain(round_trips)
 }
 
-/// A request that can be measured.
+/// Test that was requested and can be run.
 #[derive(Clone, Debug)]
 pub struct DemandedTest {
     instrument: &'static str,
@@ -68,7 +68,7 @@ pub struct DemandedTest {
     about: String,
 }
 
-/// Fields of a request with the options they stand for, where the names differ.
+/// Fields of a request and the options that they set; the names differ.
 const OPTIONS: [(&str, &str); 3] = [("packets", "packets"), ("period", "period"), ("size", "payload")];
 
 impl DemandedTest {
@@ -180,7 +180,7 @@ impl DemandedTest {
     }
 }
 
-/// Location of a test, and destination of its result.
+/// Hosts of a test, and destination of its result.
 pub struct TestPlacement<'a> {
     /// Name of this host.
     pub from: &'a str,
@@ -196,7 +196,7 @@ pub struct TestPlacement<'a> {
     pub archive: &'a Path,
 }
 
-/// Converts a fault in options to the field that they come from.
+/// Converts a fault in an option to a refusal that names the field of the request.
 fn refused(wrong: EntryError) -> RunRefusal {
     let key = wrong.key.unwrap_or_default();
     let field = OPTIONS.iter().find(|(_, option)| *option == key).map_or(key.as_str(), |(field, _)| field);
@@ -208,7 +208,7 @@ fn sending(traffic: &Traffic) -> Span {
     let of =
         |flow: &OneWayTraffic| i128::from(flow.bytes) * 8 * i128::from(SECOND) / i128::from(flow.rate.max(1));
     let longest = of(&traffic.forward).max(of(&traffic.backward));
-    // Rates are whole bits, so the time is rounded to milliseconds.
+    // Rates are rounded to whole bits per second, so the time is rounded to milliseconds.
     let milliseconds = (longest + 500_000) / 1_000_000;
     Span::millis(i64::try_from(milliseconds).unwrap_or(i64::MAX / 1_000_000))
 }

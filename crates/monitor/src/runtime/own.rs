@@ -1,4 +1,4 @@
-//! Finds which host of the file this host is.
+//! Finds this host in the monitor's file.
 
 use crate::Model;
 use crate::runtime::error::{Result, bail};
@@ -44,7 +44,7 @@ fn choose(model: &Model, name: &str, addresses: &[IpAddr]) -> Vec<usize> {
     hosts().filter(|(_, h)| has(&h.address)).map(|(k, _)| k).collect()
 }
 
-/// Addresses of this host's interfaces.
+/// Returns the addresses of this host's interfaces.
 fn addresses() -> Vec<IpAddr> {
     let ip = |address: SockaddrStorage| -> Option<IpAddr> {
         let v4 = address.as_sockaddr_in().map(|a| a.ip().into());

@@ -1,4 +1,4 @@
-//! The page of this host's archive.
+//! Web server for the page of this host's archive.
 
 use super::demand::RunQueue;
 use crate::Model;
@@ -20,14 +20,14 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use tracing::{error, info};
 
-/// A page that is served until it is dropped.
+/// Running web server; dropping this stops it.
 pub struct RunningPage {
     stop: StopSignal,
     thread: Option<JoinHandle<()>>,
 }
 
 impl RunningPage {
-    /// Starts the page of `host`; `None` if the file does not want one.
+    /// Starts the web server of `host`; `None` if the file configures none.
     pub fn start(
         model: &Model,
         host: usize,
@@ -60,19 +60,19 @@ impl RunningPage {
         let stop = StopSignal::new().context("[web]")?;
         let stopped = stop.clone();
         let run = move || {
-            // Tests have priority. Threads that this one starts inherit its low priority.
+            // Tests have priority. Threads started by this one inherit its low priority.
             pace::yield_to_others();
             if let Err(e) = page.run(stopped) {
                 error!("[web]: {e}");
             }
         };
         let thread = std::thread::Builder::new().name("page".to_owned());
-        let thread = thread.spawn(run).context("starting the thread of the page")?;
+        let thread = thread.spawn(run).context("starting the web server's thread")?;
         Ok(Some(RunningPage { stop, thread: Some(thread) }))
     }
 }
 
-/// Address and port, with defaults for what the file leaves out.
+/// Returns address and port, with defaults for those missing in the file.
 fn address((ip, port): (Option<IpAddr>, Option<u16>)) -> SocketAddr {
     SocketAddr::new(ip.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST)), port.unwrap_or(DEFAULT_PORT))
 }
@@ -82,7 +82,7 @@ fn token(path: &Path) -> Result<Token> {
     Ok(Token::of_file_contents(&key_file::read(path)?)?)
 }
 
-/// Reads from the file who may run tests from the page, and the limits.
+/// Creates the settings for tests on demand from the file: token, hosts and limits.
 fn runs(rules: &RunRules, folder: &Path, demands: &Arc<RunQueue>) -> Result<PageRuns> {
     let token = |name: &String| {
         let file = folder.join(name);
@@ -105,12 +105,12 @@ impl Drop for RunningPage {
     fn drop(&mut self) {
         self.stop.request();
         if self.thread.take().is_some_and(|thread| thread.join().is_err()) {
-            error!("the thread of the page failed");
+            error!("the web server's thread failed (a bug in jitlat)");
         }
     }
 }
 
-/// State of this monitor on the page.
+/// State of this monitor as shown on the page.
 #[derive(Debug)]
 pub struct OwnState {
     /// The state as the page shows it.
@@ -121,21 +121,21 @@ pub struct OwnState {
     /// Time of the last measurement of the load, and the time until then in which tests ran.
     seen: SteadyTime,
     busy: Span,
-    /// Time of the last update of the page, and number of running tests then.
+    /// Time of the last update of `shown`, and number of running tests then.
     said: Option<(SteadyTime, usize)>,
 }
 
-/// Time between two updates of the page.
+/// Time between two updates of the shown state.
 const NOTICE_INTERVAL: Span = Span::seconds(1);
 
 impl OwnState {
-    /// Creates the state of `host`, which starts now.
+    /// Creates the state of the monitor of `host`, which starts at `since`.
     pub fn new(host: &str, since: WallTime, now: SteadyTime) -> OwnState {
         let shown = Arc::default();
         OwnState { shown, host: host.to_owned(), since, begun: now, seen: now, busy: Span(0), said: None }
     }
 
-    /// Updates the number of running tests on the page when it changes, otherwise at most once per second.
+    /// Updates the shown state when the number of running tests changes, otherwise at most once per second.
     pub fn look<'a>(
         &mut self,
         now: SteadyTime,

@@ -1,4 +1,4 @@
-//! This host's tests, pushed to collectors: a thread for each, beside the tests.
+//! Pushes this host's tests to collectors: one thread per collector, in parallel to the tests.
 
 use super::watch::ArchiveWatch;
 use crate::Model;
@@ -18,26 +18,26 @@ use std::path::{Path, PathBuf};
 use std::thread::JoinHandle;
 use tracing::{error, info, warn};
 
-/// Time after a failure of the archive.
+/// Time between a failure of the archive and the next attempt.
 const RETRY_PAUSE: Span = Span::seconds(1);
-/// Time between two looks at how much waits.
+/// Time between two checks of the spool's size.
 const BOUND_INTERVAL: Span = Span::seconds(60);
-/// How long a connection is kept without anything to push.
+/// Time after which a connection without anything to push is closed.
 const IDLE_TIMEOUT: Span = Span::seconds(2);
-/// Time between two reports of this host's state while it pushes.
+/// Time between two reports of this host's state to the collector.
 const STATE_INTERVAL: Span = Span::seconds(10);
-/// How long a collector may say nothing of what it was offered, while nothing is sent.
+/// Time after which a connection is closed if tests are unsettled and nothing has been offered, sent or settled.
 const STALL_TIMEOUT: Span = Span::seconds(120);
-/// How long what is under way may take when the monitor ends.
+/// Time for pushes in progress to complete when the monitor stops.
 const END_TIMEOUT: Span = Span::seconds(3);
 
-/// Pushes until this is dropped.
+/// Threads that push tests; dropping this stops them.
 pub struct RunningPushes {
     stop: StopSignal,
     threads: Vec<JoinHandle<()>>,
 }
 
-/// Where a host pushes to.
+/// Collector to which a host pushes its tests.
 #[derive(Clone, PartialEq)]
 pub struct Target {
     name: String,
@@ -46,7 +46,7 @@ pub struct Target {
     spool: u64,
 }
 
-/// The collectors that `host` pushes to.
+/// Returns the collectors to which `host` pushes its tests.
 pub fn targets(model: &Model, host: usize) -> Vec<Target> {
     let own = model.collectors.iter().filter(|collector| collector.from.contains(&host));
     let target = |collector: &crate::model::CollectorRules| {
@@ -62,7 +62,8 @@ pub fn targets(model: &Model, host: usize) -> Vec<Target> {
 }
 
 impl RunningPushes {
-    /// Starts to push from the archive at `root`, with the key that `host` proves.
+    /// Starts to push tests from the archive at `root`; `key`: key with which `host` authenticates. Without an archive or
+    /// a key, nothing is pushed.
     pub fn start(
         model: &Model,
         host: usize,
@@ -77,7 +78,7 @@ impl RunningPushes {
             let names: Vec<&str> = targets.iter().map(|target| target.name.as_str()).collect();
             archive.keep_pushes(&names)?;
             for target in targets {
-                // What is not settled counts from this moment on, also if it is removed before it was tried.
+                // From now on unsettled tests are counted, even those removed before the first attempt to push them.
                 archive.begin_push(&target.name, target.spool)?;
                 let Some(key) = key.cloned() else { continue };
                 let seed =
@@ -93,7 +94,7 @@ impl RunningPushes {
                     target,
                 };
                 let run = move || {
-                    // Tests come first.
+                    // Measurements take precedence.
                     pace::yield_to_others();
                     pusher.run();
                 };
@@ -109,7 +110,7 @@ impl Drop for RunningPushes {
         self.stop.request();
         for thread in self.threads.drain(..) {
             if thread.join().is_err() {
-                error!("a thread that pushes to a collector failed");
+                error!("a thread that pushes tests failed (a bug in jitlat)");
             }
         }
     }
@@ -121,19 +122,19 @@ struct Pusher {
     target: Target,
     key: PresharedKey,
     retry: Retry,
-    /// Since when the collector takes nothing, and why, which was said.
+    /// First of the present series of failures, and the last reason, which was logged; `None` after a success.
     said: Option<(SteadyTime, String)>,
     spool: Spool,
-    /// Whether it was said that the archive fails.
+    /// True if the present failure of this host's archive has been logged.
     failing: bool,
     stop: StopSignal,
 }
 
-/// Why a connection ended before all was pushed.
+/// Reason why a connection ended before all tests were pushed.
 enum PushEnd {
-    /// The connection or the collector; how long that wants to be left alone.
+    /// The connection failed, or the collector refused; with the minimum time before the next attempt.
     Far(PushFailure, Span),
-    /// The archive of this host.
+    /// The archive of this host failed.
     Here(jitlat_archive::ArchiveError),
 }
 
@@ -151,14 +152,15 @@ impl Pusher {
             if let Err(e) = &went
                 && !self.failing
             {
-                warn!("pushing to {}: {e}; tried again", self.target.name);
+                warn!("pushing tests to {} failed: {e}; retrying", self.target.name);
             }
             self.failing = went.is_err();
             watch.wait(None, went.unwrap_or_else(|_| Some(clock::steady() + RETRY_PAUSE)));
         }
     }
 
-    /// Pushes what waits, if it is time to; returns when there is something to do although the archive does not change.
+    /// Pushes the waiting tests if an attempt is due. Returns the time of the next step if the archive does not change
+    /// before; `None`: only a change of the archive needs one.
     fn step(&mut self) -> Result<Option<SteadyTime>, jitlat_archive::ArchiveError> {
         let archive = Archive::open_to_write(&self.root)?;
         let now = clock::steady();
@@ -169,7 +171,7 @@ impl Pusher {
             return Ok(None);
         }
         if !self.retry.may_try(now) {
-            // How much may wait is looked at meanwhile.
+            // The limit of the spool is enforced until then, too.
             return Ok(self.retry.due().into_iter().chain(Some(now + BOUND_INTERVAL)).min());
         }
         let begun = PushSession::begin(&self.target, &self.key, &archive, &self.stop, &mut self.spool);
@@ -186,7 +188,7 @@ impl Pusher {
                 self.retry.succeeded();
                 if let Some((since, _)) = self.said.take() {
                     let long = crate::file::text_of((now - since).0 / 1_000_000_000 * 1_000_000_000);
-                    info!("{}: tests are pushed again, after {long}", self.target.name);
+                    info!("{}: pushing tests works again after {long}", self.target.name);
                 }
                 self.spool.said = false;
             }
@@ -199,14 +201,14 @@ impl Pusher {
                 if before.as_ref() != Some(&why) {
                     let waiting = self.waiting(&archive)?;
                     warn!(
-                        "{}: tests are not pushed: {why}; {waiting} wait in the archive; tried again less and less often",
+                        "{}: cannot push tests: {why}; {waiting} wait in the archive; retrying at growing intervals",
                         self.target.name
                     );
                 }
                 self.said = Some((since, why));
             }
         }
-        // Something may have come meanwhile.
+        // Tests may have been added in the meantime.
         Ok(Some(clock::steady()))
     }
 
@@ -216,17 +218,17 @@ impl Pusher {
     }
 }
 
-/// What may wait at this host.
+/// Limit of the tests that wait at this host.
 #[derive(Default)]
 struct Spool {
-    /// When it was last looked how much waits.
+    /// Time of the last check of the spool's size.
     looked: Option<SteadyTime>,
-    /// Whether it was said that tests are dropped.
+    /// True if a warning that tests are dropped has been logged since the last complete push.
     said: bool,
 }
 
 impl Spool {
-    /// Drops what there is no room for, if it is time to look.
+    /// Drops the oldest tests beyond the limit, if a check is due.
     fn bound(
         &mut self,
         target: &Target,
@@ -240,7 +242,7 @@ impl Spool {
         let dropped = archive.bound_push(&target.name, target.spool)?;
         if dropped > 0 && !std::mem::replace(&mut self.said, true) {
             warn!(
-                "{}: more waits than {} bytes (spool): the oldest tests are not pushed any more ({dropped} now), and counted as dropped",
+                "{}: the waiting tests exceed the limit of {} bytes (spool): the oldest are dropped and will not be pushed ({dropped} now)",
                 target.name, target.spool
             );
         }
@@ -248,34 +250,35 @@ impl Spool {
     }
 }
 
-/// One connection.
+/// Connection to the collector, and the state of the tests offered on it.
 struct PushSession<'a> {
     target: &'a Target,
     archive: &'a Archive,
     stop: &'a StopSignal,
     spool: &'a mut Spool,
     connection: PushConnection,
-    /// Offered, and not settled.
+    /// Tests that are offered but not settled.
     offered: BTreeMap<u64, Outgoing>,
-    /// Those that are here no longer, of which the collector is asked whether it has them.
+    /// Numbers of tests that are no longer stored here; the collector is asked whether it has them.
     doubts: BTreeSet<u64>,
-    /// The number of the last test that was offered.
+    /// Number of the last test that was offered.
     last: i64,
-    /// Why tests that were wanted cannot be sent.
+    /// Reasons why requested tests cannot be sent, by number.
     unreadable: BTreeMap<u64, String>,
-    /// Why one was last refused, which was said.
+    /// Last reason for a refusal, which was logged.
     refused: Option<String>,
-    /// The log that is being sent.
+    /// Log that is being sent.
     log: Option<Box<dyn Read + Send>>,
-    /// When anything was last offered, sent or settled.
+    /// Time when something was last offered, sent or settled.
     moved: SteadyTime,
-    /// When anything was last under way, and when this host's state was last said.
+    /// Time when a test was last offered or unsettled.
     used: SteadyTime,
+    /// Time when this host's state was last sent.
     said: Option<SteadyTime>,
     open: bool,
-    /// Whether nothing more is offered.
+    /// True if no further tests are offered on this connection.
     finishing: bool,
-    /// Whether anything was settled.
+    /// True if at least one test was settled.
     progress: bool,
 }
 
@@ -338,7 +341,7 @@ impl<'a> PushSession<'a> {
         }
     }
 
-    /// Asks the collector whether it has what was dropped here after it may have been sent.
+    /// Asks the collector whether it has the tests that were dropped here but may have been sent before.
     fn ask_for_doubts(&mut self, room: usize, now: SteadyTime) -> Result<(), PushEnd> {
         let doubts = self.archive.push_doubts(&self.target.name)?;
         let doubts: Vec<PushOffer> = doubts
@@ -375,7 +378,7 @@ impl<'a> PushSession<'a> {
             }
             return Ok(());
         }
-        // A few at a time would each be asked for on their own.
+        // Wait for more room: small offers would each cost a request of the collector.
         if room < MAX_UNSETTLED / 4 {
             return Ok(());
         }
@@ -415,7 +418,7 @@ impl<'a> PushSession<'a> {
     }
 
     fn begin_log(&mut self, number: u64) {
-        // What is in doubt is here no longer.
+        // Tests in doubt are no longer stored here.
         let Some(test) = self.offered.get(&number) else { return self.connection.give(SenderInput::Gone) };
         let read = || {
             let header = self.archive.header(test.test)?;
@@ -427,8 +430,8 @@ impl<'a> PushSession<'a> {
                 self.log = Some(log);
                 self.connection.give(SenderInput::Test(about));
             }
-            Ok(_) => self.cannot_send(number, "it has too many tags, or too long ones".to_owned()),
-            // Whether it was dropped is known when it is settled.
+            Ok(_) => self.cannot_send(number, "its tags are too many or too long".to_owned()),
+            // When the test is settled, the archive decides if it counts as dropped.
             Err(
                 jitlat_archive::ArchiveError::Pruned(_) | jitlat_archive::ArchiveError::NoSuchTest { .. },
             ) => {
@@ -466,7 +469,7 @@ impl<'a> PushSession<'a> {
                 }
             }
             Err(e) => {
-                let damaged = "it cannot be read here";
+                let damaged = "it cannot be read from this host's archive";
                 let number = self.connection.machine().sending().unwrap_or_default();
                 self.cannot_send(number, format!("{damaged}: {e}"));
             }
@@ -489,7 +492,7 @@ impl<'a> PushSession<'a> {
                     Some(PushOutcome::Stored | PushOutcome::Known) => PushResult::Stored,
                     Some(PushOutcome::Refused(why)) => {
                         if self.refused.as_ref() != Some(&why) {
-                            warn!("{}: a test is refused: {why}", self.target.name);
+                            warn!("{}: refused a test: {why}", self.target.name);
                             self.refused = Some(why.clone());
                         }
                         PushResult::Refused(why)

@@ -1,4 +1,4 @@
-//! The running monitor: starts due tests in threads, puts results into the archive, and logs failures.
+//! Runs a monitor: starts due tests in threads, adds results to the archive, and logs failures.
 
 use super::access::{RunningServer, check_file, own_key};
 use super::alerts::{self, Print, RunningAlerts};
@@ -35,24 +35,25 @@ use tracing::{debug, error, info, warn};
 
 /// Time between two checks of the file, and of the wall clock, which may have been set.
 const FILE_CHECK_INTERVAL: Span = Span::seconds(2);
-/// Time between two checks whether a demanded test is still wanted.
+/// Time between two checks whether a demanded test was cancelled.
 const DEMAND_CHECK_INTERVAL: Span = Span::millis(100);
 /// Time between two removals of old results, and between two checks of a size limit.
 const PRUNE_INTERVALS: (Span, Span) = (Span::seconds(3600), Span::seconds(60));
-/// Time between two messages that results were removed before they were pushed.
+/// Minimum time between two warnings that results were removed before they were pushed.
 const DROP_NOTICE_INTERVAL: Span = Span::seconds(86_400);
-/// Time that tests may take to end after a request, before they are asked again and give up the far host's results.
+/// Time for tests to end after a request to stop. After it, a second request makes them give up waiting for the far host's
+/// results.
 const END_TIMEOUT: Span = Span::seconds(10);
 
 type MeasureResult = Result<(), (SlotFailure, String)>;
 
-/// How the slots of each test with each far host ended, by test and far host.
+/// Counts of the outcomes of slots, by test and far host.
 pub type SlotCounts = BTreeMap<(String, String), EndingCounts>;
 
 /// Settings of a monitor in addition to its file.
 #[derive(Clone)]
 pub struct MonitorSettings {
-    /// The file, which is read again when it changes.
+    /// Path of the file, which is read again when it changes.
     pub file: PathBuf,
     /// Name of this host in the file; `None`: found by its host name, or by an address of its interfaces.
     pub host: Option<String>,
@@ -60,13 +61,13 @@ pub struct MonitorSettings {
     pub archive: Option<PathBuf>,
     /// Time after which the monitor ends; `None`: it runs until it is stopped.
     pub duration: Option<Span>,
-    /// Everything with which it measures, captures and serves.
+    /// Creates its instruments, captures and server.
     pub equipment: Arc<dyn Equipment>,
-    /// Prints alerts of channels that ask for it.
+    /// Prints the alerts of channels with `print`.
     pub print: Print,
 }
 
-/// Requests to a running monitor. Each request makes this readable, and so ends the monitor's wait.
+/// Requests to a running monitor. A request makes the descriptor readable, which ends the monitor's wait.
 pub trait Requests: AsFd {
     /// True if the monitor should end.
     fn is_stop_requested(&self) -> bool;
@@ -78,7 +79,7 @@ pub trait Requests: AsFd {
     fn clear(&self);
 }
 
-/// A signal only stops the monitor.
+/// Only requests to stop; the file is never read again on request.
 impl Requests for StopSignal {
     fn is_stop_requested(&self) -> bool {
         self.is_requested()
@@ -127,19 +128,19 @@ struct Monitor<'a> {
     captures: RunningCaptures,
     pushes: Option<RunningPushes>,
     threads: Vec<Thread>,
-    /// Woken when a test has ended, or is demanded on the page.
+    /// Wakes the monitor when a test has ended, or is demanded on the page.
     waker: Waker,
     ended: Arc<Mutex<Vec<u64>>>,
     pruning: Option<JoinHandle<()>>,
-    /// Time of the last message that removed results were not pushed.
+    /// Time of the last warning that results were removed before they were pushed.
     drops_said: Arc<Mutex<Option<SteadyTime>>>,
 }
 
-/// Measures until a request, or as long as the settings say; reads the file again when it changes, and on request.
-/// Returns how slots ended.
+/// Runs the monitor until a request to stop, or for the duration in `args`. Reads the file again when it changes, and on
+/// request. Returns counts of the outcomes of slots.
 ///
 /// # Errors
-/// The reason why it cannot begin. Later failures are logged and tried again.
+/// Reason why it cannot start. Operations that fail later are logged and retried.
 pub fn run(
     settings: &MonitorSettings,
     model: Model,
@@ -247,7 +248,7 @@ pub fn load(path: &Path, equipment: &dyn Equipment) -> Result<Option<Model>> {
     }
 }
 
-/// Index of the host with this name.
+/// Returns the index of the host with this name.
 ///
 /// # Errors
 /// Similar names.
@@ -270,7 +271,7 @@ fn check_archive(archive: Option<&Path>) -> Result<()> {
     Ok(())
 }
 
-/// Time of the last change and length of the file; `None` if it does not exist.
+/// Returns the modification time and the length of the file; `None` if it does not exist.
 fn version(path: &Path) -> Option<(SystemTime, u64)> {
     let about = std::fs::metadata(path).ok()?;
     Some((about.modified().ok()?, about.len()))
@@ -288,7 +289,7 @@ fn next_line(agenda: &Agenda) -> String {
             // Whole seconds, rounded up: it does not start earlier.
             text_of(((at - clock::wall()).0.max(0) as u64).div_ceil(1_000_000_000) as i64 * 1_000_000_000)
         ),
-        None => "; it starts no tests and only answers others".to_owned(),
+        None => "; it starts no tests, and only answers those of other hosts".to_owned(),
     }
 }
 
@@ -310,7 +311,7 @@ impl Monitor<'_> {
         }
         self.extras(wall, now);
         self.collect();
-        // A test that still fetches results long after the end of its slot is asked to give them up.
+        // A test that is still fetching results long after the end of its slot is asked to give up.
         for thread in &mut self.threads {
             if thread.asked.is_some_and(|at| now - at >= END_TIMEOUT) {
                 thread.stop.request();
@@ -329,7 +330,7 @@ impl Monitor<'_> {
             match self.agenda.add_extra(demanded.far(), duration, wall) {
                 Ok((id, start)) => {
                     demanded.feed.waits(start.0);
-                    // If nobody waits for the answer any more, the test is removed later.
+                    // If the requester no longer waits for the answer, the test is removed later.
                     let _ = demanded.answer.send(Ok(()));
                     self.demanded.insert(id, demanded);
                 }
@@ -394,7 +395,7 @@ impl Monitor<'_> {
         }
     }
 
-    /// Time of the next action if nothing happens before.
+    /// Returns the time of the next action if no event occurs before.
     fn due(&self) -> SteadyTime {
         let now = clock::steady();
         let agenda = self.agenda.wake().map(|at| now + (at - clock::wall()));
@@ -403,7 +404,7 @@ impl Monitor<'_> {
         asked.chain(agenda).chain(demands).min().unwrap_or(SteadyTime(i64::MAX))
     }
 
-    /// Starts the thread of a test, whose end wakes the monitor.
+    /// Starts the thread of a test; its end wakes the monitor.
     fn spawn(
         &mut self,
         id: u64,
@@ -438,7 +439,7 @@ impl Monitor<'_> {
         }
     }
 
-    /// Takes the results of threads that have ended.
+    /// Processes the results of threads that have ended.
     fn collect(&mut self) {
         let ids = std::mem::take(&mut *self.ended.lock().unwrap_or_else(PoisonError::into_inner));
         let ended: Vec<Thread> = self.threads.extract_if(.., |thread| ids.contains(&thread.id)).collect();
@@ -510,7 +511,7 @@ impl Monitor<'_> {
         }
     }
 
-    /// Reads the file again, and follows it if it has no faults.
+    /// Reads the file again, and applies it if it has no faults.
     fn take_up(&mut self) {
         let file = self.settings.file.display();
         let new = match load(&self.settings.file, &*self.settings.equipment) {
@@ -545,7 +546,7 @@ impl Monitor<'_> {
             || collects
             || moved && !new.collectors.is_empty()
         {
-            // The next server needs its ports.
+            // The old server must release its ports first.
             self.server = None;
             match RunningServer::start(&*self.settings.equipment, &new, host, &self.folder, kept.as_deref()) {
                 Ok(server) => self.server = server,
@@ -567,14 +568,14 @@ impl Monitor<'_> {
         }
         let targets = |model: &Model, host: usize| push::targets(model, host);
         if moved || key != self.key || targets(&new, host) != targets(&old, self.host) {
-            // Two running pushers would offer the same tests twice.
+            // The old threads must end first, or tests would be offered twice.
             self.pushes = None;
             let pushes = RunningPushes::start(&new, host, kept.as_deref(), key.as_ref());
             self.pushes =
                 pushes.map_err(|e| error!("[[collector]]: {}; nothing is pushed", explain(&e))).ok();
         }
         if new.web != old.web || moved {
-            // The next page needs its port.
+            // The old web server must release its port first.
             self.page = None;
             let demands = &self.demands;
             let page =
@@ -621,7 +622,7 @@ impl Monitor<'_> {
         Ok(())
     }
 
-    /// Removes old results according to the file, on a thread of its own.
+    /// Removes old results according to the file, on a separate thread.
     fn prune(&mut self) {
         if self.pruning.as_ref().is_some_and(|thread| !thread.is_finished()) {
             return;
@@ -675,7 +676,7 @@ impl Monitor<'_> {
         if let Some(thread) = self.pruning.take()
             && thread.join().is_err()
         {
-            error!("the thread that removes old results failed");
+            error!("the thread that removes old results failed (a bug in jitlat)");
         }
         self.server = None;
         self.page = None;
@@ -700,8 +701,8 @@ fn recover(root: Option<&Path>) -> Result<()> {
     Ok(())
 }
 
-/// Applies the retention rules of the file to an archive; `said`: time of the last message that removed results were
-/// not pushed.
+/// Applies the retention rules of the file to an archive; `said`: time of the last warning that results were removed before
+/// they were pushed.
 fn prune(root: &Path, rules: &ArchiveRules, said: &Mutex<Option<SteadyTime>>) -> Result<()> {
     let by_age = rules.packets.map(|days| Retention::Packets { days }).into_iter();
     let by_age = by_age.chain(rules.tests.map(|days| Retention::Tests { days }));

@@ -30,8 +30,9 @@ impl ArchiveWatch {
         }
     }
 
-    /// Waits until the archive was written since the last wait, or for `waker`, for the stop, or until `deadline`
-    /// (`None`: no deadline). Ends at most once per second unless a stop is requested.
+    /// Waits for the first of: a write to the archive since the last wait, `waker`, the stop, or `deadline` (`None`: no
+    /// deadline).
+    /// Returns at most once per second, unless a stop is requested.
     pub fn wait(&mut self, waker: Option<&Waker>, deadline: Option<SteadyTime>) {
         let looks = self.changes.is_none().then(|| clock::steady() + UNWATCHED_INTERVAL);
         let deadline = deadline.into_iter().chain(looks).min();

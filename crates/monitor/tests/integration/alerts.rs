@@ -211,8 +211,8 @@ fn closed_hours_are_no_silence_and_in_quiet_hours_nothing_begins_to_fire() {
 }
 
 proptest! {
-    /// Killed at any moment, it notifies the same changes; fired and resolved alternate; and results in another order
-    /// within the window lead to the same end.
+    /// A machine that is killed at any moment notifies the same changes as one that is not; firing and resolution alternate; and
+    /// another order of results within the window leads to the same final state.
     #[test]
     fn restarts_change_nothing_and_nothing_is_told_twice(
         losses in prop::collection::vec(0u8..4, 1..120),
@@ -238,7 +238,7 @@ proptest! {
         for (k, change) in steady.changes.iter().enumerate() {
             prop_assert_eq!(change.event == AlertEvent::Resolved, k % 2 == 1);
         }
-        // Between two firings are as many tests as it takes to resolve the first and fire the second.
+        // Two firings are separated by at least the number of tests needed to resolve the first and to fire the second.
         let fired: Vec<i64> = steady.changes.iter().step_by(2).map(|c| c.at.0).collect();
         let least = i64::from(bad + clear) * 5 * MINUTE;
         prop_assert!(fired.windows(2).all(|w| w[1] - w[0] >= least));

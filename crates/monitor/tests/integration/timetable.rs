@@ -253,7 +253,7 @@ proptest! {
         let ends: f64 = plan.hosts.iter().map(|h| h.started_a_day).sum();
         let tests: f64 = plan.tests.iter().map(|t| t.tests_a_day).sum();
         prop_assert!((ends - tests).abs() < 1e-6 * tests.max(1.0));
-        // The text of the file gives the same timetable everywhere.
+        // Reading the same file again gives the same timetable.
         let again = Timetable::new(&common::model(&file));
         for (a, b) in timetable.tests.iter().zip(&again.tests) {
             prop_assert_eq!(&a.rounds, &b.rounds);

@@ -2,7 +2,7 @@
 
 use std::io::{self, ErrorKind, Read};
 
-/// Small enough to stay in the cache while it is parsed.
+/// Bytes read at a time: few enough to stay in the cache while they are parsed.
 const CHUNK_BYTES: usize = 1 << 18;
 
 pub(super) struct ReadBuffer {

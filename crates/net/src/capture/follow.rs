@@ -16,7 +16,7 @@ use std::time::{Duration, SystemTime};
 /// Minimum time between two scans of a folder.
 const POLL_INTERVAL: Span = Span::millis(100);
 
-/// A compressed file is considered complete when it has not changed for this long.
+/// A compressed file is considered complete when it has not changed for this time.
 const MAX_PACKING_TIME: Duration = Duration::from_secs(1);
 
 /// Reads captures that are still being written, as far as they have been written.
@@ -39,9 +39,9 @@ pub struct FollowedFiles {
 struct SeenFile {
     length: u64,
     modified: Option<SystemTime>,
-    /// Time of its first packet; `None` if it has none or is not a capture.
+    /// Time of the first packet; `None` if the file has no packets or is not a capture.
     first: Option<WallTime>,
-    /// Time of its first packet when it was opened for reading; `None` if it has not been opened.
+    /// Time of the first packet when the file was opened for reading; `None` if it has not been opened.
     taken: Option<WallTime>,
 }
 
@@ -124,8 +124,8 @@ impl FollowedFiles {
                 self.notes.push(format!("{}: overwritten before it was read to its end", path.display()));
                 self.close();
             } else if self.ended || self.next_file().is_some() {
-                // A writer that has begun the next file no longer writes to this one: data up to its present
-                // end is the rest of it.
+                // A writer that has begun the next file no longer writes to this one, so its present end is
+                // final.
                 whole.store(true, Ordering::Relaxed);
             } else {
                 break;
@@ -134,7 +134,7 @@ impl FollowedFiles {
         frames
     }
 
-    /// Declares the captures complete: [`Self::poll`] reads to their ends and waits for nothing more.
+    /// Declares the captures complete: [`Self::poll`] reads to their ends without waiting for further data.
     pub fn end(&mut self) {
         if !self.ended {
             (self.ended, self.looked) = (true, None);
@@ -214,7 +214,7 @@ impl FollowedFiles {
                 next = Some((first, path));
             }
         }
-        // If a file was found, the folder is scanned again as soon as it has been read.
+        // If a file was found, the folder is scanned again as soon as the file has been read.
         self.looked = if next.is_some() { None } else { Some(now) };
         next.map(|(_, path)| path)
     }
@@ -237,7 +237,7 @@ impl Current {
     fn open(path: &Path) -> Result<Current, CaptureError> {
         let failed = |source| CaptureError::Io { path: path.to_owned(), source };
         let mut file = File::open(path).map_err(failed)?;
-        // A compressed file cannot be unpacked while it is being written, so its end is final.
+        // Compressed files are only read once they are complete, so the end is final.
         let mut head = Vec::new();
         (&file).take(6).read_to_end(&mut head).map_err(failed)?;
         file.rewind().map_err(failed)?;

@@ -1,10 +1,10 @@
 //! [`InterfaceCapture`]: captures the packets at an interface of this host, in both directions, through a
 //! packet socket.
 //!
-//! The kernel stamps packets in nanoseconds, cuts them to the snap length, and counts those it drops because
-//! its buffer is full. It writes them into a ring of memory blocks shared with this program, and hands over a
-//! block when it is full or 4 ms old, so that a busy interface costs few wake-ups per second. If the system
-//! refuses a ring, packets are read from the socket's queue, up to 32 per system call.
+//! The kernel stamps packets in nanoseconds, cuts them to the snap length, and counts the packets that it
+//! drops because its buffer is full. It writes them into a ring of memory blocks shared with this program,
+//! and hands over a block when it is full or 4 ms old, so that a busy interface costs few wake-ups per
+//! second. If the system refuses a ring, packets are read from the socket's queue, up to 32 per system call.
 
 mod filter;
 
@@ -54,13 +54,13 @@ pub enum InterfaceError {
 /// Settings of a capture at an interface.
 #[derive(Clone, Copy, Debug)]
 pub struct InterfaceSettings {
-    /// Number of bytes stored of each packet.
+    /// Snap length: number of bytes stored per packet.
     pub snap: u32,
     /// Size of the kernel's buffer for captured packets, in bytes.
     pub buffer: usize,
     /// True to request a ring shared with the kernel; otherwise packets are read from the socket's queue.
     pub ring: bool,
-    /// True to capture also packets that are not addressed to this host, for example at a mirror port or on a
+    /// True to also capture packets that are not addressed to this host, for example at a mirror port or on a
     /// bridge.
     pub promiscuous: bool,
 }
@@ -72,17 +72,17 @@ impl Default for InterfaceSettings {
     }
 }
 
-/// Maximum number of bytes stored of each packet.
+/// Snap length: maximum number of bytes stored per packet.
 const MAX_SNAP_BYTES: u32 = 1 << 17;
 const ARPHRD_ETHER: u16 = libc::ARPHRD_ETHER;
 const ARPHRD_LOOPBACK: u16 = libc::ARPHRD_LOOPBACK;
 /// Longest time from a packet's stamp until it is in the socket's queue.
 const MAX_QUEUE_DELAY: Span = Span::millis(2);
-/// Longest time from a packet's stamp until the kernel hands over its block. Several times the requested
-/// block timeout, because the kernel's timer may be late.
+/// Longest time from a packet's stamp until the kernel hands over its block. The value is several times the
+/// requested block timeout, because the kernel's timer may be late.
 const MAX_RING_DELAY: Span = Span::millis(20);
-/// Time to wait for more packets at an interface that is not busy, so that one wake-up takes several from the
-/// queue.
+/// Time to wait for more packets at an interface that is not busy, so that one wake-up takes several packets
+/// from the queue.
 const GATHER_TIME: Duration = Duration::from_millis(2);
 
 /// A running capture at an interface.
@@ -99,7 +99,7 @@ pub struct InterfaceCapture {
 /// Source from which captured packets are read.
 enum KernelQueue {
     Ring(Ring),
-    /// The socket's queue; true if the last system call emptied it.
+    /// The socket's queue; the flag is true if the last system call emptied it.
     Queue(Box<Inbox>, bool),
 }
 
@@ -134,7 +134,7 @@ impl InterfaceCapture {
             socket = open(kind)?;
         }
         let snap = settings.snap.clamp(64, MAX_SNAP_BYTES);
-        // A buffer above the system's limit requires a privilege; a smaller one works too.
+        // A buffer above the system's limit requires a privilege; a smaller buffer is sufficient.
         if setsockopt(&socket, sockopt::RcvBufForce, &settings.buffer).is_err() {
             let _ = socket.set_recv_buffer_size(settings.buffer);
         }
@@ -173,9 +173,10 @@ impl InterfaceCapture {
             .map_err(|source| InterfaceError::Io { interface: self.interface.clone(), source })
     }
 
-    /// Waits up to `timeout` for captured packets and passes a batch of them to `each`. Returns how many
-    /// packets were taken from the kernel, including those filtered out here. 0 means that the kernel had
-    /// none: all packets stamped at least [`InterfaceCapture::delay`] before the call have been passed on.
+    /// Waits up to `timeout` for captured packets and passes a batch of them to `each`. Returns the number of
+    /// packets taken from the kernel, including packets filtered out by this program. 0 means that the kernel
+    /// had no packets: all packets stamped at least [`InterfaceCapture::delay`] before the call have been
+    /// passed on.
     pub fn poll(
         &mut self,
         timeout: Duration,
@@ -238,7 +239,7 @@ impl InterfaceCapture {
             return Ok(false);
         }
         let failed = ready[0].revents().is_some_and(|r| r.contains(PollFlags::POLLERR));
-        // Reading a queue reports a socket error; a ring is read without the socket, so the error is fetched
+        // Reading a queue reports socket errors; a ring is read without the socket, so its error is queried
         // here.
         if failed
             && matches!(self.packets, KernelQueue::Ring(_))
@@ -264,7 +265,7 @@ impl InterfaceCapture {
 
     /// Number of packets dropped so far because they were not read in time.
     pub fn drops(&mut self) -> u64 {
-        // The kernel resets its counter at every reading; if the reading fails, the sum stays unchanged.
+        // The kernel resets its counter at every reading. If reading fails, the sum remains unchanged.
         self.drops += sys::packet_drops(self.socket.as_fd()).map_or(0, u64::from);
         self.drops
     }
@@ -279,12 +280,12 @@ impl InterfaceCapture {
         self.downs
     }
 
-    /// Link type of its frames.
+    /// Link type of the frames.
     pub fn link(&self) -> LinkType {
         self.intake.link
     }
 
-    /// Maximum number of bytes stored of each packet.
+    /// Snap length: maximum number of bytes stored per packet.
     pub fn snap(&self) -> u32 {
         self.snap
     }
@@ -346,7 +347,7 @@ pub fn interfaces() -> Vec<String> {
     list.iter().map(|i| i.name().to_string_lossy().into_owned()).collect()
 }
 
-/// Returns the name of the interface with this address; `None` if there is none.
+/// Returns the name of the interface with the address `address`; `None` if there is none.
 pub fn find_interface(address: std::net::IpAddr) -> Option<String> {
     let ours = |a: &nix::ifaddrs::InterfaceAddress| {
         a.address.is_some_and(|s| match address {
@@ -400,7 +401,7 @@ fn removed_tag(status: u32, (tag, protocol): (u16, u16)) -> Option<[u8; 4]> {
     (status & libc::TP_STATUS_VLAN_VALID != 0).then_some([a, b, c, d])
 }
 
-/// Information about a packet from its control messages.
+/// Details of a packet from its control messages.
 #[derive(Default)]
 struct Details {
     at: Option<WallTime>,

@@ -2,9 +2,9 @@
 //! [`interface`] captures live.
 //!
 //! The project has its own readers because any length field of a capture may be wrong, captures cut by a snap
-//! length are the normal case, and nanoseconds, interface time resolutions and drop counters are needed. A
-//! length is trusted only once its bytes are present. A damaged file yields all packets before the damage,
-//! and a note with the position of the damage.
+//! length are the normal case, and the program needs nanoseconds, time resolutions of interfaces, and drop
+//! counters. A length is trusted only once its bytes are present. A damaged file yields all packets before
+//! the damage, and a note with the position of the damage.
 
 mod buffer;
 mod follow;
@@ -175,8 +175,8 @@ impl Capture {
                     return Some(Frame { at, link, wire_length, data: open.buffer.slice(from, length) });
                 }
                 Ok(CaptureItem::End(note)) => self.ended(note),
-                // The frame is incomplete and nothing of it was consumed: it is read once all of it has been
-                // written.
+                // The frame is incomplete, and none of its bytes were consumed: it is read once it has been
+                // written completely.
                 Err(e) if e.kind() == ErrorKind::WouldBlock => return None,
                 Err(e) => {
                     let at = open.buffer.offset();

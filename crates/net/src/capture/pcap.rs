@@ -28,7 +28,7 @@ impl Pcap {
             (_, 0xa1b2_c3d4) => (true, 1000, 16),
             (0xa1b2_3c4d, _) => (false, 1, 16),
             (_, 0xa1b2_3c4d) => (true, 1, 16),
-            // Alexey Kuznetsov's variant, with eight more bytes in each record header
+            // Alexey Kuznetsov's variant, with eight additional bytes in each record header
             (0xa1b2_cd34, _) => (false, 1000, 24),
             (_, 0xa1b2_cd34) => (true, 1000, 24),
             _ => return Ok(None),

@@ -93,7 +93,7 @@ impl PcapNg {
                 self.big = match h[8..12] {
                     [0x1a, 0x2b, 0x3c, 0x4d] => true,
                     [0x4d, 0x3c, 0x2b, 0x1a] => false,
-                    _ => return Ok(damaged(buffer, "a section without a byte-order mark")),
+                    _ => return Ok(damaged(buffer, "a section header without the byte-order magic")),
                 };
                 self.interfaces.clear();
             }
@@ -102,8 +102,7 @@ impl PcapNg {
                 return Ok(damaged(buffer, "a block of impossible length"));
             }
             if !matches!(kind, INTERFACE | OLD_PACKET | SIMPLE_PACKET | STATISTICS | PACKET) {
-                // Skip a block whole or not at all, so that a file that is still being written can be read on
-                // later.
+                // Skip a block completely or not at all, so that reading of a growing file can continue later.
                 let skipped = if length > MAX_BLOCK {
                     match buffer.skip(length.into()) {
                         Err(e) if e.kind() == ErrorKind::WouldBlock => false,
@@ -163,7 +162,10 @@ impl PcapNg {
         }
     }
 
-    #[expect(clippy::type_complexity, reason = "the parts of Step::Frame before the buffer has moved")]
+    #[expect(
+        clippy::type_complexity,
+        reason = "the fields of Step::Frame, with a position in the buffer instead of the bytes"
+    )]
     fn packet(
         &self,
         kind: u32,

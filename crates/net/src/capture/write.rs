@@ -1,4 +1,4 @@
-//! Writes frames in the pcap format with nanoseconds, in this host's byte order.
+//! Writes frames in the pcap format with nanosecond timestamps, in this host's byte order.
 
 use super::Frame;
 use jitlat_core::time::SECOND;

@@ -1,5 +1,5 @@
-//! System calls of a confined process: those that services need are allowed, those that only an intruder
-//! would make end the process, and all others fail with EPERM.
+//! System calls of a confined process: calls that services need are allowed, calls that only an intruder
+//! would make end the process, and all other calls fail with EPERM.
 
 use seccompiler::{
     BpfProgram, Error, SeccompAction, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, SeccompCondition,

@@ -1,9 +1,9 @@
-//! [`Confinement`]: rights that a process drops before it communicates with strangers, in two steps.
+//! [`Confinement`]: rights that a process drops, in two steps, before it communicates with untrusted hosts.
 //!
 //! [`Confinement::begin`], while the process has one thread, drops the user, every capability that no service
 //! needs, the right to gain others (`no_new_privs`), and write access to files (Landlock). Threads started
-//! later inherit all of it. [`Confinement::complete`], once every socket is bound, drops system calls
-//! (seccomp) for all threads at once.
+//! later inherit these restrictions. [`Confinement::complete`], once every socket is bound, drops system
+//! calls (seccomp) for all threads at once.
 
 mod calls;
 
@@ -24,7 +24,7 @@ pub struct Confinement {
     /// User to change to if the process was started as root; `None`: the owner of the first of `folders`, or
     /// `nobody`.
     pub user: Option<String>,
-    /// Capabilities to retain, of those the process has.
+    /// Capabilities to retain, if the process has them.
     pub capabilities: Vec<Capability>,
     /// Folders that the process may write to. They must exist.
     pub folders: Vec<PathBuf>,
@@ -69,7 +69,7 @@ pub struct Confining {
     user: String,
     /// True if packet sockets may be opened.
     raw: bool,
-    /// Names of the capabilities it still has.
+    /// Names of the capabilities that the process still has.
     left: Vec<String>,
     files: Files,
 }
@@ -100,8 +100,8 @@ impl Confinement {
     /// not permit is not an error; [`Confined`] reports it.
     pub fn begin(&self) -> Result<Confining, ConfineError> {
         let kept: Vec<Capability> = self.capabilities.iter().copied().filter(|c| c.is_held()).collect();
-        // The bounding set can only be reduced with a capability of its own; with no_new_privs it has no
-        // effect anyway.
+        // Reducing the bounding set requires a separate capability. With no_new_privs the set has no effect,
+        // so an error is ignored.
         for capability in
             caps::all().into_iter().filter(|c| !kept.iter().any(|k| k.to_string() == c.to_string()))
         {
@@ -146,7 +146,7 @@ impl Confinement {
             .and_then(|()| unistd::setresuid(uid, uid, uid));
         match changed {
             Ok(()) => {}
-            // A container without these users, or without the capability: the process stays root.
+            // A container may lack these users or the capability: the process then stays root.
             Err(_) if self.user.is_none() => return Ok(name_of(unistd::geteuid())),
             Err(e) => return Err(failed("becoming another user")(e)),
         }
@@ -222,7 +222,8 @@ fn name_of(uid: Uid) -> String {
     User::from_uid(uid).ok().flatten().map_or_else(|| uid.to_string(), |user| user.name)
 }
 
-/// Reduces the capabilities of this thread, and of those it starts, to `kept`, as far as the system permits.
+/// Reduces the capabilities of this thread, and of threads that it starts, to `kept`, as far as the system
+/// permits.
 fn limit_capabilities(kept: &[Capability]) {
     let set: caps::CapsHashSet = kept.iter().filter_map(|c| c.to_string().parse().ok()).collect();
     // Errors are ignored: the remaining capabilities are read again and reported.

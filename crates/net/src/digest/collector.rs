@@ -29,7 +29,7 @@ pub enum CollectorError {
     Connect {
         /// The host.
         host: String,
-        /// Its TCP port.
+        /// TCP port of the host.
         port: u16,
         /// The system's error.
         source: io::Error,
@@ -95,7 +95,7 @@ impl DigestCollector {
             salt: 0,
         };
         loop {
-            // The machine gives up on a silent host, so this loop ends.
+            // The loop ends, because the machine gives up on a silent host.
             if let Some(CollectorEvent::Listening { interface, salt }) =
                 collector.poll(Duration::from_millis(100))?
             {
@@ -110,12 +110,12 @@ impl DigestCollector {
         &self.interface
     }
 
-    /// Salt of the packet names in its digests.
+    /// Salt of the packet names in the digests.
     pub fn salt(&self) -> u64 {
         self.salt
     }
 
-    /// Requests that digests are reported by this rule from now on.
+    /// Requests that further digests follow `rule`.
     pub fn rule(&mut self, rule: DigestRule) {
         self.machine.handle(tick(), CollectorInput::Rule(rule));
     }

@@ -37,7 +37,7 @@ const MAX_WAIT: Duration = Duration::from_millis(10);
 const MAX_PACKETS: usize = 1024;
 /// Memory that a capture may need, in bytes: the kernel's ring, and digests waiting to be sent.
 const CAPTURE_MEMORY: u64 = 16 << 20;
-/// Maximum number of bytes waiting to be sent; while there are more, no digests are made.
+/// Maximum number of bytes waiting to be sent; beyond that, no digests are created.
 const MAX_OUTGOING: usize = 1 << 17;
 
 /// Settings of a digest service.
@@ -320,7 +320,7 @@ impl DigestConversation<'_> {
     fn follow(&mut self, rule: DigestRule) {
         let Some(c) = &mut self.capture else { return };
         let hosts: Vec<Prefix> = rule.sides.reference.iter().chain(&rule.sides.monitor).copied().collect();
-        // If the kernel cannot filter, this thread does.
+        // If the kernel cannot filter, this thread filters.
         let _ = c.live.limit_to(&hosts);
         c.began = clock::wall();
         c.rule = Some(rule);

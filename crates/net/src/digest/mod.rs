@@ -1,5 +1,5 @@
-//! Packet digests between hosts: a [`DigestCollector`] receives those of a capture point on another host, a
-//! [`DigestExporter`] captures for others.
+//! Packet digests between hosts: a [`DigestCollector`] receives the digests of a capture point on another
+//! host, a [`DigestExporter`] captures packets for collectors.
 
 mod collector;
 mod exporter;
@@ -13,7 +13,7 @@ use jitlat_passive::packet::TCP;
 use std::io;
 
 /// True if the packet belongs to jitlat itself: a control conversation, or digests sent to `port`. Such
-/// packets are excluded at both points; otherwise every digest would produce another.
+/// packets are excluded at both points; otherwise every digest message would cause further digests.
 #[inline]
 pub fn is_own(p: &IpPacket<'_>, port: u16) -> bool {
     let own = |x: u16| x == port || x == CONTROL_PORT;

@@ -1,5 +1,5 @@
-//! Cost of reading the clock (metrics §22.1). The paper on the ATM loopback found that "sometimes a simple
-//! timestamp would take up to 20 ms"; this module looks for such stalls.
+//! Cost of reading the clock (metrics §22.1). The paper on the ATM loopback reports that "sometimes a
+//! simple timestamp would take up to 20 ms"; this module detects such stalls.
 
 use crate::clock::{steady, wall};
 use core::ops::Sub;
@@ -20,7 +20,8 @@ pub struct ClockReading {
     pub p999: Span,
     /// Largest difference.
     pub max: Span,
-    /// Number of differences above [`MIN_STALL`]: the program or the whole machine was stopped.
+    /// Number of differences above [`MIN_STALL`], during which the program or the whole machine did not
+    /// run.
     pub stalls: u64,
     /// Total length of the stalls.
     pub stalled: Span,

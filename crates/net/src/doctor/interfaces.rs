@@ -1,5 +1,5 @@
-//! Network interfaces: the time stamps they support (`ETHTOOL_GET_TS_INFO`), how long they delay received
-//! packets, and their queueing disciplines.
+//! Network interfaces: supported timestamps (`ETHTOOL_GET_TS_INFO`), delay of received packets, and queueing
+//! disciplines.
 
 use super::{line, number};
 use crate::{launch, sys};
@@ -12,25 +12,26 @@ use std::os::fd::AsFd;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct InterfaceReport {
-    /// Its name.
+    /// Name of the interface.
     pub name: String,
-    /// Its driver.
+    /// Driver of the interface.
     pub driver: Option<String>,
     /// Link speed, Mbit/s.
     pub speed: Option<u64>,
     /// MTU, in bytes.
     pub mtu: Option<u64>,
-    /// Its addresses.
+    /// Addresses of the interface.
     pub addresses: Vec<IpAddr>,
-    /// Supported time stamps; `None` if the driver does not report them.
+    /// Supported timestamps; `None` if the driver does not report them.
     pub stamps: Option<Abilities>,
     /// Longest delay of a received packet by interrupt coalescing, in µs.
     pub coalesce_us: Option<u32>,
     /// Number of packets dropped on reception since the interface came up.
     pub dropped: Option<u64>,
-    /// Kinds of its queueing disciplines; empty if unknown.
+    /// Kinds of the interface's queueing disciplines; empty if unknown.
     pub queues: Vec<String>,
-    /// Component that releases packets at their launch times (`--pace etf`); `None` if no queue does.
+    /// Component that releases packets at their launch times (`--pace etf`); `None` if no queue supports launch
+    /// times.
     pub launch_times: Option<LaunchTimes>,
 }
 
@@ -45,7 +46,7 @@ pub enum LaunchTimes {
     Adapter,
 }
 
-/// The time stamps that an adapter and its driver support.
+/// The timestamps that an adapter and its driver support.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Abilities {

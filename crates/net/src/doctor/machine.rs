@@ -11,14 +11,14 @@ use std::path::Path;
 
 const CPUS: &str = "/sys/devices/system/cpu";
 
-/// Properties that affect how soon a program wakes up on this host. Values that the kernel does not report
-/// are `None` or empty.
+/// Properties of this host that affect the wake-up delay of programs. Values that the kernel does not
+/// report are `None` or empty.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct MachineReport {
     /// Model name of the processor.
     pub model: Option<String>,
-    /// Number of processors this program may use.
+    /// Number of processors that this program may use.
     pub cpus: usize,
     /// Processors online, in the kernel's notation: `0-7`.
     pub online: Option<String>,
@@ -52,7 +52,7 @@ pub struct MachineReport {
     pub rtprio_limit: Option<u64>,
     /// True if this program may use SCHED_FIFO, as tried on a temporary thread.
     pub realtime_permitted: bool,
-    /// Timer slack in ns: how much later than requested a timer may fire.
+    /// Timer slack, in ns: maximum time by which a timer may fire late.
     pub timer_slack: Option<u64>,
     /// The clock source in use.
     pub clock_source: Option<String>,
@@ -64,7 +64,7 @@ pub struct MachineReport {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct IdleState {
-    /// Its name, e.g. `C6`.
+    /// Name of the state, e.g. `C6`.
     pub name: String,
     /// Wake-up latency in µs.
     pub exit_us: u64,

@@ -1,11 +1,11 @@
 //! Delays that this host adds to every measurement, and their causes: measured if possible, otherwise read
 //! from the kernel. Needs no privilege; values that cannot be determined are absent.
 //!
-//! * [`clock`] – cost of reading the clock, and how often it stalls
+//! * [`clock`] – cost of reading the clock, and number of stalls
 //! * [`wake`] – wake-up delays of this host
 //! * [`loopback`] – delay of a stream through this host alone
 //! * [`machine`] – processors, power saving, load, scheduling
-//! * [`interfaces`] – network interfaces and the time stamps they support
+//! * [`interfaces`] – network interfaces, and the timestamps that they support
 //! * [`sockets`] – sizes of socket buffers
 
 pub mod clock;

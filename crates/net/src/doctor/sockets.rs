@@ -24,8 +24,8 @@ pub struct SocketReport {
     pub receive: Option<u64>,
     /// Send buffer of a test's socket.
     pub send: Option<u64>,
-    /// True if this program may open ping sockets. They need no privilege if the program's group is permitted
-    /// to use them.
+    /// True if this program may open ping sockets, which require no privilege if the program's group is
+    /// permitted to use them.
     pub ping: bool,
 }
 

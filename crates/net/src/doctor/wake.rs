@@ -36,8 +36,8 @@ const MAX_DEADLINES: i64 = 1000;
 const MIN_DEADLINES: i64 = 10;
 
 /// Waits for deadlines `period` apart for about `budget`, on a thread with the settings of `pacing`. A period
-/// too long for ten deadlines is replaced by a tenth of the budget; the result contains the period used.
-/// `None` if stopped.
+/// that is too long for ten deadlines within the budget is replaced by a tenth of the budget; the result
+/// contains the actual period. `None` if stopped.
 pub fn lateness(pacing: &Pacing, period: Span, budget: Span, stop: &AtomicBool) -> Option<WakeLateness> {
     let period = Span(period.0.clamp(1, (budget.0 / MIN_DEADLINES).max(1)));
     let deadlines = (budget.0 / period.0).clamp(MIN_DEADLINES, MAX_DEADLINES);

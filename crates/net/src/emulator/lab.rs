@@ -82,7 +82,7 @@ impl Namespace {
     fn address_device(&self) -> Result<(), LabError> {
         self.run(&format!("ip address add {}/24 dev {DEVICE}", self.v4))?;
         self.run(&format!("ip address add {}/64 dev {DEVICE} nodad", self.v6))?;
-        // A queue long enough for any burst that arrives while the emulator sleeps.
+        // The queue must be long enough for any burst that arrives while the emulator sleeps.
         self.run(&format!("ip link set {DEVICE} up txqueuelen 10000"))
     }
 }

@@ -10,12 +10,12 @@ use std::collections::BinaryHeap;
 /// Maximum total size of the packets that an emulator holds, in bytes; further packets are dropped and
 /// counted.
 const MAX_HELD_BYTES: usize = 64 << 20;
-/// Memory per packet in addition to its own bytes.
+/// Memory per packet in addition to the packet's bytes.
 const PACKET_OVERHEAD: usize = 64;
 
 /// Reads the monotonic clock.
 pub(super) fn now() -> SteadyTime {
-    // The call cannot fail for this clock on Linux; a time of 0 would only make everything due.
+    // The call cannot fail for this clock on Linux. A time of 0 would only make all packets due.
     let t = clock_gettime(ClockId::CLOCK_MONOTONIC).unwrap_or(TimeSpec::new(0, 0));
     SteadyTime(t.tv_sec().saturating_mul(SECOND).saturating_add(t.tv_nsec()))
 }
@@ -55,7 +55,7 @@ impl DeliveryLateness {
         self.bits[(64 - ns.leading_zeros()).min(63) as usize] += 1;
     }
 
-    /// Lateness that at most this share of deliveries (0…1) exceeded; exact to a factor of two.
+    /// Quantile of lateness: at most a `share` (0…1) of deliveries were later. Exact to a factor of two.
     pub fn quantile(&self, share: f64) -> Span {
         let wanted = (share.clamp(0.0, 1.0) * self.deliveries as f64).ceil() as u64;
         let mut seen = 0;
@@ -88,7 +88,7 @@ impl<T> PartialOrd for DelayedItem<T> {
     }
 }
 impl<T> Ord for DelayedItem<T> {
-    /// The packet due first is the greatest; of those due at the same time, the one that arrived first.
+    /// The packet due first is the greatest; of packets due at the same time, the one that arrived first.
     fn cmp(&self, o: &DelayedItem<T>) -> Ordering {
         (o.due, o.order).cmp(&(self.due, self.order))
     }
@@ -114,7 +114,7 @@ impl<T> DelayLine<T> {
         }
     }
 
-    /// Holds `what`, a packet of `bytes` bytes, until `due`; drops it if too much is held already.
+    /// Holds `what`, a packet of `bytes` bytes, until `due`; drops it if the limit of held bytes is reached.
     pub fn push(&mut self, due: SteadyTime, bytes: usize, what: T) {
         let bytes = bytes + PACKET_OVERHEAD;
         if self.held + bytes > MAX_HELD_BYTES {

@@ -4,8 +4,8 @@
 //! * [`tun`] – a TUN device in each of two network namespaces, for whole IP packets; needs root
 //! * [`lab`] – the two namespaces, created and removed
 //!
-//! In both, one thread sleeps until absolute deadlines and delivers every packet at the time the model gives,
-//! tens of microseconds late on an idle machine. The lateness is measured and reported
+//! In both, one thread sleeps until absolute deadlines and delivers every packet at the time that the model
+//! gives, on an idle machine tens of microseconds late. The lateness is measured and reported
 //! ([`DeliveryLateness`]).
 
 mod ip;
@@ -50,8 +50,8 @@ fn sequence(payload: &[u8]) -> Option<u64> {
     u64::try_from(i32::from_be_bytes(field)).ok()
 }
 
-/// Record of an emulator's actions, available when it stops: the truth that a measurement across it should
-/// find.
+/// Record of an emulator's actions, available when it stops: the true values that a measurement across the
+/// path should find.
 #[derive(Clone, Debug, Default)]
 pub struct EmulatorReport {
     /// Packets from client to server.

@@ -1,9 +1,9 @@
 //! [`Tun`]: an impaired path between two network namespaces, for whole IP packets.
 //!
-//! Each namespace gets a TUN device; a packet sent through one is received from the other at the time the
-//! model gives. All protocols can cross it, so TCP experiences real loss, reordering and queues. A fragmented
-//! datagram is numbered by its first fragment; the others are only delayed. Needs root (`CAP_NET_ADMIN` in
-//! both namespaces, `CAP_SYS_ADMIN` to enter them).
+//! Each namespace gets a TUN device; a packet sent through one is received from the other at the time that
+//! the model gives. All protocols can cross it, so TCP experiences real loss, reordering and queues. A
+//! fragmented datagram is numbered by its first fragment; further fragments are only delayed. Needs root
+//! (`CAP_NET_ADMIN` in both namespaces, `CAP_SYS_ADMIN` to enter them).
 
 use super::line::{self, DelayLine};
 use super::{EmulatorReport, Numbering, ip};
@@ -30,7 +30,7 @@ const MAX_PACKETS_PER_READ: usize = 64;
 pub struct TunEnd {
     /// Name of the network namespace in `ip netns`; `None`: the namespace of this process.
     pub namespace: Option<String>,
-    /// Name of its device there, at most 15 bytes.
+    /// Name of the TUN device in the namespace, at most 15 bytes.
     pub device: String,
 }
 
@@ -77,8 +77,8 @@ pub enum TunError {
     Start(#[from] io::Error),
 }
 
-/// A running path. Its devices are down at first and have no addresses; they are removed when it stops.
-/// Dropping it stops it.
+/// A running path. The devices are initially down and have no addresses; they are removed when the path
+/// stops. Dropping this value stops the path.
 pub struct Tun {
     stop: Option<UnixStream>,
     thread: Option<JoinHandle<EmulatorReport>>,
@@ -117,8 +117,8 @@ impl Drop for Tun {
     }
 }
 
-/// Time to wait until a device of the same name has gone: a child process that another thread is starting
-/// keeps it open until its exec.
+/// Time to wait until a device of the same name has been removed: a child process that another thread is
+/// starting keeps it open until its exec.
 const DEVICE_REMOVAL_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Opens a device in its namespace. A temporary thread enters the namespace, so that no other thread is
@@ -192,7 +192,7 @@ impl TunWorker {
         EmulatorReport { up, down, lateness: self.line.lateness, overflow: self.line.overflow }
     }
 
-    /// Waits until there is something to do; returns whether to stop, and which ends have packets.
+    /// Waits for an event; returns true for a stop, and for each end, true if it has packets.
     fn wait(&self) -> nix::Result<[bool; 3]> {
         let fds = [self.stopped.as_fd(), self.ends[0].as_fd(), self.ends[1].as_fd()];
         let mut fds = fds.map(|fd| PollFd::new(fd, PollFlags::POLLIN));

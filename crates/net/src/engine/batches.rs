@@ -1,17 +1,17 @@
 //! [`BatchPacing`]: pauses of a receiver, so that one wake-up takes several packets.
 //!
-//! For a receiver a wake-up costs more than the packets themselves. In a fast stream whose arrivals the
-//! kernel has stamped, it takes all packets that have arrived, leaves the socket alone for up to a
-//! millisecond, and reads again. No result depends on the time of reading. A pause is limited so that the
-//! packets expected in it fit into a part of the socket's buffer, and pauses end for good once the kernel has
-//! dropped a packet for lack of room.
+//! For a receiver a wake-up costs more than the packets themselves. In a fast stream with kernel stamps, the
+//! receiver reads all packets that have arrived, pauses for up to a millisecond, and reads again. No result
+//! depends on the time of reading. A pause is limited so that the packets expected in it fit into a part of the
+//! socket's buffer, and no further pauses are made once the kernel has dropped a packet because the buffer was
+//! full.
 
 use jitlat_core::{Schedule, Span, SteadyTime, TestSpec};
 
-/// Longest pause. It is shorter than the pause that [`TestSpec::read_pause`] allows, by the time that a
-/// wake-up may be late.
+/// Longest pause. It is shorter than the pause permitted by [`TestSpec::read_pause`]; the difference is the time
+/// by which a wake-up may be late.
 const MAX_PAUSE: Span = Span::micros(900);
-/// Minimum number of packets expected in a pause; with fewer, a pause saves nothing.
+/// Minimum number of packets expected in a pause; with fewer packets, a pause does not pay off.
 const MIN_PACKETS: u64 = 4;
 /// Inverse of the share of the socket's buffer that may fill during a pause.
 const BUFFER_SHARE: u64 = 4;
@@ -22,7 +22,7 @@ const OVERHEAD: u64 = 4096 + 512;
 /// Determines the pause of a receiver after each reading.
 #[derive(Debug)]
 pub(super) struct BatchPacing {
-    /// Maximum number of packets that may arrive during a pause; 0: there are no pauses.
+    /// Maximum number of packets that may arrive during a pause; 0: no pauses.
     room: u64,
     /// Number of packets that arrive at once.
     burst: u64,
@@ -59,14 +59,15 @@ impl BatchPacing {
         BatchPacing { room, burst, emptied: None, taken: 0, drops: 0, longest: Span::ZERO }
     }
 
-    /// Returns the time for which to leave the socket alone after a reading at `now`.
+    /// Returns the length of the pause after a reading at `now`.
     pub fn pause(&mut self, now: SteadyTime, reading: BatchReading) -> Span {
         if self.room == 0 {
             return Span::ZERO;
         }
         let drops = reading.drops.unwrap_or(self.drops);
         if drops != self.drops || !reading.stamped {
-            // Dropped packets count as lost, and unstamped packets read late count as late: no more pauses.
+            // A pause would falsify results: dropped packets count as lost, and unstamped packets that are read
+            // late count as late. Make no more pauses.
             self.room = 0;
             return Span::ZERO;
         }
@@ -155,7 +156,7 @@ mod tests {
         for rate in [1, 2, 3] {
             assert_eq!(most(&pauses(batches(Span::micros(1000 / rate), Schedule::Periodic, LARGE), rate)), 0);
         }
-        // A stream that is fast by its specification and slow in fact.
+        // A stream that is fast according to its specification, but arrives slowly.
         assert_eq!(most(&pauses(batches(Span::micros(10), Schedule::Periodic, LARGE), 3)), 0);
     }
 
@@ -165,7 +166,8 @@ mod tests {
             let pause = most(&pauses(batches(Span(1_000_000 / rate), Schedule::Periodic, buffer), rate));
             assert!(pause > 0 && pause * rate / 1000 * 4736 <= buffer as i64 / 4, "{buffer} {rate}: {pause}");
         }
-        // A burst may arrive at any time: without room for it there is no pause, regardless of earlier arrivals.
+        // A burst may arrive at any time: if the buffer has no room for a burst, no pause is made, regardless of
+        // earlier arrivals.
         let of = |size| most(&pauses(batches(Span::micros(10), Schedule::Burst { size }, SMALL), 100));
         assert_eq!((of(10) > 0, of(1000)), (true, 0));
     }

@@ -1,4 +1,4 @@
-//! [`Context`]: settings and channels of the thread of one flow.
+//! [`Context`]: settings and channels of a flow's thread.
 
 use super::counters::StreamCounters;
 use super::rendezvous::Rendezvous;
@@ -34,7 +34,7 @@ pub(crate) struct EngineSettings {
 pub(super) enum Instruction {
     /// See [`FlowCommand::Connect`](jitlat_proto::jitlat::flow::FlowCommand::Connect).
     Connect(SocketAddr, Option<(u64, Span)>),
-    /// A TCP connection for the flow was accepted; with the bytes already read from it.
+    /// A TCP connection for the flow was accepted; contains the bytes already read from it.
     Connected(TcpStream, Vec<u8>),
     /// See [`FlowCommand::Start`](jitlat_proto::jitlat::flow::FlowCommand::Start).
     Start,
@@ -50,12 +50,13 @@ pub(super) struct Reporter {
 
 impl Reporter {
     pub(super) fn report(&self, report: FlowReport) {
-        // If there is no receiver, the conversation has ended and needs no reports.
+        // Without a receiver, the conversation has ended and needs no reports.
         let _ = self.reports.send(report);
         self.waker.wake();
     }
 
-    /// Reports what could not be done as requested; the engine stores each note once.
+    /// Reports notes about settings that could not be applied as requested; the engine stores each note
+    /// once.
     pub(super) fn note(&self, notes: impl IntoIterator<Item = String>) {
         let mut all = self.notes.lock().unwrap_or_else(PoisonError::into_inner);
         for note in notes {

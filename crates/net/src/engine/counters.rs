@@ -3,7 +3,8 @@
 use jitlat_core::observer::StreamProgress;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Counters of one stream at one host. Only its packet thread writes them; any thread may read them.
+/// Counters of one stream at one host. Only the stream's packet thread writes them; any thread may read
+/// them.
 #[derive(Debug, Default)]
 pub struct StreamCounters {
     sent: AtomicU32,

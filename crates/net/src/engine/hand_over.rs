@@ -1,9 +1,9 @@
 //! [`HandOver`]: passes packets that are due together to the kernel.
 //!
-//! Packets of a measurement are separate datagrams all the way, each with its own stamps. Packets of a load
+//! Packets of a measurement are passed as separate datagrams, each with its own stamps. Packets of a load
 //! may be passed as one buffer, which the kernel or the adapter cuts into datagrams (`UDP_SEGMENT`): the
 //! host's stack is then traversed once for all of them, and any stamps refer to the buffer. Packets with
-//! launch times are passed one by one, each with its own time.
+//! launch times are passed one by one.
 
 use crate::launch::Launch;
 use crate::sys;
@@ -20,7 +20,7 @@ const MAX_PAYLOAD: usize = 65_000;
 /// Passes the packets of one stream to the kernel.
 pub(super) struct HandOver<'a> {
     socket: &'a UdpSocket,
-    /// Maximum number of packets in one buffer; 1: each is a separate datagram.
+    /// Maximum number of packets in one buffer; 1: each packet is passed as a separate datagram.
     together: usize,
     launch: Option<Launch>,
 }
@@ -36,14 +36,14 @@ impl<'a> HandOver<'a> {
         HandOver { socket, together: 1, launch: Some(launch) }
     }
 
-    /// Sends packets of `payload` bytes as one buffer if the system can cut it.
+    /// Sends packets of `payload` bytes as one buffer, if the system can cut the buffer into datagrams.
     pub fn segmented(socket: &'a UdpSocket, payload: u16) -> HandOver<'a> {
         let can = setsockopt(socket, sockopt::UdpGsoSegment, &payload.into()).is_ok();
         let together = if can { MAX_PAYLOAD / usize::from(payload) } else { 1 };
         HandOver { socket, together, launch: None }
     }
 
-    /// Time before their due time at which packets are passed to the kernel.
+    /// Lead time: packets are passed to the kernel this long before they are due.
     pub fn advance(&self) -> Span {
         self.launch.map_or(Span::ZERO, |launch| launch.advance)
     }
@@ -60,7 +60,7 @@ impl<'a> HandOver<'a> {
     }
 
     /// Sends the first of `packets` (header and padding each), of which the first is due at `due`. Returns
-    /// how many were sent; an error concerns the first.
+    /// the number of packets sent; an error concerns the first packet.
     pub fn send(&mut self, packets: &[[IoSlice<'_>; 2]], due: SteadyTime) -> io::Result<usize> {
         if let (Some(launch), Some(packet)) = (self.launch, packets.first()) {
             return launch.send(self.socket.as_fd(), packet, due).map(|_| 1);
@@ -79,7 +79,7 @@ impl<'a> HandOver<'a> {
 
     fn give_up_segments(&mut self) {
         self.together = 1;
-        // If this fails, all sends fail and are counted.
+        // If setting the option fails, all sends fail and are counted.
         let _ = setsockopt(self.socket, sockopt::UdpGsoSegment, &0);
     }
 }

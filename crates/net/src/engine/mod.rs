@@ -1,5 +1,5 @@
-//! [`Engine`]: executes a control machine's commands with sockets and threads, and reports back. One engine
-//! serves one control connection, one thread serves one flow; client and server use the same code.
+//! [`Engine`]: executes a control machine's commands with sockets and threads, and reports their results. One
+//! engine serves one control connection, one thread serves one flow; client and server use the same code.
 
 mod batches;
 mod context;
@@ -95,8 +95,8 @@ impl Engine {
         self.flows.iter().map(|f| (f.id, f.counters.progress(f.packets)))
     }
 
-    /// If [`EngineSettings::live`] is set, passes what arrived since the last call to `each`: records, or the
-    /// number of records lost because the ring was full.
+    /// If [`EngineSettings::live`] is set, passes the data that arrived since the last call to `each`:
+    /// records, or the number of records lost because the ring was full.
     pub fn live(&mut self, mut each: impl FnMut(FlowId, Result<&[PacketRecord], u64>)) {
         for flow in &mut self.flows {
             if let Some(outlet) = &mut flow.live {

@@ -96,7 +96,7 @@ impl<'a> ReceivingStream<'a> {
 /// Receives a UDP stream to its end.
 pub fn udp(context: &mut Context, socket: &UdpSocket) {
     let mut stream = ReceivingStream::start(context);
-    // One byte more than agreed, to detect longer packets.
+    // One byte more than the agreed length, to detect longer packets.
     let mut inbox =
         Inbox::new(MAX_BATCH, usize::from(stream.context.opening.spec.payload()) + 1).without_senders();
     let buffer = getsockopt(socket, sockopt::RcvBuf).unwrap_or(0);
@@ -105,8 +105,8 @@ pub fn udp(context: &mut Context, socket: &UdpSocket) {
         if let Some(finish) = stream.over() {
             break finish;
         }
-        // The socket's timeout limits the wait. Errors are ignored: they concern earlier sends (an answered
-        // greeting).
+        // The socket's timeout limits the wait. Errors are ignored, because they concern earlier sends, such
+        // as an answered greeting.
         let Ok(packets) = inbox.receive(socket.as_fd(), libc::MSG_WAITFORONE) else { continue };
         let (read, now) = (wall(), steady());
         let mut stamped = true;
@@ -138,7 +138,7 @@ pub fn udp(context: &mut Context, socket: &UdpSocket) {
     stream.report(finish);
 }
 
-/// Receives a TCP stream to its end. `head` contains the bytes of it that were read before.
+/// Receives a TCP stream to its end. `head` contains the bytes of the stream that were already read.
 pub fn tcp(context: &mut Context, mut connection: &TcpStream, head: &[u8]) {
     let mut stream = ReceivingStream::start(context);
     let mut framer = Framer::new(stream.context.opening.spec.payload().into());

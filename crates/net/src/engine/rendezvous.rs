@@ -1,9 +1,9 @@
 //! [`Rendezvous`]: ports at which flows wait for peers whose ports are not known beforehand. Version-3
 //! clients send a greeting with a token, on a shared UDP port or as the first twelve bytes of a TCP
 //! connection; classic TCP senders simply connect. The rendezvous finds the flow that a greeting or
-//! connection belongs to and passes it on; anything else is dropped.
+//! connection belongs to, and notifies it. All other packets and connections are dropped.
 //!
-//! One thread serves all ports. A port is open as long as a flow waits at it.
+//! One thread serves all ports. A port is open while a flow waits at it.
 
 use crate::accept::Listener;
 use crate::clock::steady;
@@ -138,7 +138,7 @@ impl Rendezvous {
 }
 
 impl Drop for Rendezvous {
-    /// Ends its thread.
+    /// Ends the thread of the rendezvous.
     fn drop(&mut self) {
         self.waker.wake();
     }
@@ -292,7 +292,7 @@ fn accept(listener: &Listener, local: SocketAddr, gate: &Gate, unidentified: &mu
     }
 }
 
-/// Reads the first bytes of connections, and passes on those that have sent all of them.
+/// Reads the first bytes of connections, and passes on the connections that have sent all of them.
 fn identify(rendezvous: &Rendezvous, unidentified: &mut Vec<Unidentified>) {
     let now = steady();
     for mut peer in std::mem::take(unidentified) {
@@ -354,8 +354,7 @@ mod tests {
     #[test]
     fn a_port_that_is_about_to_close_can_be_waited_at_again() {
         let rendezvous = Rendezvous::new(Gate::new(Policy::default())).unwrap();
-        // An address at which no other test binds: elsewhere another test could take this port while it is
-        // closed.
+        // An address at which no other test binds, so that no other test takes this port while it is closed.
         let peer = IpAddr::from([127, 0, 9, 9]);
         let wait = |local: SocketAddr| {
             let notify = Notify::Connection(Box::new(|_, _| {}));

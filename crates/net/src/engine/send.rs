@@ -25,15 +25,16 @@ const START_DELAY: Span = Span::millis(2);
 const MAX_PHASE: Span = Span::millis(100);
 
 /// Returns a random part of a period, so that tests do not synchronise with periodic events on the path (RFC
-/// 3432 §4). Zero if the system has no random numbers, which is harmless here.
+/// 3432 §4). Zero if the system has no random numbers, which is harmless for this purpose.
 fn phase(spec: &TestSpec) -> Span {
     let mut bytes = [0; 8];
     let range = spec.period().0.clamp(1, MAX_PHASE.0);
     random::fill(&mut bytes).map_or(Span::ZERO, |()| Span((u64::from_be_bytes(bytes) % range as u64) as i64))
 }
 
-/// Transmit stamps are fetched when this many are outstanding, or when there is time for another system call
-/// without delaying packets. Each packet has two entries, and one call reads at most 32.
+/// Number of outstanding transmit stamps at which they are fetched. They are also fetched when time for
+/// another system call is left without delaying packets. Each packet has two entries, and one call reads at
+/// most 32.
 const MAX_STAMPS_AWAITED: u32 = 16;
 const MIN_IDLE: Span = Span::micros(500);
 /// Longest wait for the last stamps.
@@ -64,7 +65,7 @@ impl<'a> SendingStream<'a> {
         (SendingStream { context, sender, failed: 0, ended: false, requests: 0 }, mode)
     }
 
-    /// True if there are unhandled requests to end.
+    /// True if a request to end has not been handled yet.
     fn is_asked(&self) -> bool {
         self.context.stop_flags.requests() != self.requests
     }
@@ -138,7 +139,7 @@ pub fn udp(context: &Context, socket: &UdpSocket, stamps: StampMode, launch: Opt
         };
         // Read the clock before any other work: packets carry the time at which the sender woke up.
         let reading = wall();
-        // All other packets due by now are sent in the same call; a sentinel is sent alone.
+        // All other packets that are due are sent in the same call; a sentinel is sent separately.
         let mut count = 0;
         while let Some(due) = stream.sender.due().filter(|d| d.at - advance <= now && count < MAX_BATCH) {
             if due.is_sentinel() && count > 0 {
@@ -156,7 +157,7 @@ pub fn udp(context: &Context, socket: &UdpSocket, stamps: StampMode, launch: Opt
         context.counters.set_sent(stream.sender.attempted());
         let idle = stream.sender.due().is_none_or(|next| next.at - steady() > MIN_IDLE);
         if times.awaited() > 0 && (idle || times.awaited() >= MAX_STAMPS_AWAITED) {
-            // Two entries per packet: as many as the packets of one call can have caused.
+            // Two batches: one call's packets can cause two entries each.
             for _ in 0..2 {
                 if times.collect(socket) < MAX_BATCH {
                     break;
@@ -180,8 +181,8 @@ pub fn udp(context: &Context, socket: &UdpSocket, stamps: StampMode, launch: Opt
     stream.report(stamps, lost);
 }
 
-/// Sends the packets of `dues`: those of the first call with the given clock reading, later ones with a new
-/// reading per call. Returns how many the system rejected.
+/// Sends the packets that are due at `dues`. Packets of the first system call contain the given clock
+/// reading; each further call uses a new reading. Returns the number of packets that the system rejected.
 fn send_all(
     context: &Context,
     socket: &UdpSocket,
@@ -198,7 +199,7 @@ fn send_all(
         let mut packets = [[IoSlice::new(&[]); 2]; MAX_BATCH];
         let now = hand_over.is_launching().then(tick);
         for (header, due) in headers.iter_mut().zip(rest) {
-            // With a launch time, a packet carries the time at which it is to leave.
+            // A packet with a launch time contains the time at which it is to leave.
             let sent = now.map_or(reading, |now| now.wall + (due.at - now.steady));
             *header = PacketHeader { sent, seq: due.seq }.to_bytes();
         }
@@ -260,7 +261,7 @@ pub fn tcp(context: &Context, connection: &TcpStream) {
         }
         let header = PacketHeader { sent: wall(), seq: due.seq }.to_bytes();
         if write_record(context, connection, [&header, padding.of(due.seq)]).is_err() {
-            // The connection is broken: all later packets fail, too.
+            // The connection is broken, so all later packets fail, too.
             stream.sender.failed(steady());
             stream.sender.cut(steady());
             stream.sender.stop();

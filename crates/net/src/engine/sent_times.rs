@@ -59,8 +59,8 @@ impl StampsBySource {
 }
 
 impl SentTimes {
-    /// Collects stamps for a stream of `packets` packets, whose socket has stamping enabled for
-    /// [`StampedPackets::SENT`].
+    /// Creates a collector of send timestamps for a stream of `packets` packets. The socket must have
+    /// stamping enabled for [`StampedPackets::SENT`].
     pub fn new(want: StampMode, packets: u32) -> SentTimes {
         let mut times = StampsBySource {
             stored: true,
@@ -97,7 +97,7 @@ impl SentTimes {
         self.lead.as_ref().map_or(Span::ZERO, |lead| lead.of(to))
     }
 
-    /// Makes the kernel number packets from 0 again: before the stream, and after a failed send.
+    /// Makes the kernel number packets from 0 again. Called before the stream, and after a failed send.
     pub fn restart(&mut self, socket: impl AsFd) {
         if self.want != StampMode::User {
             let flags = flags(self.want, StampedPackets::SENT);
@@ -110,7 +110,7 @@ impl SentTimes {
         }
     }
 
-    /// Records that packet `seq` was sent; `reading` is the program's clock reading before that.
+    /// Records that packet `seq` was sent; `reading` is the program's clock reading before sending.
     #[inline]
     pub fn sent(&mut self, seq: u32, reading: WallTime) {
         self.sent += 1;
@@ -147,8 +147,8 @@ impl SentTimes {
         count
     }
 
-    /// Returns the stamps of one source: those of the adapter if they cover the stream as well as the
-    /// kernel's do.
+    /// Returns the stamps of one source: the adapter's if they cover at least as many packets as the
+    /// kernel's.
     pub fn finish(self) -> CollectedStamps {
         let StampsBySource { mut kernel, mut hardware, .. } = self.times;
         let (by_kernel, by_hardware) = (kernel.known(), hardware.known());

@@ -4,11 +4,12 @@ use crate::wake::Waker;
 use jitlat_core::time::Span;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, Ordering};
 
-/// Requests to a running packet thread, made once and never withdrawn. The thread remembers the number of
-/// requests at its last check, so that it cannot miss one.
+/// Requests to a running packet thread, made once and never withdrawn. The thread stores the number of
+/// requests at its last check, so that it cannot miss a request.
 #[derive(Debug)]
 pub(crate) struct StopFlags {
-    /// Incremented after the flag of each request: a thread that reads this number sees the flags it counts.
+    /// Number of requests, incremented after the flag of a request is set: a thread that reads this number
+    /// also sees the flags of these requests.
     requests: AtomicU32,
     /// Time for which a receiver continues after a cut, in ns; negative while no cut is requested.
     cut: AtomicI64,

@@ -31,9 +31,9 @@ impl Marks {
     }
 }
 
-/// Sets every option that a stream needs, except the peer. Returns which stamps can be expected, and notes
-/// about settings that were not possible. Call it well before the stream: receive stamps start some time
-/// after they are enabled.
+/// Sets every option that a stream needs, except the peer. Returns the stamps that can be expected, and
+/// notes about settings that were not possible. Call it well before the stream: receive stamps start some
+/// time after they are enabled.
 pub(crate) fn prepare_udp(
     socket: &UdpSocket,
     stamped: StampedPackets,

@@ -1,4 +1,5 @@
-//! Life of a TCP flow: one connection, made by either side, then the stream in either direction.
+//! A TCP flow from start to end: one connection, opened by either side, then the stream in either
+//! direction.
 
 use super::context::{Context, Instruction};
 use super::error::FlowError;
@@ -39,8 +40,8 @@ fn run_to_end(mut context: Context, connections: &Sender<Instruction>) -> Result
     context.reporter.report(FlowReport::Opened(id, local.port()));
     let mut met = MetConnection { connection: None, head: Vec::new() };
     let mut entrance = Some(entrance);
-    // Instructions are Connect (except for a classic listener), then Start; a connection may arrive at any
-    // time.
+    // The instructions are Connect (except for a classic listener), then Start. A connection may arrive at
+    // any time.
     let mut started: Option<SteadyTime> = None;
     loop {
         match context.wait(None, MAX_WAIT_MS) {
@@ -100,7 +101,7 @@ fn run_to_end(mut context: Context, connections: &Sender<Instruction>) -> Result
     }
 }
 
-/// A connection, and the bytes read from it before its flow was known.
+/// A connection, and the bytes that were read from it before its flow was known.
 struct MetConnection {
     connection: Option<TcpStream>,
     head: Vec<u8>,

@@ -83,8 +83,8 @@ fn run_to_end(mut context: Context) -> Result<(), FlowError> {
     Ok(())
 }
 
-/// Minimum period of a stream with transmit stamps. They cost about one system call per packet and would
-/// limit the rate of faster streams.
+/// Minimum period of a stream with transmit stamps. Transmit stamps cost about one system call per packet and
+/// would limit the rate of faster streams.
 const STAMPED_PERIOD: Span = Span::micros(20);
 
 fn stamps(context: &Context) -> StampMode {
@@ -223,7 +223,7 @@ fn receive(socket: &UdpSocket, buffer: &mut [u8], flags: MsgFlags) -> Option<io:
 
 /// Returns the length of the next datagram, which stays queued.
 fn peek(socket: &UdpSocket, buffer: &mut [u8]) -> Option<usize> {
-    // The number of errors is limited: each concerns a packet that this socket sent.
+    // The loop ends, because each error concerns a packet that this socket sent.
     std::iter::from_fn(|| receive(socket, buffer, MsgFlags::MSG_PEEK)).find_map(Result::ok)
 }
 
@@ -291,8 +291,8 @@ fn answer_greetings(
     true
 }
 
-/// For a classic peer that named no port: connects the socket to the source of the first packet if its
-/// address is the peer's.
+/// For a classic peer that did not specify a port: connects the socket to the source of the first packet, if this
+/// has the peer's address.
 fn meet_first(context: &Context, socket: &UdpSocket, peer: SocketAddr) -> bool {
     let until = steady() + context.opening.timeouts.silence;
     let mut buffer = [0; HEADER_LEN];
@@ -332,7 +332,7 @@ mod tests {
         let at = theirs.local_addr().unwrap();
         ours.connect(at).unwrap();
         drop(theirs);
-        // The refusal is queued as an error at the socket; then a peer starts and sends.
+        // The refusal is queued as an error at the socket. Then a peer starts and sends a packet.
         ours.send(b"hello").unwrap();
         let theirs = UdpSocket::bind(at).unwrap();
         theirs.send_to(b"the first packet", ours.local_addr().unwrap()).unwrap();

@@ -6,7 +6,8 @@ use jitlat_core::so_far::{ReceivedSoFar, SoFar};
 use jitlat_core::{PacketRecord, SteadyTime};
 use jitlat_proto::jitlat::flow::WATCHED_EVERY;
 
-/// The conversing thread's view of a watched flow. The receiving thread only copies each record into a ring.
+/// A watched flow, as seen by the thread of the conversation. The receiving thread only copies each record
+/// into a ring.
 pub(super) struct WatchedFlow {
     records: Outlet<PacketRecord>,
     so_far: SoFar,
@@ -42,7 +43,7 @@ impl WatchedFlow {
         *due = now + WATCHED_EVERY;
         let mut figures = ReceivedSoFar { silence: arrived.map(|at| now - at), ..so_far.take() };
         if *uncounted > 0 {
-            // Uncounted packets look missing, and series of them like loss bursts: correct the counts.
+            // Uncounted packets look like losses, and series of them like loss bursts. Correct the counts.
             figures.received += *uncounted;
             figures.missing = figures.missing.saturating_sub(*uncounted);
             (figures.runs, figures.longest) = (0, 0);

@@ -45,8 +45,8 @@ const UNSYNCHRONISED_ERROR: Span = Span::seconds(16);
 #[derive(Clone, Debug)]
 pub struct OwampRequest {
     /// Server, control port, sessions to request (UDP only), and settings for sending and stamping. The
-    /// payload of a session includes the fields of a test packet. Only this host's ports are used; the server
-    /// chooses its own.
+    /// payload of a session includes the fields of a test packet. Ports are used only for this host; the
+    /// server chooses its own ports.
     pub settings: TestRequest,
     /// Security mode to use; `None`: the strongest that both sides support.
     pub mode: Option<SecurityMode>,
@@ -68,7 +68,7 @@ impl OwampRequest {
 /// Reason why nothing was measured.
 #[derive(Debug, thiserror::Error)]
 pub enum OwampError {
-    /// There is no connection, or the system has no more threads or descriptors.
+    /// The connection failed, or the system has no more threads or descriptors.
     #[error(transparent)]
     Client(#[from] ClientError),
     /// The control conversation failed.
@@ -76,7 +76,7 @@ pub enum OwampError {
     Failed {
         /// The server.
         address: SocketAddr,
-        /// Reason, and what to try.
+        /// Reason, and a suggested action.
         failure: jitlat_proto::amp::AmpFailure,
     },
 }
@@ -548,8 +548,7 @@ impl OwampStream {
         session.stamps_lost = self.stamps_lost.map(u64::from);
         match &self.data {
             Ok(data) => {
-                // Packets sent within the timeout before the end are not evaluated, and neither are their
-                // losses.
+                // Packets sent within the timeout before the end are excluded, including their losses.
                 let judged = data.records.iter().map(|r| r.seq + 1).max().unwrap_or(0);
                 session.sent = Some(judged);
                 let within = |first: u32, last: u32| u64::from((last + 1).min(judged).saturating_sub(first));
@@ -606,8 +605,8 @@ impl OwampStream {
             };
             return counted.map(record).collect();
         }
-        // The session's records include lost packets and omit the last ones; those of this host decide the
-        // order.
+        // The session's records include lost packets and omit the last ones; the records of this host
+        // determine the order.
         let mut counted = counted.peekable();
         let is_counted = |packet: &&PacketRecord| {
             let same = counted.next_if(|(record, _)| i64::from(record.seq) == packet.seq);
@@ -646,8 +645,8 @@ impl Listening {
         Ok(Listening { flags, live, thread: Some(thread) })
     }
 
-    /// Passes what arrived since the last call to `each`: records, or the number of records lost because the
-    /// ring was full.
+    /// Passes the data that arrived since the last call to `each`: records, or the number of records lost
+    /// because the ring was full.
     fn live(&mut self, mut each: impl FnMut(Result<&[PacketRecord], u64>)) {
         self.live.drain(|records| each(Ok(records)));
         let missed = self.live.take_overflow();

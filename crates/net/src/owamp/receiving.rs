@@ -16,7 +16,7 @@ const INBOX_BYTES: usize = 1 << 18;
 
 /// Receiving end of one session.
 pub(crate) struct Receiving {
-    /// Socket at which its packets arrive.
+    /// Socket at which the session's packets arrive.
     pub socket: UdpSocket,
     inbox: Inbox,
     /// State machine that records the packets.
@@ -33,7 +33,7 @@ pub(crate) struct RecordedPacket {
     pub record: DataRecord,
     /// Time of arrival, by the best clock.
     pub stamp: Stamp,
-    /// Time at which it was read; `None` if `stamp` is that time.
+    /// Time at which the packet was read; `None` if `stamp` is that time.
     pub read: Option<WallTime>,
     /// Length of the whole datagram, in bytes.
     pub length: usize,

@@ -38,12 +38,12 @@ pub(crate) struct Departing {
     pub socket: UdpSocket,
     /// State machine that schedules the packets.
     pub sender: SessionSender,
-    /// Number of packets, and number of bytes after the fields of each.
+    /// Number of packets; `padding` is the number of bytes after the fields of each.
     pub packets: u32,
     pub padding: u32,
     /// Kind of stamps that the socket provides.
     pub stamps: StampMode,
-    /// True if the result is to contain the stamps of its packets.
+    /// True if the result is to contain the stamps of the packets.
     pub keeps_stamps: bool,
     /// Scheduling and waiting of the thread.
     pub pacing: Pacing,
@@ -58,7 +58,7 @@ pub(crate) struct SenderResult {
     pub summary: SentSummary,
     /// Times at which the packets really left; `None` without stamps.
     pub stamps: Option<SentStamps>,
-    /// Number of packets whose stamp was requested and never arrived; `None` if none were requested.
+    /// Number of packets whose stamp was requested but never arrived; `None` if no stamps were requested.
     pub stamps_lost: Option<u32>,
     /// Notes about settings that were not possible.
     pub notes: Vec<String>,
@@ -71,7 +71,7 @@ struct SenderFlags {
     sent: AtomicU32,
 }
 
-/// A running sender. If it is dropped, its thread ends soon.
+/// A running sender. If this value is dropped, the thread ends soon.
 #[derive(Debug)]
 pub(crate) struct SendingSession {
     sid: Sid,
@@ -131,7 +131,7 @@ impl Drop for SendingSession {
 impl Departing {
     fn run(mut self, flags: &SenderFlags) -> SenderResult {
         let mut notes = self.pacing.apply();
-        // The packets have random send times, so no rate is given at which spinning would be chosen.
+        // The packets have random send times: without a fixed rate, spinning is not chosen automatically.
         let (mode, note) = self.pacing.mode_at(Span(i64::MAX));
         notes.extend(note);
         let mut times = if self.keeps_stamps {
@@ -207,7 +207,7 @@ impl Departing {
 }
 
 /// Passes a packet to the system; returns true if it was accepted. The packet contains the current time, so
-/// nothing here waits for long.
+/// this function must not wait for long.
 fn offer(socket: &UdpSocket, parts: [IoSlice<'_>; 2]) -> bool {
     for _ in 0..MAX_ATTEMPTS {
         match sys::send_batch(socket.as_fd(), &[parts]) {

@@ -48,17 +48,17 @@ pub trait Shelf: Send + Sync + fmt::Debug {
 /// Receives the tests of one host while it is connected. A test that is incomplete when this is dropped is
 /// discarded.
 pub trait PushIntake: Send {
-    /// State reported by the host.
+    /// Receives the state that the host reports.
     fn state(&mut self, state: SpoolState);
-    /// Tests that the host offers.
+    /// Receives the tests that the host offers.
     fn offered(&mut self, offers: Vec<PushOffer>);
     /// Begins the log of a requested test.
     fn begin(&mut self, number: u64, about: About);
-    /// Compressed piece of the current log.
+    /// Receives a compressed piece of the current log.
     fn piece(&mut self, bytes: &[u8]);
-    /// The log is complete.
+    /// Handles the end of the log of test `number`: it is complete.
     fn whole(&mut self, number: u64);
-    /// The host cannot send a requested test, or the rest of it.
+    /// Handles the report that the host cannot send a requested test, or the rest of it.
     fn gone(&mut self, number: u64);
     /// Returns the messages to send to the host now.
     fn answers(&mut self) -> Vec<PushReply>;
@@ -69,9 +69,9 @@ pub trait PushIntake: Send {
 pub enum PushReply {
     /// Request to send these tests.
     Want(Vec<u64>),
-    /// Results of these tests.
+    /// Outcomes of tests, by number.
     Settled(Vec<(u64, PushOutcome)>),
-    /// No further requests for now: reason, and how long to wait.
+    /// No further tests are accepted for now: reason, details, and time to wait.
     Later(PushRefusal, String, Span),
 }
 
@@ -160,7 +160,7 @@ impl ConnectionService for CollectorConnections {
         // Tests of this host take precedence.
         pace::yield_to_others();
         if let Err(why) = PushConversation::begin(stream, self, peer, grant).and_then(|mut c| c.run()) {
-            tracing::info!(%peer, "a host that pushed: {why}");
+            tracing::info!(%peer, "pushing host disconnected: {why}");
         }
     }
 
@@ -235,7 +235,7 @@ impl PushConversation<'_> {
             }
             match &self.open {
                 None if self.began.elapsed() > INTRODUCTION_TIMEOUT => {
-                    return timed_out("no key was proved in time");
+                    return timed_out("the host did not prove its key in time");
                 }
                 Some(open) if !self.shared.is_newest(&open.host, self.number) => {
                     return Err(io::Error::other("the host has connected again"));
@@ -273,7 +273,7 @@ impl PushConversation<'_> {
             let timeout =
                 if self.shared.stop.is_requested() { MAX_UNREAD_TIME_STOPPING } else { MAX_UNREAD_TIME };
             if self.driver.is_pending() && self.unread.get_or_insert_with(Instant::now).elapsed() > timeout {
-                return timed_out("it does not read its answers");
+                return timed_out("the host does not read its answers");
             }
         }
     }

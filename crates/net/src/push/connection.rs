@@ -36,8 +36,8 @@ pub enum PushFailure {
         #[from]
         source: PushError,
     },
-    /// The connection is open, but no test is being settled.
-    #[error("it has not accepted or refused anything for two minutes")]
+    /// The connection is open, but no offered test has been settled for a long time.
+    #[error("the collector has not stored or refused a test for 120 s")]
     Stalled,
 }
 

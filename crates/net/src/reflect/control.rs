@@ -118,8 +118,8 @@ impl<'a, M: Conversing> ControlConnection<'a, M> {
         expired
     }
 
-    /// Registers `descriptor` under this identifier, from [`FIRST_OTHER`] on, to be reported when it is
-    /// ready, until it is closed.
+    /// Registers `descriptor` under an identifier of at least [`FIRST_OTHER`]. Until it is closed, the
+    /// descriptor is reported when it is ready.
     pub fn watch(&self, descriptor: &impl AsFd, id: u64) -> io::Result<()> {
         Ok(self.epoll.add(descriptor, EpollEvent::new(EpollFlags::EPOLLIN, id))?)
     }
@@ -158,8 +158,8 @@ impl<'a, M: Conversing> ControlConnection<'a, M> {
         }
     }
 
-    /// Ends the connection while sessions continue, so that the client sees the end without waiting for their
-    /// last packets.
+    /// Ends the connection while sessions continue, so that the client sees the end without waiting for the
+    /// last packets of the sessions.
     pub fn hang_up(&self) {
         let _ = self.epoll.delete(&self.stream);
         let _ = self.stream.shutdown(Shutdown::Both);
@@ -171,8 +171,8 @@ impl<'a, M: Conversing> ControlConnection<'a, M> {
         let _ = self.stream.shutdown(Shutdown::Write);
     }
 
-    /// Admits a session's resource needs. If users are configured, only a client that has `proven` a
-    /// passphrase gets this far.
+    /// Admits a session with its resource needs. If users are configured, the client must have `proven` a
+    /// passphrase before.
     pub fn admit(&self, ask: Ask, proven: bool) -> Result<Grant, AcceptCode> {
         let gate = &self.shared.gate;
         let grant =

@@ -21,9 +21,10 @@ pub struct IrttReflector {
     /// HMAC.
     pub keys: Keys<IrttKey>,
     /// Shortest interval granted; requests at a shorter interval are not answered. Zero: no limit. The rate
-    /// limits of a client apply in any case.
+    /// limits of a client apply in addition.
     pub shortest_interval: Span,
-    /// Networks whose addresses cannot be forged: their clients need not prove that they receive.
+    /// Networks whose addresses cannot be forged: their clients need not prove that they receive packets at
+    /// these addresses.
     pub trusted: Vec<Prefix>,
 }
 

@@ -63,7 +63,7 @@ struct AwaitingFollowUp {
     answered: WallTime,
 }
 
-/// Returns the secret from which one server makes its address proofs.
+/// Returns the secret from which a server derives its address proofs.
 pub(super) fn secret() -> io::Result<[u8; 32]> {
     let mut secret = [0; 32];
     random::fill(&mut secret)?;

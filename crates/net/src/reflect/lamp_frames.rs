@@ -1,5 +1,5 @@
-//! LaMP in whole Ethernet frames: over IP and UDP built here, bypassing this host's stack, as `LaTe -s -r`
-//! does; or directly in Ethernet frames.
+//! LaMP in whole Ethernet frames: with IP and UDP headers built by this program, bypassing this host's
+//! stack, like `LaTe -s -r`; or without IP and UDP.
 
 use super::lamp::{secret as lamp_secret, table as lamp_table};
 use super::udp::MAX_DATAGRAM;
@@ -44,7 +44,7 @@ impl Reflector for LampFrameReflector {
         policy::LAMP
     }
 
-    /// One address, regardless of the host's addresses.
+    /// A single address, regardless of the host's addresses.
     fn needs_raw_packets(&self) -> bool {
         true
     }
@@ -78,7 +78,7 @@ impl Reflector for LampEthernetReflector {
         policy::LAMP
     }
 
-    /// One address: that of the interface.
+    /// A single address: that of the interface.
     fn needs_raw_packets(&self) -> bool {
         true
     }
@@ -129,8 +129,8 @@ trait LowerLayer: Send + 'static {
 struct Datagrams {
     mac: Mac,
     addresses: Vec<IpAddr>,
-    /// Reserves the port, so that the host does not report it as unreachable; its filter drops everything
-    /// that arrives.
+    /// Socket that reserves the port, so that the host does not report it as unreachable. The socket's
+    /// filter drops all packets.
     _owner: UdpSocket,
 }
 
@@ -232,7 +232,8 @@ impl Frames<Datagrams> {
     }
 }
 
-/// Binds a socket to `port` for both families, or for IPv4 if the host has no IPv6. It accepts nothing.
+/// Binds a socket to `port` for both families, or for IPv4 if the host has no IPv6. The socket drops
+/// all packets.
 fn owner(port: u16) -> io::Result<Socket> {
     let of = |domain, any: IpAddr| {
         let owner = Socket::new(domain, Type::DGRAM, Some(Protocol::UDP))?;

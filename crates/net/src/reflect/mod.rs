@@ -75,8 +75,8 @@ pub trait Reflector {
     }
 
     /// Opens the socket at `at`, one of [`addresses`](Self::addresses). Requests are answered once
-    /// [`OpenReflector::run`] runs. It must return once the server stops; [`ReflectorContext::wait`] waits
-    /// for packets and for the stop.
+    /// [`OpenReflector::run`] runs. That method must return once the server stops;
+    /// [`ReflectorContext::wait`] waits for packets and for the stop.
     fn open(&self, at: SocketAddr, shared: &ReflectorContext) -> io::Result<OpenReflector>;
 }
 
@@ -93,12 +93,12 @@ pub struct OpenReflector {
 pub struct ReflectorContext {
     /// Admits clients and their sessions.
     pub(crate) gate: Gate,
-    /// Allowed networks of all services, and of this one.
+    /// Allowed networks of all services, and of this service.
     networks: Arc<[Networks]>,
     /// Rate meters of the answers.
     meters: Meters,
     pub(crate) priority: Option<u32>,
-    /// Receiver of the packets of one-way tests; `None`: they are not stored.
+    /// Receiver of the packets of one-way tests; `None`: these packets are not stored.
     pub(crate) packets: Option<SyncSender<OneWayPacket>>,
     pub(crate) counters: Arc<AnswerCounters>,
     pub(crate) stop: StopSignal,
@@ -177,7 +177,7 @@ impl ReflectorContext {
     }
 }
 
-/// A packet of a one-way test, of which only the receiving host has a record.
+/// A packet of a one-way test that is recorded only at the receiving host.
 #[derive(Clone, Copy, Debug)]
 pub struct OneWayPacket {
     /// Address of the client.
@@ -186,12 +186,13 @@ pub struct OneWayPacket {
     pub id: u16,
     /// True if this is the test's last packet.
     pub last: bool,
-    /// Times at which it was sent and arrived, and the sequence number in the packet.
+    /// Send and arrival time of the packet, and its sequence number.
     pub record: PacketRecord,
 }
 
 impl OneWayPacket {
-    /// Parses the LaMP packet `datagram`, which arrived as `arrival` says; `None` if it is not one.
+    /// Parses the LaMP packet `datagram`, whose arrival is described by `arrival`; `None` if it is not a
+    /// LaMP packet.
     fn of_lamp(datagram: &[u8], arrival: &RequestArrival, last: bool) -> Option<OneWayPacket> {
         let header = LampHeader::parse(datagram)?;
         let mut record = PacketRecord::new(i64::from(header.seq));
@@ -226,7 +227,7 @@ impl AnswerCounters {
     }
 }
 
-/// A reflector that could not start; the others run.
+/// A reflector that could not be started; other reflectors run.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot start the {name} reflector on {address}: {source}{}", hint(.address, .source))]
 pub struct ReflectorError {
@@ -248,7 +249,7 @@ fn hint(address: &SocketAddr, error: &io::Error) -> String {
     }
 }
 
-/// Longest time until the thread of a connection notices a stop.
+/// Maximum time until a connection's thread notices a stop.
 const MAX_WAIT: Span = Span::millis(100);
 
 /// Running reflectors. Dropping them stops them.
@@ -260,7 +261,7 @@ pub struct Reflectors {
 }
 
 impl Reflectors {
-    /// Creates a set without reflectors; those started later answer the clients that `policy` allows.
+    /// Creates a set without reflectors. Reflectors started later answer the clients that `policy` allows.
     ///
     /// # Errors
     /// The process has no free descriptors.
@@ -346,13 +347,13 @@ impl Drop for Reflectors {
     fn drop(&mut self) {
         self.shared.stop.request();
         for socket in self.shared.waited.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
-            // Linux reports that the socket is not connected, but ends present and later waits for packets
-            // all the same.
+            // Linux reports that the socket is not connected, but nevertheless ends present and later waits
+            // for packets.
             let _ = SockRef::from(&socket).shutdown(Shutdown::Read);
         }
         for thread in self.threads.drain(..) {
             if thread.join().is_err() {
-                tracing::error!("the thread of a reflector panicked");
+                tracing::error!("a reflector's thread panicked");
             }
         }
     }

@@ -76,7 +76,7 @@ impl Reflector for OwampServer {
     }
 }
 
-/// Returns the limits of one session, within those that `policy` allows a client.
+/// Returns the limits of one session, within the limits of `policy` for a client.
 fn rules(policy: &Policy, users: &Users) -> OwampRules {
     let usual = OwampRules::default();
     let quotas = Scope::ALL.map(|scope| policy.quota(policy::OWAMP, scope));
@@ -186,7 +186,7 @@ impl ConnectionService for OwampService {
     fn serve(&self, stream: TcpStream, peer: SocketAddr, grant: &Grant) {
         let served = OwampConversation::new(self, stream, peer, grant).and_then(|mut c| {
             let ran = c.run();
-            // In all cases sessions end here, and received packets are stored.
+            // End all sessions and store received packets, regardless of how the conversation ended.
             c.abandon();
             ran
         });
@@ -455,7 +455,7 @@ impl OwampConversation<'_> {
         }
     }
 
-    /// The sender of a session has ended it: completes and stores the results.
+    /// Completes and stores the results of a session that its sender has ended.
     fn finish(&mut self, received: &PeerSummary) {
         let Some(index) = self.sessions.iter().position(|s| s.sid == received.summary.sid) else { return };
         let mut session = self.sessions.swap_remove(index);
@@ -534,7 +534,7 @@ impl OwampConversation<'_> {
     }
 }
 
-/// Maximum number of batches taken from one session before others are checked.
+/// Maximum number of batches taken from one session before other sessions are checked.
 const MAX_BATCHES: usize = 64;
 
 /// Receives the packets that have arrived for a session; returns true if any was recorded.

@@ -23,8 +23,8 @@ pub struct StampReflector {
     pub keys: Vec<(Prefix, stamp::auth::StampKey)>,
     /// Number of sessions whose answers are counted; 0: stateless.
     pub sessions: usize,
-    /// Networks whose source addresses cannot be forged, in addition to the loopback networks: requests from
-    /// there that are shorter than an answer get a whole answer.
+    /// Networks whose source addresses cannot be forged, in addition to the loopback networks. Requests from
+    /// these networks get a whole answer even if they are shorter than the answer.
     pub trusted: Vec<Prefix>,
 }
 
@@ -48,7 +48,7 @@ struct SentAnswer {
     seq: u32,
 }
 
-/// Session identifier; 0 for a client that sends none.
+/// Session identifier; 0 for a client that does not send one.
 struct StampSessionId(u16);
 
 impl fmt::Display for StampSessionId {

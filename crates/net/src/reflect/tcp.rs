@@ -19,8 +19,8 @@ use std::time::Duration;
 pub struct TcpResponder {
     /// TCP port.
     pub port: u16,
-    /// Timeout for a client to send a whole request, and to read the whole response: a client cannot hold a
-    /// connection by transferring a byte now and then. The greeting has a separate timeout of 5 s.
+    /// Timeout for a client to send a whole request, and to read the whole response: this prevents a client
+    /// from holding a connection by transferring single bytes. The greeting has a separate timeout of 5 s.
     pub timeout: Duration,
 }
 
@@ -66,7 +66,7 @@ impl ConnectionService for Responding {
     }
 
     fn serve(&self, stream: TcpStream, peer: SocketAddr, grant: &Grant) {
-        // The connection is closed however it ends.
+        // The connection is closed regardless of the result.
         let _ = self.respond(&stream, peer, grant);
     }
 

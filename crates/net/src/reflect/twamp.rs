@@ -102,7 +102,7 @@ enum TwampSessionState {
     /// Granted. Packets that arrive wait in the socket, with the kernel's stamp.
     Waiting,
     Running,
-    /// Stopped. Late packets are answered until this time.
+    /// The sessions were stopped. Late packets are answered until this time.
     Ending(SteadyTime),
 }
 
@@ -192,7 +192,8 @@ impl TwampConversation<'_> {
                     for session in self.sessions.iter_mut().filter(|s| s.state == TwampSessionState::Waiting)
                     {
                         session.state = TwampSessionState::Running;
-                        // If it fails, the session's socket is not polled and its packets are not answered.
+                        // If registration fails, the session's socket is not polled and its packets are not
+                        // answered.
                         let _ = self.control.watch(session.socket.socket(), session.id);
                     }
                 }
@@ -211,10 +212,10 @@ impl TwampConversation<'_> {
         }
     }
 
-    /// Opens the socket of a session, on the requested port if it is free and allowed, otherwise on another;
-    /// returns the port.
+    /// Opens the socket of a session, on the requested port if it is free and allowed, otherwise on another
+    /// port; returns the port.
     fn open(&mut self, asked: &TwampOpenRequest) -> Result<u16, AcceptCode> {
-        // This includes lingering sessions of earlier tests on this connection.
+        // The sessions include lingering ones of earlier tests on this connection.
         if self.sessions.len() >= 2 * self.service.rules.sessions {
             return Err(AcceptCode::Temporary);
         }

@@ -25,15 +25,16 @@ use std::time::Duration;
 
 /// Maximum length of a datagram, in bytes.
 pub const MAX_DATAGRAM: usize = 65_507;
-/// Longest wait for a stamp. A driver sets it when the packet is passed to the adapter, nearly always before the
-/// send call returns.
+/// Longest wait for a stamp. A driver takes the stamp when the packet is passed to the adapter, nearly always
+/// before the send call returns.
 const MAX_STAMP_DELAY: Span = Span::millis(5);
 /// Maximum number of answers that wait for their stamps.
 const MAX_STAMPS_AWAITED: usize = 1024;
 /// Memory for received datagrams, in bytes; more if a single datagram needs more.
 const INBOX_BYTES: usize = 4 << 20;
 
-/// A UDP socket that answers requests. It reports the fate of tracked answers, which `K` identifies.
+/// A UDP socket that answers requests. The socket reports the fate of tracked answers, which are identified
+/// by `K`.
 pub(crate) struct AnsweringSocket<K> {
     socket: UdpSocket,
     inbox: Inbox,
@@ -47,9 +48,9 @@ pub(crate) struct AnsweringSocket<K> {
 /// Method by which [`AnsweringSocket::receive`] waits for packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Wait {
-    /// Does not wait: the caller has waited.
+    /// Do not wait: the caller has waited.
     Never,
-    /// Waits in the receiving call (`SO_RCVTIMEO`) for at most this time; `None`: until the server stops.
+    /// Wait in the receiving call (`SO_RCVTIMEO`) for at most this time; `None`: until the server stops.
     AtMost(Option<Span>),
 }
 
@@ -61,18 +62,18 @@ const WAITS: [Span; 3] = [Span::seconds(10), Span::seconds(1), Span::millis(100)
 pub(crate) struct DepartedAnswer<K> {
     /// Identifies the answer.
     pub which: K,
-    /// Outcome of sending it.
+    /// Outcome of sending the answer.
     pub departure: AnswerFate,
 }
 
 /// Outcome of sending an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AnswerFate {
-    /// The kernel stamped its departure with this time.
+    /// The kernel stamped the answer's departure with this time.
     Stamped(WallTime),
-    /// It was sent, but the requested stamp did not arrive.
+    /// The answer was sent, but the requested stamp did not arrive.
     Unstamped,
-    /// It could not be sent.
+    /// The answer could not be sent.
     NotSent,
 }
 
@@ -165,7 +166,7 @@ impl<K: Copy> AnsweringSocket<K> {
                 self.limit_wait(limit, due);
                 libc::MSG_WAITFORONE
             }
-            // A transmit stamp does not end a wait for packets, so wait for both.
+            // The receiving call does not return for a transmit stamp, so wait for packets and stamps.
             Wait::AtMost(_) => {
                 self.wait_for_stamps();
                 libc::MSG_DONTWAIT
@@ -252,7 +253,7 @@ impl<K: Copy> AnsweringSocket<K> {
     }
 }
 
-/// Stamping options: all received packets, and the sent packets that request it.
+/// Returns the stamping options: all received packets, and sent packets that request a stamp.
 fn stamping() -> F {
     F::SOF_TIMESTAMPING_SOFTWARE
         | F::SOF_TIMESTAMPING_RX_SOFTWARE
@@ -304,8 +305,8 @@ pub(crate) struct ExpectedDeparture {
 }
 
 impl<K: Copy> Answers<K> {
-    /// Queues `answer` to be sent with the rest of the batch. Per request there is room for one answer and
-    /// one more packet.
+    /// Queues `answer` to be sent with the rest of the batch. Each request leaves room for one answer and one
+    /// further packet.
     pub fn push(&mut self, answer: &[u8], to: SocketAddr, from: Option<LocalAddress>, dscp: u8) {
         self.add(answer, to, from, dscp, Tracked { which: None, stamped: false, read: None });
     }
@@ -495,7 +496,7 @@ mod tests {
             socket.answers.departures.sent(tracked, clock::wall());
             assert_eq!(client.recv(&mut [0; 8]).unwrap(), 1);
         }
-        // A turn is one receiving call with its answers; requests are not delayed while a stamp is awaited.
+        // A turn is one receiving call with its answers. Requests are not delayed while a stamp is awaited.
         assert!(turns <= requests + requests / 10, "{turns} turns for {requests} requests");
         let until = Instant::now() + LIMIT;
         while given_up < requests {

@@ -38,13 +38,13 @@ fn packet_option<T>(socket: BorrowedFd<'_>, option: libc::c_int, value: &T) -> i
     .map(drop)
 }
 
-/// Makes a packet socket report each packet's whole length and VLAN tag in a control message.
+/// Makes a packet socket report each packet's full length and VLAN tag in a control message.
 pub(crate) fn enable_packet_details(socket: BorrowedFd<'_>) -> io::Result<()> {
     const ON: libc::c_int = 1;
     packet_option(socket, libc::PACKET_AUXDATA, &ON)
 }
 
-/// Puts the interface with this index into promiscuous mode as long as the socket is open.
+/// Puts the interface into promiscuous mode while the socket is open.
 pub(crate) fn receive_everything(socket: BorrowedFd<'_>, index: libc::c_int) -> io::Result<()> {
     let request = libc::packet_mreq {
         mr_ifindex: index,
@@ -86,7 +86,7 @@ mod block {
     pub const STATUS: usize = 8;
     pub const PACKETS: usize = 12;
     pub const FIRST: usize = 16;
-    /// Number of bytes of the descriptor that are read here.
+    /// Number of bytes of the descriptor that are read.
     pub const LENGTH: usize = 48;
 }
 
@@ -165,10 +165,10 @@ impl Ring {
         unsafe { AtomicU32::from_ptr(self.memory.as_ptr().add(self.next * BLOCK + block::STATUS).cast()) }
     }
 
-    /// Returns the next block if the kernel has handed it over. Dropping it gives it back.
+    /// Returns the next block if the kernel has handed it over. Dropping the block returns it to the kernel.
     pub fn block(&mut self) -> Option<RingBlock<'_>> {
         let handed_over = self.status().load(Ordering::Acquire) & libc::TP_STATUS_USER != 0;
-        // Not `then_some`, which would create the block, and so give it back, in any case.
+        // Not `then_some`, which would always create the block, and dropping it would return it to the kernel.
         handed_over.then(|| RingBlock { ring: self })
     }
 }
@@ -186,7 +186,7 @@ pub(crate) struct RingBlock<'a> {
 }
 
 impl RingBlock<'_> {
-    /// Iterates over its packets, in the order in which the kernel wrote them.
+    /// Iterates over the packets of the block, in the order in which the kernel wrote them.
     pub fn packets(&self) -> RingPackets<'_> {
         // SAFETY: the block lies in the mapping, is the program's until it is dropped, and the kernel does not write to it
         // meanwhile.
@@ -235,9 +235,9 @@ fn half(bytes: &[u8], at: usize) -> Option<u16> {
     bytes.get(at..)?.first_chunk().map(|b| u16::from_ne_bytes(*b))
 }
 
-/// Parses the packet whose `struct tpacket3_hdr` is at the beginning of `head`: offset of the next, seconds,
-/// nanoseconds, captured length, length, status (32 bits each), offsets of the packet (16) and its network
-/// header, hash (32), tag (32), tag protocol (16).
+/// Parses the packet whose `struct tpacket3_hdr` is at the beginning of `head`: offset of the next packet, seconds,
+/// nanoseconds, captured length, length, status (32 bits each), offsets of the packet (16) and its network header, hash
+/// (32), tag (32), tag protocol (16).
 fn packet(head: &[u8]) -> Option<RingPacket<'_>> {
     let (kept, start) = (word(head, 12)? as usize, usize::from(half(head, 24)?));
     Some(RingPacket {

@@ -14,7 +14,7 @@ use std::net::SocketAddr;
 use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::SyncSender;
 
-/// Settings for reaching the far host and for running the test on this one.
+/// Settings for reaching the far host and for running the test on this host.
 #[derive(Clone, Debug)]
 pub struct TwoWayLink {
     /// Address of the far host; ICMP ignores the port.
@@ -27,8 +27,9 @@ pub struct TwoWayLink {
     pub stamps: StampMode,
     /// Scheduling and waiting of the thread.
     pub pacing: Pacing,
-    /// Queue for the events of the test; `None`: not needed. Events for which the queue has no room can still
-    /// be found in the result. A receiver that polls costs less than one that blocks and has to be woken.
+    /// Queue for the events of the test; `None`: not needed. Events that do not fit into the queue are still
+    /// contained in the result. A receiver that polls costs less than a receiver that blocks and has to be
+    /// woken.
     pub live: Option<SyncSender<PingEvent>>,
 }
 
@@ -77,7 +78,7 @@ pub enum PingError {
     Socket {
         /// The far host.
         to: SocketAddr,
-        /// Reason, and what to try.
+        /// Reason, and a suggested action.
         hint: String,
     },
     /// No request could be sent.
@@ -101,7 +102,7 @@ pub enum PingError {
     Conversation {
         /// The far host.
         to: SocketAddr,
-        /// Reason, and what to try.
+        /// Reason, and a suggested action.
         why: String,
     },
     /// The far host refused: nothing listens on the port.
@@ -109,14 +110,14 @@ pub enum PingError {
         "{0} refuses: nothing listens on that port there; is the reflector running, and is the port right?"
     )]
     Refused(SocketAddr),
-    /// Nothing was answered, and a host on the path reported that the packets are prohibited.
+    /// No request was answered, and a host on the path reported that the packets are prohibited.
     #[error(
         "{}: a router or firewall on the path reports that this traffic is prohibited (ICMP); does it let {} through?",
         host(.0), if .0.port() == 0 { "echo requests" } else { "this protocol and port" }
     )]
     Prohibited(SocketAddr),
-    /// A connection cannot be established: there is no route, or a host on the path reported that there is
-    /// none or that packets are prohibited.
+    /// A connection cannot be established: this host has no route, or a host on the path reported that it
+    /// has no route or that packets are prohibited.
     #[error("{to}: {source}; is there a route to it, and does a firewall on the path prohibit this port?")]
     Unreachable {
         /// The far host.
@@ -145,7 +146,7 @@ pub struct TwoWayMeasured<P> {
     pub ending: Ending,
     /// Number of requests that could not be sent.
     pub unsent: u64,
-    /// Number of requests whose transmit stamp was requested and never arrived; `None` if none were
+    /// Number of requests whose transmit stamp was requested but never arrived; `None` if no stamps were
     /// requested.
     pub stamps_lost: Option<u64>,
     /// Number of "port unreachable" messages received.
@@ -180,14 +181,14 @@ pub fn run<P: Protocol>(
     run_on(prepare(link, plan.spec.payload().into())?, make, plan, link, stop)
 }
 
-/// Opens the socket of a test with requests of `payload` bytes, so that its port can be sent to the far host
+/// Opens the socket of a test with requests of `payload` bytes, so that the port can be sent to the far host
 /// before [`run_on`].
 pub fn prepare(link: &TwoWayLink, payload: usize) -> Result<PreparedSocket, PingError> {
     socket::open(link.carrier, link.to, &link.marking, link.stamps, payload)
         .map_err(|e| PingError::Socket { to: link.to, hint: hint(link.carrier, &e) })
 }
 
-/// Same as [`run`], on a socket that was opened before.
+/// Same as [`run`], on a socket that is already open.
 pub fn run_on<P: Protocol>(
     prepared: PreparedSocket,
     make: impl FnOnce(bool) -> P,

@@ -89,7 +89,7 @@ struct Failures {
     first: Option<io::Error>,
     refused: u64,
     prohibited: u64,
-    /// Number of requests that had been answered when the far host last reported that nothing listens.
+    /// Number of requests that had been answered when the far host last reported that no program listens.
     answered_before: Option<u64>,
 }
 
@@ -108,7 +108,7 @@ impl Stamping {
         if source == StampSource::User {
             return;
         }
-        // If it fails no stamps arrive, and the wait for them is short.
+        // If restarting fails, no stamps arrive, and the wait for them is short.
         let _ =
             self.departures.restart(socket, flags(self.stamps, StampedPackets::BOTH), |request, stamp| {
                 if let Some((passage, stamp)) = stamp {
@@ -118,7 +118,7 @@ impl Stamping {
     }
 }
 
-/// Stores a stamp. An adapter's stamps arrive in addition to the kernel's, but a record holds only those of
+/// Stores a stamp. An adapter's stamps arrive in addition to the kernel's, but a record holds only stamps of
 /// one source.
 fn stamped<P: Protocol>(
     pinger: &mut Pinger<P>,
@@ -211,7 +211,7 @@ impl<'a, P: Protocol> Exchange<'a, P> {
     /// Reads all stamps that have arrived.
     fn collect_stamps(&mut self) {
         let Exchange { stamping, wire, pinger, .. } = self;
-        // Also if none is awaited: entries in the queue would end every wait at once.
+        // Read the queue even if no stamp is awaited, because entries in it would end every wait at once.
         if stamping.departures.awaited() > 0 || std::mem::take(&mut stamping.queued) {
             while stamping.collect(&wire.socket, pinger) == MAX_BATCH {}
         }
@@ -274,7 +274,7 @@ impl<'a, P: Protocol> Exchange<'a, P> {
         }
     }
 
-    /// Counts a report by the far host that nothing listens at the port.
+    /// Counts a report by the far host that no program listens at the port.
     fn refused(&mut self) {
         self.failures.refused += 1;
         self.failures.answered_before = Some(self.pinger.requests().answered());
@@ -402,7 +402,7 @@ impl<'a, P: Protocol> Exchange<'a, P> {
         }
     }
 
-    /// Returns the reason why nothing was measured, if that is so.
+    /// Returns the reason why nothing was measured; `None` if something was measured.
     fn failure(&mut self) -> Option<PingError> {
         let (to, requests) = (self.link.to, self.pinger.requests());
         let Failures { unsent, refused, prohibited, first, .. } = &mut self.failures;
@@ -436,13 +436,13 @@ fn reception(info: &ReceivedInfo, length: usize, now: Tick, other_port: bool) ->
     }
 }
 
-/// True if this error means that nothing listens at the far host's port.
+/// True if the error means that no program listens at the far host's port.
 fn is_refusal(carrier: Carrier, error: &io::Error) -> bool {
     carrier != Carrier::Icmp && error.kind() == io::ErrorKind::ConnectionRefused
 }
 
-/// True if this error means that a filter or policy does not let requests through. Echo requests have no port
-/// that could be closed, so "port unreachable" comes from a firewall that rejects them (the default answer of
+/// True if the error means that a filter or policy rejects the requests. Echo requests have no port that
+/// could be closed, so "port unreachable" comes from a firewall that rejects them (the default answer of
 /// netfilter's REJECT).
 fn is_filtered(carrier: Carrier, error: &io::Error) -> bool {
     is_prohibition(error) || carrier == Carrier::Icmp && error.kind() == io::ErrorKind::ConnectionRefused
@@ -466,14 +466,14 @@ fn wait(socket: &impl AsFd, elsewhere: Option<&Socket>, span: Span) -> bool {
     }
     let other = elsewhere.map_or_else(|| socket.as_fd(), AsFd::as_fd);
     let mut ready = [socket.as_fd(), other].map(|socket| PollFd::new(socket, PollFlags::POLLIN));
-    // If a signal arrives or nothing is ready, the caller checks everything again anyway.
+    // The result for a signal or a timeout does not matter, because the caller checks everything again.
     let watched = if elsewhere.is_some() { &mut ready[..] } else { &mut ready[..1] };
     let _ = ppoll(watched, Some(TimeSpec::new(span.0 / SECOND, span.0 % SECOND)), None);
     ready[0].revents().is_some_and(|r| r.contains(PollFlags::POLLERR))
 }
 
-/// Makes the next receiving call itself wait for `span`: one step less between an answer and its stamp than
-/// with [`wait`], but with a coarser clock. Returns false if that fails.
+/// Makes the next receiving call wait for `span`. This saves a system call between an answer and its stamp
+/// compared with [`wait`], but the timeout is coarser. Returns false on failure.
 fn receive_within(socket: &impl AsFd, span: Span) -> bool {
     let limit = TimeVal::new(span.0 / SECOND, (span.0 % SECOND) / 1000);
     (limit.tv_sec() > 0 || limit.tv_usec() > 0) && setsockopt(socket, sockopt::ReceiveTimeout, &limit).is_ok()

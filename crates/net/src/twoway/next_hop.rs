@@ -13,7 +13,7 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(3);
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Returns the Ethernet address of the next hop on the route to `to`. A datagram through `owner`, which is
-/// connected to `to`, makes the kernel resolve it.
+/// connected to `to`, makes the kernel resolve the address.
 pub(super) fn next_hop(owner: &UdpSocket, to: IpAddr, interface: &str) -> io::Result<Mac> {
     let hop = gateway(to, interface)?.unwrap_or(to);
     let index = if_nametoindex(interface).map_err(io::Error::from)?;
@@ -25,8 +25,8 @@ pub(super) fn next_hop(owner: &UdpSocket, to: IpAddr, interface: &str) -> io::Re
         }
         if asked.is_none_or(|a| a.elapsed() > Duration::from_millis(500)) {
             asked = Some(Instant::now());
-            // Empty, so that no protocol accepts it. It only has to make the kernel resolve the address; an
-            // error is expected while the address is unknown.
+            // The datagram is empty, so that no protocol accepts it. Its only purpose is to make the kernel
+            // resolve the address; an error is expected while the address is unknown.
             let _ = owner.send(&[]);
         }
         std::thread::sleep(POLL_INTERVAL);
@@ -83,7 +83,7 @@ fn gateway_v6(routes: &str, to: Ipv6Addr, interface: &str) -> Option<Ipv6Addr> {
     best.max_by_key(|(rank, _)| *rank).map(|(_, gate)| gate).filter(|gate| !gate.is_unspecified())
 }
 
-/// Returns the Ethernet address of `hop` at the interface `index`, if the kernel knows it.
+/// Returns the Ethernet address of `hop` at the interface `index`, if the kernel has resolved it.
 fn neighbour(hop: IpAddr, index: u32) -> io::Result<Option<Mac>> {
     let mut question = [0; NEIGHBOUR];
     question[0] = if hop.is_ipv6() { libc::AF_INET6 } else { libc::AF_INET } as u8;

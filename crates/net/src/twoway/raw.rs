@@ -1,5 +1,5 @@
-//! UDP over IPv4 and IPv6 through a packet socket: whole Ethernet frames, built and parsed here, bypassing
-//! the host's own IP and UDP.
+//! UDP over IPv4 and IPv6 through a packet socket: whole Ethernet frames, built and parsed by this program,
+//! bypassing the host's own IP and UDP.
 //!
 //! The kernel still chooses the route and the source address, resolves the next hop's address, and reserves
 //! the port, so that it does not report the port as unreachable.
@@ -29,11 +29,11 @@ pub(crate) const DEFAULT_TTL: u8 = 64;
 pub(crate) const LOOPBACK: &str =
     "the kernel accepts no whole frames on its loopback interface: raw sockets reach other hosts only";
 
-/// Puts packets into frames, and extracts them.
+/// Puts packets into frames, and extracts packets from frames.
 pub struct PacketFraming {
     beneath: FrameAddressing,
     frame: Vec<u8>,
-    /// Reserves the port; its filter drops everything that arrives.
+    /// Socket that reserves the port. The socket's filter drops all packets.
     _owner: UdpSocket,
 }
 
@@ -161,7 +161,7 @@ fn unsupported(why: String) -> io::Error {
 /// route.
 fn owner(to: SocketAddr, marking: &Marking, notes: &mut Vec<String>) -> io::Result<(Socket, SocketAddr)> {
     let owner = Socket::new(Domain::for_address(to), Type::DGRAM, Some(Protocol::UDP))?;
-    // Accept nothing: answers are read from the frames.
+    // Drop all packets: answers are read from the frames.
     owner.attach_filter(&frame::nothing())?;
     socket::mark(&owner, to, marking, notes)?;
     owner.connect(&to.into())?;
@@ -184,7 +184,7 @@ fn prepared(
     stamps: StampMode,
     mut notes: Vec<String>,
 ) -> io::Result<PreparedSocket> {
-    // If this fails, marking the owner has failed before, with a note.
+    // A failure was already noted when the owner was marked.
     let _ = sockets::prefer(&packets, marking.priority);
     sockets::enlarge(&packets);
     let stamps = socket::stamp(&packets, from.ip(), stamps, &mut notes)?;
@@ -231,7 +231,7 @@ fn ip_of(address: &SockaddrStorage) -> Option<IpAddr> {
     v4.or_else(|| address.as_sockaddr_in6().map(|a| IpAddr::from(a.ip())))
 }
 
-/// Returns the interface that has `local`, or the requested one, and its Ethernet address.
+/// Returns the requested interface, or the one with the address `local`, and its Ethernet address.
 fn interface(local: IpAddr, marking: &Marking) -> io::Result<(String, Mac)> {
     let all: Vec<_> = nix::ifaddrs::getifaddrs().map_err(io::Error::from)?.collect();
     let has = |a: &&nix::ifaddrs::InterfaceAddress| a.address.as_ref().and_then(ip_of) == Some(local);

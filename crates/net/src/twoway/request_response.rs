@@ -55,7 +55,7 @@ pub fn run(
     let mut pinger = Pinger::new(Requester::new(sizes), plan, StampSource::User);
     // The kernel's TCP_INFO at each answer. Responses arrive in order, one record each.
     let mut samples = Vec::with_capacity(packets.min(1 << 20) as usize);
-    // Requests that the connection has not accepted yet: whole ones, and the rest of one.
+    // Requests that the connection has not accepted yet: the rest of one request, then whole requests.
     let mut waiting: Vec<u8> = Vec::with_capacity(4 * sizes.request());
     // Number of bytes of the response that distinguish a plain echo server from a responder: the shorter size
     // is enough.

@@ -18,7 +18,7 @@ pub enum Carrier {
     Udp,
     /// ICMP or ICMPv6 echo.
     Icmp,
-    /// UDP datagrams in Ethernet frames built here, through a packet socket.
+    /// UDP datagrams in Ethernet frames built by this program, through a packet socket.
     Raw,
     /// LaMP packets directly in Ethernet frames, without IP, through a packet socket.
     Ethernet,
@@ -95,7 +95,7 @@ pub fn open(
             let protocol = if to.is_ipv4() { Protocol::ICMPV4 } else { Protocol::ICMPV6 };
             match Socket::new(domain, Type::DGRAM, Some(protocol)) {
                 Ok(socket) => (socket, false),
-                // The group may not use ping sockets: use a raw one, if permitted.
+                // The group may not use ping sockets: use a raw socket, if permitted.
                 Err(denied) => (Socket::new(domain, Type::RAW, Some(protocol)).map_err(|_| denied)?, true),
             }
         }

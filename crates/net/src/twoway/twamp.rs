@@ -1,5 +1,5 @@
-//! Client's side of a TWAMP control conversation. It pauses before the first test packet and continues after
-//! the last, so it never runs while packets fly.
+//! Client's side of a TWAMP control conversation. The conversation pauses before the first test packet and
+//! continues after the last, so it never runs while test packets are in transit.
 
 use crate::clock::tick;
 use crate::drive::Driver;
@@ -33,7 +33,7 @@ pub enum TwampError {
     Failed {
         /// The server.
         to: SocketAddr,
-        /// Reason, and what to try.
+        /// Reason, and a suggested action.
         failure: AmpFailure,
     },
     /// The user interrupted the test.
@@ -103,7 +103,7 @@ impl TwampControl {
         self.mode
     }
 
-    /// Granted sessions, in the order they were requested.
+    /// Granted sessions, in the order of the requests.
     pub fn granted(&self) -> &[TwampGrant] {
         &self.granted
     }

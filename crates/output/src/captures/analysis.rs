@@ -1,5 +1,5 @@
-//! [`DirectionAnalysis`]: analyses the records of one direction on a thread of its own, so that matching packets does not
-//! wait for it.
+//! [`DirectionAnalysis`]: analyses the records of one direction on a separate thread, so that matching packets does not wait
+//! for it.
 
 use crate::error::{Context, Error, Result};
 use jitlat_core::analysis::{Analyzer, Samples};
@@ -27,11 +27,11 @@ pub struct DirectionAnalysis {
     thread: JoinHandle<Option<(Summary, Samples)>>,
 }
 
-/// An analysis that has all its records.
+/// Analysis that has received all records but has not finished.
 pub struct Concluding(JoinHandle<Option<(Summary, Samples)>>);
 
 impl DirectionAnalysis {
-    /// Starts `analyzer` on a thread of its own.
+    /// Starts `analyzer` on a separate thread.
     pub fn start(mut analyzer: Analyzer) -> Result<DirectionAnalysis> {
         let (given, taken) = sync_channel(MAX_QUEUED_BATCHES);
         let analyse = move || {
@@ -62,7 +62,7 @@ impl DirectionAnalysis {
         let _ = self.given.send(AnalysisInput::Records(records));
     }
 
-    /// Ends the records. The analysis continues while the caller goes on.
+    /// Ends the input. The analysis continues in its thread; [`Concluding::wait`] returns the result.
     pub fn end(mut self, session: &Session) -> Concluding {
         self.hand_over();
         let _ = self.given.send(AnalysisInput::End(Box::new(session.clone())));
@@ -77,7 +77,7 @@ impl Concluding {
             .join()
             .ok()
             .flatten()
-            .ok_or_else(|| Error::Unfit("a thread that analysed packets failed (a bug in jitlat)".to_owned()))
+            .ok_or_else(|| Error::Unfit("the analysis thread failed (a bug in jitlat)".to_owned()))
     }
 }
 

@@ -13,7 +13,7 @@ pub struct PairPrinter {
     lines: PairLines,
     /// True if each line is flushed.
     live: bool,
-    /// Reason why lines are missing at the end; `None` if none are.
+    /// Error after which lines are missing; `None` if none are missing.
     failure: Option<io::Error>,
 }
 

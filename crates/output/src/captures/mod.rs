@@ -1,7 +1,7 @@
 //! Reports of captured traffic, and output during a live capture.
 //!
 //! * [`DirectionRecorder`] – writes the records of both directions to logs and analyses them, one thread per direction
-//! * [`PassiveReport`], [`SeveralCaptures`] – packets of two points matched: of one measurement, of several
+//! * [`PassiveReport`], [`SeveralCaptures`] – packets matched between two points: one measurement, or several
 //! * [`ConnectionsReport`], [`OnePointReport`] – TCP connections; round trips from one point
 //! * [`PairPrinter`], [`EventPrinter`] – a line on standard output per pair or per event, as soon as it is known
 

@@ -74,7 +74,7 @@ impl<'a> PassiveReport<'a> {
         let mut notes: Vec<String> = levels_of_range
             .iter()
             .flatten()
-            .map(|l| format!("bands in what is drawn: {}", text::describe_band(l)))
+            .map(|l| format!("bands in the figures: {}", text::describe_band(l)))
             .collect();
         for run in runs.iter().filter(|r| r.summary.intervals.is_empty()) {
             if shown.interval.is_some() && result.is_measured() {

@@ -1,4 +1,4 @@
-//! [`ConnectionsReport`], [`OnePointReport`]: results of captures, in the form that formats read.
+//! [`ConnectionsReport`], [`OnePointReport`]: results of captures as [`Report`]s.
 
 use crate::error::{Context, Result};
 use crate::pages;

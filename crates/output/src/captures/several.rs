@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 /// A pair of captures that was analysed.
 pub struct FollowedCapture<'a> {
-    /// Its name.
+    /// Name of the pair.
     pub label: &'a str,
     /// Result of the analysis.
     pub result: PassiveResult,

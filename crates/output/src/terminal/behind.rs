@@ -13,9 +13,9 @@ const MIN_CONSECUTIVE: u32 = 4;
 /// Lag of a sender behind its schedule.
 #[derive(Debug, Default)]
 pub struct SenderLag {
-    /// Time of the first look at which packets had been sent, and their number.
+    /// Time of the first call of [`look`](Self::look) with sent packets, and their number.
     first: Option<(Instant, u32)>,
-    /// Seconds behind at the last look, and number of consecutive increases.
+    /// Lag in seconds at the last call, and number of consecutive increases.
     seconds: f64,
     growing: u32,
     is_said: bool,
@@ -53,13 +53,13 @@ impl SenderLag {
 mod tests {
     use super::*;
 
-    /// Returns the messages about a sender, each with the fifth of a second at which it appears; `sent` returns the number
-    /// of packets sent by then, of one per 10 µs.
+    /// Returns the messages about a sender of one packet per 10 µs, each with the time at which it appears, in fifths of a second;
+    /// `sent` returns the number of packets sent by such a time.
     fn said(sent: impl Fn(u32) -> u32) -> Vec<(u32, String)> {
         said_of(1e-5, 60, sent)
     }
 
-    /// The same for one packet per `period` seconds, over `fifths` fifths of a second.
+    /// Like [`said`], with one packet per `period` seconds, over `fifths` fifths of a second.
     fn said_of(period: f64, fifths: u32, sent: impl Fn(u32) -> u32) -> Vec<(u32, String)> {
         let (start, mut behind) = (Instant::now(), SenderLag::default());
         let look = |k: u32| {

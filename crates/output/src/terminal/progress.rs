@@ -106,7 +106,7 @@ impl ProgressObserver {
         ProgressObserver { line: ProgressLine::new(), streams: Vec::new(), server: None }
     }
 
-    /// Shows the progress with `line`.
+    /// Replaces the progress line with `line`.
     #[must_use]
     pub fn by(self, line: ProgressLine) -> ProgressObserver {
         ProgressObserver { line, ..self }

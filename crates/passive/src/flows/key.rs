@@ -30,7 +30,7 @@ pub(crate) fn known_flow(here: u32, there: u32) -> u32 {
 pub enum Grouping {
     /// Protocol, both addresses, both ports.
     Flow,
-    /// The prefixes of these lengths around both addresses.
+    /// By the prefixes of both addresses, with these lengths.
     Prefix {
         /// Prefix length of IPv4 addresses, at most 32 bits.
         v4: u8,
@@ -139,7 +139,7 @@ impl FlowNumbers {
         }
     }
 
-    /// True if no further flow gets its own number.
+    /// True if further flows no longer get a number of their own.
     pub fn is_full(&self) -> bool {
         self.keys.len() >= MAX_FLOWS
     }

@@ -9,8 +9,8 @@ use jitlat_core::time::{SECOND, WallTime};
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 
-/// Maximum number of stored time ranges with drops. Each is one reading of a counter, and they are needed for
-/// one window.
+/// Maximum number of stored time ranges with drops. Each is one reading of a counter, and is needed for one
+/// window.
 const MAX_DROP_TIMES: usize = 1 << 12;
 /// Tolerance, in ns, of the expected arrival time of a packet that did not arrive.
 const ARRIVAL_TOLERANCE: i64 = SECOND;
@@ -27,8 +27,8 @@ pub struct MatchCounts {
     pub matched: u64,
     /// Number of packets seen at the source point and not at the far point while the far capture ran.
     pub lost: u64,
-    /// Number of packets seen at the source point while the far capture did not run, or dropped packets: it
-    /// is unknown whether they were lost.
+    /// Number of packets seen at the source point while the far capture did not run or dropped packets.
+    /// Whether they were lost is unknown.
     pub outside: u64,
     /// Number of packets that arrived without having been seen at the source point.
     pub unseen: u64,
@@ -40,8 +40,8 @@ pub struct MatchCounts {
     pub ambiguous: u64,
     /// Number of packets that arrived after one sent later.
     pub reordered: u64,
-    /// Number of sightings given up for lack of room before their window was over: it is unknown whether they
-    /// were lost.
+    /// Number of sightings given up for lack of memory before their window was over. Whether these packets
+    /// were lost is unknown.
     pub given_up: u64,
 }
 
@@ -67,15 +67,16 @@ impl MatchCounts {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct OpenSighting {
     pub(super) at: i64,
-    /// Sequence number at the source point, slot number at the monitor; both for an IN packet. Only the lower
-    /// halves: far fewer are open at a time.
+    /// Lower half of the packet's sequence number at the source point; far fewer packets are open at a time.
+    /// `slot` is the lower half of its position in the output, for sightings at the monitor. An IN packet has
+    /// both.
     pub(super) seq: u32,
     pub(super) slot: u32,
     pub(super) length: u32,
     pub(super) flow: u32,
 }
 
-/// Data stored of a matched packet, in case it is seen again.
+/// Data stored about a matched packet, in case it is seen again.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct MatchedSource {
     pub(super) at: i64,
@@ -123,9 +124,9 @@ pub(super) struct Matches {
     /// Number of the first slot in `slots`.
     first_slot: u64,
     pub(super) directions: [DirectionMatches; 2],
-    /// Times of the first and last sighting of any packet at each point, on its clock.
+    /// Times of the first and last sighting of any packet at each point, on the point's clock.
     span: [Option<(i64, i64)>; 2],
-    /// Time ranges in which a point dropped packets, on its clock, ascending and disjoint.
+    /// Time ranges in which a point dropped packets, on the point's clock, ascending and disjoint.
     holes: [VecDeque<(i64, i64)>; 2],
     since_tuned: u32,
     /// Part of the captures that counts; `None`: all.
@@ -271,7 +272,7 @@ impl Matches {
         out.arrived(seq, record, true);
     }
 
-    /// Tracks a drifting clock, so that the two streams stay merged in order.
+    /// Updates the offset of a drifting clock, so that the two streams stay merged in order.
     fn retune(&mut self) {
         self.since_tuned = 0;
         let [out, back] = [0, 1].map(|w| self.directions[w].least.take());
@@ -362,7 +363,7 @@ impl Matches {
         }
     }
 
-    /// Ends a sighting whose fate stays unknown, so that it does not count.
+    /// Ends a sighting whose fate remains unknown: it does not count.
     pub(super) fn void(
         &mut self,
         direction: Direction,

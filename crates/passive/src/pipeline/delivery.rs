@@ -48,11 +48,11 @@ impl FrameBatch {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum CapturedBatch {
-    /// Packets, with their first bytes.
+    /// Captured packets with their first bytes.
     Frames(FrameBatch),
-    /// Previews that another host sends while there is no plan.
+    /// Previews that another host sends while no plan exists.
     Previews(Vec<PacketPreview>),
-    /// Packets named by another host, once there is a plan.
+    /// Sightings that another host sends once a plan exists.
     Sightings(Vec<Sighting>),
     /// Number of packets dropped in this time, on the point's clock.
     Dropped(u64, WallTime, WallTime),

@@ -22,8 +22,8 @@ pub trait SightingSource {
     fn span(&self) -> Option<(WallTime, WallTime)>;
 }
 
-/// Matches the sightings of the reference and the monitor point, to their ends. `after_round` is called
-/// regularly and at the end, with the observer; it may stop the join.
+/// Matches all sightings of the reference and the monitor point. `after_round` is called regularly and
+/// at the end, with the observer; it may stop the join.
 pub fn join<O: MatchObserver>(
     mut matcher: Matcher,
     [reference, monitor]: &mut [impl SightingSource; 2],

@@ -10,16 +10,16 @@ use std::collections::VecDeque;
 
 /// Maximum number of previews stored for each point.
 const MAX_PREVIEWS: usize = 1 << 14;
-/// Maximum number of frames stored for both points until there is a plan; beyond that the oldest are dropped.
+/// Maximum number of frames stored for both points until a plan exists; beyond that the oldest are dropped.
 /// On a busy path the first attempt may come too early, because the points deliver blocks of packets at
-/// different times. The next attempt comes after [`RETRY_INTERVAL`], and each takes some time itself. This
-/// number covers more than 200 ms of 300 000 packets per second at both points, in about 40 MB.
+/// different times. The next attempt follows after [`RETRY_INTERVAL`], and each attempt takes time. This
+/// limit covers more than 200 ms of 300 000 packets per second at both points, in about 40 MB.
 const MAX_FRAMES: usize = 1 << 17;
 /// Number of common packets with which a plan is accepted at once.
 const SUFFICIENT_PACKETS: usize = 50;
-/// Time to wait for more packets if there are fewer.
+/// Time to wait for more packets if fewer have arrived.
 const MORE_PACKETS_WAIT: Span = Span::millis(500);
-/// Time to wait for packets that show the direction if it is unknown.
+/// Time to wait for packets that show the direction while it is unknown.
 const DIRECTION_WAIT: Span = Span::seconds(3);
 /// Time between two attempts.
 const RETRY_INTERVAL: Span = Span::millis(50);
@@ -33,7 +33,7 @@ pub struct NotLearnt {
     pub seen: [u64; 2],
 }
 
-/// Makes the plan, and stores deliveries until there is one.
+/// Makes the plan, and stores deliveries until the plan exists.
 pub struct Learner {
     asked: Option<Sides>,
     available: usize,
@@ -81,13 +81,13 @@ impl Learner {
         }
     }
 
-    /// Determines [`Self::available`] from the first packets, for captures that may have less of their
-    /// packets.
+    /// Determines [`Self::available`] from the first packets, for captures that may contain fewer bytes per
+    /// packet.
     pub fn finding_available(self) -> Learner {
         Learner { finds_available: true, ..self }
     }
 
-    /// Number of bytes that both points have of each packet.
+    /// Number of bytes per packet that are available at both points.
     pub fn available(&self) -> usize {
         self.available
     }
@@ -194,12 +194,12 @@ impl Learner {
         }
     }
 
-    /// Time for each point from which on all its deliveries are still held.
+    /// Time per point since which all its deliveries are still held.
     pub fn begins(&self) -> [WallTime; 2] {
         self.given_up.map(|last| last.map_or(WallTime(i64::MIN), |last| last + Span(1)))
     }
 
-    /// Number of frames of each point that were dropped before there was a plan.
+    /// Number of frames of each point that were dropped before a plan existed.
     pub fn left_out(&self) -> [u64; 2] {
         self.left_out
     }

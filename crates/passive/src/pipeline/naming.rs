@@ -52,7 +52,7 @@ pub struct PacketNamer {
     ignored: CaptureFacts,
     order: InOrder,
     echoes: Echoes,
-    /// Flows whose number this namer knows.
+    /// Numbers of flows already seen by this namer.
     known: FlowNumbers,
 }
 

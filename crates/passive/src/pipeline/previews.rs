@@ -7,11 +7,11 @@ use crate::{
 };
 use jitlat_core::time::WallTime;
 
-/// Maximum number of frames stored of the beginning.
+/// Maximum number of frames stored from the beginning of a capture.
 const MAX_FRAMES: usize = 1 << 14;
-/// Maximum number of bytes stored of each frame: more than any name needs.
+/// Maximum number of bytes stored per frame: more than any name needs.
 const BYTES_PER_FRAME: usize = 256;
-/// Maximum number of previews stored of a whole capture.
+/// Maximum number of previews stored per capture.
 const MAX_SAMPLE: usize = 1 << 15;
 
 /// Stored beginning of a frame.
@@ -36,7 +36,7 @@ pub struct CaptureHead {
 }
 
 impl CaptureHead {
-    /// True if it holds the maximum number of frames.
+    /// True if the maximum number of frames is stored.
     pub fn is_full(&self) -> bool {
         self.frames.len() >= MAX_FRAMES
     }
@@ -57,7 +57,7 @@ impl CaptureHead {
         })
     }
 
-    /// Number of bytes that this capture is sure to have of every IP packet.
+    /// Number of bytes that this capture contains of every IP packet at least, unless the packet is shorter.
     pub fn available(&self) -> usize {
         let cut = |k: &FrameStart| {
             let p = k.packet().ok()?;
@@ -72,7 +72,7 @@ impl CaptureHead {
         self.frames.iter().any(|k| k.packet().is_ok_and(|p| other(&p)))
     }
 
-    /// Returns the data that a survey needs of each packet, if both captures have `available` bytes of it.
+    /// Returns previews of the packets for a survey of captures that both have `available` bytes per packet.
     pub fn previews(&self, available: usize) -> Vec<PacketPreview> {
         let preview = |k: &FrameStart| PacketPreview::of(&k.packet().ok()?, k.at, available);
         self.frames.iter().filter_map(preview).collect()
@@ -84,7 +84,7 @@ impl CaptureHead {
 #[derive(Clone, Debug)]
 pub struct PreviewSample {
     rule: IdentityRule,
-    /// Names with any of these bits are omitted.
+    /// Packets whose name has any of these bits set are omitted.
     mask: u64,
     kept: Vec<(Identity, PacketPreview)>,
 }

@@ -1,4 +1,4 @@
-//! Problems of captured TCP connections: the directions worth looking at, and the [`Answer`] for all of them.
+//! Problems of captured TCP connections: the directions with data, and the [`Answer`] for all of them.
 
 use super::verdict::{MIN_SEGMENTS, is_queued, round_trip};
 use super::{BetweenPoints, DirectionFigures, ObservedConnection, TcpResult};
@@ -211,8 +211,8 @@ fn missed(direction: &TcpDirection<'_>) -> Option<Cause> {
     (n > 0).then_some(Cause { magnitude: Some(share), count: n, ..found })
 }
 
-/// Returns the answer for all connections: as bad as the worst direction. TCP has neither play-out buffers
-/// nor profiles to be judged.
+/// Returns the verdict for all connections, which is that of the worst direction. TCP has neither play-out
+/// buffers nor profiles to be judged.
 pub fn answer(r: &TcpResult) -> Answer {
     let directions = directions(r);
     let judged: Vec<&TcpDirection<'_>> =

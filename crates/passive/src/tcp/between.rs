@@ -33,7 +33,7 @@ pub struct DirectionBetween {
 }
 
 impl DirectionBetween {
-    /// Combines the statistics at the point that the data passes first and at the other, as far as known.
+    /// Combines the statistics at the point that the data passes first and at the other point; `None` if unknown.
     fn new(
         direction: &FlowDirection,
         first: Option<&DirectionFigures>,

@@ -41,7 +41,7 @@ impl ObservedConnection {
         (self.last - self.first).max(Span(1))
     }
 
-    /// True if these are its two ends.
+    /// True if `a` and `b` are the two ends of the connection.
     pub fn is_between(&self, a: SocketAddr, b: SocketAddr) -> bool {
         [(a, b), (b, a)].contains(&(self.client, self.server))
     }
@@ -131,7 +131,7 @@ impl ConnectionState {
         s.has(SYN) && (silent || self.over && s.ack.is_none())
     }
 
-    /// Handles a segment; adds its events to `events`.
+    /// Handles a segment and adds the resulting events to `events`.
     pub(super) fn take(
         &mut self,
         at: WallTime,

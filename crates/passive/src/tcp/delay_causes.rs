@@ -1,9 +1,9 @@
 //! Causes of the delay of each record in a stream of equal records, from the segments that transported it.
 //!
-//! A record's delay above the smallest is divided into the time before its bytes left the sender, the time
-//! until they, or bytes before them, were sent for the last time, the time until the program read them, and
-//! the rest, which is attributed to the path. At the sending end the first part is visible, at the receiving
-//! end the third.
+//! A record's delay above the smallest is divided into four parts: the time until its bytes left the sender,
+//! the time until the last retransmission of these or earlier bytes, the time that they waited for the
+//! reading program, and the rest, which is attributed to the path. The first part is visible at the sending
+//! end, the third at the receiving end.
 
 use super::event::EventKind;
 use jitlat_core::time::{Span, WallTime};
@@ -17,11 +17,11 @@ const CLOCK_TOLERANCE_NS: i64 = 1_000_000;
 pub struct SegmentTimes {
     /// Number of bytes of the stream up to the end of the range.
     pub end: u64,
-    /// Time at which it, or the gap before it was filled, was first seen.
+    /// Time at which the range, or the gap that it filled, was first seen.
     pub first: WallTime,
-    /// Time at which it was last sent before it was acknowledged.
+    /// Time at which the range was last sent before it was acknowledged.
     pub last: WallTime,
-    /// Reason for its retransmission; `None` if it was not retransmitted.
+    /// Reason for the retransmission of the range; `None` if it was not retransmitted.
     pub why: Option<EventKind>,
 }
 
@@ -68,9 +68,9 @@ pub struct RecordFraming {
 pub struct ObservedRecord {
     /// Sequence number, which determines its position in the stream.
     pub seq: u32,
-    /// Time at which it was passed to TCP, on the sender's clock.
+    /// Time at which the record was passed to TCP, on the sender's clock.
     pub sent: WallTime,
-    /// Time until it was read, including the clock offset.
+    /// Time until the record was read, including the clock offset.
     pub delay: Span,
 }
 
@@ -79,17 +79,18 @@ pub struct ObservedRecord {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum DelayCause {
-    /// It waited at the sender because the receiver's window was full or closed.
+    /// The data waited at the sender because the receiver's window was full or closed.
     WindowFull,
-    /// It waited at the sender for another reason: the congestion window, the send buffer, Nagle's algorithm.
+    /// The data waited at the sender for another reason: the congestion window, the send buffer, Nagle's
+    /// algorithm.
     Sender,
-    /// It was lost and retransmitted after duplicate acknowledgements or SACK.
+    /// The data was lost and retransmitted after duplicate acknowledgements or SACK.
     Fast,
-    /// It was lost and retransmitted after silence: a retransmission timeout or a probe.
+    /// The data was lost and retransmitted after silence: a retransmission timeout or a probe.
     Timeout,
-    /// It had arrived, or would have, and waited for retransmitted data before it.
+    /// The data waited for the retransmission of data before it.
     Behind,
-    /// It waited at the receiver until the program read it.
+    /// The data waited at the receiver until the program read it.
     Receiver,
     /// The path, and all invisible causes.
     Path,
@@ -114,13 +115,13 @@ impl DelayCause {
 pub struct CauseShare {
     /// The cause.
     pub cause: DelayCause,
-    /// Number of records for which it is the largest part of the delay above the smallest.
+    /// Number of records for which this cause is the largest part of the delay above the smallest.
     pub packets: u64,
-    /// Delay that it added to all records together, in ns.
+    /// Delay that this cause added to all records together, in ns.
     pub total_ns: i64,
     /// Share of the total delay above the smallest, 0…1; `None` if that total is zero.
     pub share: Option<f64>,
-    /// Largest delay that it added to one record, in ns.
+    /// Largest delay that this cause added to one record, in ns.
     pub longest_ns: i64,
 }
 
@@ -130,7 +131,7 @@ pub struct CauseShare {
 pub struct DelayCauses {
     /// Number of records for which causes are known.
     pub packets: u64,
-    /// Their total delay above the smallest, in ns.
+    /// Total delay of the records above the smallest, in ns.
     pub above_minimum_ns: i64,
     /// Shares of the causes that are visible at the capture point; they add up to the whole.
     pub causes: Vec<CauseShare>,

@@ -16,8 +16,8 @@ use std::collections::VecDeque;
 const MAX_REORDERING_DELAY: Span = Span::millis(3);
 /// Number of duplicate acknowledgements that trigger a fast retransmission (RFC 5681).
 const DUPLICATE_ACKS: u32 = 3;
-/// Distance beyond the data seen from which an acknowledgement belongs to another connection, or is damaged,
-/// in bytes.
+/// Minimum distance beyond the data seen, in bytes, at which an acknowledgement is assumed to belong to
+/// another connection or to be damaged.
 const MAX_ACK_LEAD: u64 = 1 << 30;
 /// Maximum number of retransmissions for which a report of a duplicate is awaited.
 const MAX_UNPROVEN: usize = 64;
@@ -131,8 +131,8 @@ impl DirectionState {
         self.measure_flight(at, s, peer_window.bytes(), events);
     }
 
-    /// Counts the byte of a probe as sent if the receiver is known to have everything before `end`, and so
-    /// accepted it. Returns true if it did.
+    /// Counts the byte of a probe as sent if the receiver has acknowledged everything before `end`, and
+    /// therefore accepted the byte. Returns true in that case.
     fn take_probed_byte(&mut self, end: u64) -> bool {
         let Some(next) = self.next.filter(|next| self.probed && end > *next) else { return false };
         self.probed = false;
@@ -324,7 +324,7 @@ impl DirectionState {
         }
     }
 
-    /// Handles that everything before `ack` has arrived.
+    /// Records that everything before `ack` has arrived.
     fn advance(&mut self, at: WallTime, s: &TcpSegment, ack: u64) {
         self.acked = Some(ack);
         self.duplicate_acks = 0;

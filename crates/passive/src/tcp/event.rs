@@ -19,7 +19,7 @@ pub enum EventKind {
     Spurious,
     /// Arrived after a later segment.
     OutOfOrder,
-    /// The same packet was seen again.
+    /// The packet was already seen.
     Duplicate,
     /// The receiver's window closed.
     ZeroWindow,
@@ -33,7 +33,7 @@ pub enum EventKind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TcpEvent {
-    /// Time at which it was seen.
+    /// Time at which the event was seen.
     pub at: WallTime,
     /// Kind of event.
     pub kind: EventKind,

@@ -19,7 +19,7 @@ pub struct DirectionFigures {
     pub unique_bytes: u64,
     /// Number of segments retransmitted, for any reason.
     pub retransmissions: u64,
-    /// Number of retransmissions after three duplicate acknowledgements, or after a SACK above them.
+    /// Number of retransmissions after three duplicate acknowledgements, or after a SACK of later data.
     pub fast: u64,
     /// Number of retransmissions after silence for a retransmission timeout.
     pub timeouts: u64,
@@ -42,11 +42,11 @@ pub struct DirectionFigures {
     pub duplicate_acks: u64,
     /// Number of times the receiver's window, advertised in this direction, closed.
     pub zero_windows: u64,
-    /// Total time for which it was closed, in ns.
+    /// Total time for which the window was closed, in ns.
     pub zero_window_ns: Span,
     /// Number of segments that filled the advertised window completely.
     pub window_full: u64,
-    /// Total time for which the sender then waited for room, in ns.
+    /// Total time for which the sender waited for room in a full window, in ns.
     pub window_full_ns: Span,
     /// Total time between the transmissions of data retransmitted by fast retransmission, in ns.
     pub fast_wait_ns: Span,

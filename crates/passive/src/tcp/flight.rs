@@ -16,11 +16,11 @@ const MAX_UNACKNOWLEDGED: usize = 1 << 12;
 pub(super) struct InFlight {
     pub(super) start: u64,
     pub(super) end: u64,
-    /// Time at which it was first seen, or at which the gap that it filled was first seen.
+    /// Time at which the range, or the gap that it filled, was first seen.
     pub(super) first: WallTime,
-    /// Time at which it was last sent.
+    /// Time at which the range was last sent.
     pub(super) last: WallTime,
-    /// Reason for its last retransmission; `None` if there was none.
+    /// Reason for the last retransmission of the range; `None` without a retransmission.
     pub(super) again: Option<EventKind>,
     ident: u32,
     /// TSval of the segment; `None` if it had none, or if its first transmission was not seen.
@@ -53,7 +53,8 @@ pub(super) struct Flight {
 }
 
 impl Flight {
-    /// Adds a range that is not in flight yet. If acknowledgements are not visible, few ranges are held.
+    /// Adds a range that is not in flight yet. A full list drops its first range; the limit is lower if
+    /// acknowledgements are not visible ([`MAX_UNACKNOWLEDGED`]), because then nothing else removes ranges.
     pub(super) fn add(&mut self, new: InFlight, acknowledged: bool) {
         let room = if acknowledged { MAX_IN_FLIGHT } else { MAX_UNACKNOWLEDGED };
         if self.list.len() >= room {

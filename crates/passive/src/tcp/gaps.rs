@@ -49,7 +49,7 @@ impl OpenGaps {
             .collect()
     }
 
-    /// Handles that everything before `ack` has arrived: the capture missed the gaps there.
+    /// Records that everything before `ack` has arrived: the capture missed the data of the remaining gaps.
     pub(super) fn acknowledge(&mut self, ack: u64) {
         let arrived = self.open.partition_point(|g| g.end <= ack);
         self.unfilled += self.open.drain(..arrived).count() as u64;

@@ -1,8 +1,8 @@
-//! Parts of a capture by connections, analysed separately and joined later: [`ConnectionShare`] selects the
+//! Parts of a capture by connection, analysed separately and joined later: [`ConnectionShare`] selects the
 //! connections of a part, [`ConnectionsPart`] contains its results.
 //!
 //! A connection belongs to one part by its addresses and ports. Its statistics do not depend on other
-//! connections, so those of all parts together are those of the whole.
+//! connections, so the results of all parts together equal those of the whole capture.
 
 use super::{
     BetweenPoints, DirectedEvent, DirectionFigures, ObservedConnection, TcpEvent, TcpPoint, TcpResult, notes,
@@ -37,7 +37,8 @@ impl ConnectionShare {
     /// All connections.
     pub const ALL: ConnectionShare = ConnectionShare { number: 1, of: 1 };
 
-    /// True if a packet's connection belongs to this part. Both directions of a connection do, or neither.
+    /// True if a packet's connection belongs to this part. Both directions of a connection are in the same
+    /// part.
     #[inline]
     pub fn has(&self, p: &IpPacket<'_>) -> bool {
         if self.of == 1 {
@@ -81,7 +82,7 @@ impl FromStr for ConnectionShare {
 /// Facts about the packets read at one point, which are the same for all parts.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PointRead {
-    /// Name of its captures.
+    /// Name of the point's captures.
     pub name: String,
     /// Number of IP packets.
     pub packets: u64,
@@ -91,7 +92,7 @@ pub struct PointRead {
     pub drops: u64,
     /// Messages about errors in the files.
     pub notes: Vec<String>,
-    /// Checksum of the times and lengths of its packets, in order.
+    /// Checksum of the times and lengths of the point's packets, in order.
     pub checksum: u64,
 }
 
@@ -104,8 +105,8 @@ pub struct PointPair {
     pub direction_assumed: bool,
     /// True if every segment has the same time at both points.
     pub same_times: bool,
-    /// Number of segments at each point that never travelled as they were captured, and the length of the
-    /// longest.
+    /// Number of segments at each point that are longer than 1500 bytes, because they were captured before
+    /// the adapter segmented them, and length of the longest.
     pub long: [(u64, u32); 2],
 }
 
@@ -119,11 +120,11 @@ impl PointPair {
 /// A connection that was found.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FoundConnection {
-    /// Number of the packet in the capture with which it begins.
+    /// Number of the packet in the capture with which the connection begins.
     pub begins: u64,
     /// Statistics of the connection.
     pub connection: ObservedConnection,
-    /// Results of two points for it.
+    /// Results of two points for the connection.
     pub between: Option<BetweenPoints>,
 }
 
@@ -218,7 +219,7 @@ impl ConnectionsPart {
             && self.connections.iter().all(connection)
     }
 
-    /// True if it contains no TCP segment.
+    /// True if the part contains no TCP segment.
     pub fn is_empty(&self) -> bool {
         self.segments == 0
     }

@@ -16,17 +16,17 @@ const MAX_CONNECTIONS: usize = if cfg!(test) { 1 << 4 } else { 1 << 16 };
 const MAX_IN_FLIGHT: usize = 1 << 12;
 /// Silence after which a connection is considered over.
 const IDLE_TIMEOUT: Span = Span::seconds(120);
-/// Distance beyond the data seen from which an acknowledgement belongs to another connection, or is damaged,
-/// in bytes.
+/// Minimum distance beyond the data seen, in bytes, at which an acknowledgement is assumed to belong to
+/// another connection or to be damaged.
 const MAX_ACK_LEAD: u64 = 1 << 30;
 
 /// Fate of a data segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SegmentRound {
-    /// Time at which it first passed the capture point.
+    /// Time at which the segment first passed the capture point.
     pub sent: WallTime,
-    /// Time at which its acknowledgement passed; `None`: the segment was lost beyond the point and sent
-    /// again.
+    /// Time at which the segment's acknowledgement passed; `None`: the segment was lost beyond the point and
+    /// sent again.
     pub acknowledged: Option<WallTime>,
     /// Length of the IP packet, in bytes.
     pub length: u32,
@@ -60,9 +60,9 @@ struct UnackedSegment {
     length: u32,
     /// TSval; `None` without the option.
     timestamp: Option<u32>,
-    /// True if it was sent again.
+    /// True if the segment was sent again.
     again: bool,
-    /// True if its fate is known from a selective acknowledgement.
+    /// True if the segment's fate is known from a selective acknowledgement.
     done: bool,
 }
 

@@ -98,7 +98,7 @@ impl TcpSegment {
         self.flags & flag != 0
     }
 
-    /// Number of sequence numbers it uses: payload, SYN and FIN.
+    /// Number of sequence numbers that the segment uses: payload, SYN and FIN.
     pub(super) fn length(&self) -> u32 {
         self.payload + u32::from(self.has(SYN)) + u32::from(self.has(FIN))
     }

@@ -8,7 +8,7 @@ use jitlat_core::time::{Span, WallTime};
 pub(super) enum WindowChange {
     /// The window closed.
     Closed,
-    /// The window opened again; it had been closed since this time.
+    /// The window opened again after it had been closed since this time.
     Opened(WallTime),
 }
 
@@ -51,12 +51,12 @@ impl TcpWindow {
         }
     }
 
-    /// True if a segment of this side does not change it.
+    /// True if a segment of this side does not change the window.
     pub(super) fn is_kept_by(&self, s: &TcpSegment) -> bool {
         self.field == Some(s.window)
     }
 
-    /// True if it is closed, which does not depend on its scale.
+    /// True if the window is closed, which does not depend on its scale.
     pub(super) fn is_closed(&self) -> bool {
         self.closed.is_some()
     }

@@ -50,8 +50,8 @@ impl AmpConnection {
 /// Settings with which a client connects.
 #[derive(Clone, Copy, Debug)]
 pub struct ConnectRequest<'a> {
-    /// Mode to use. `None` selects the open mode without a user, and with one the first mode of
-    /// [`keyed`](Self::keyed) that the server offers.
+    /// Mode to use. `None` selects the open mode without a user, and the first mode of
+    /// [`keyed`](Self::keyed) that the server offers with a user.
     pub mode: Option<SecurityMode>,
     /// The protocol's keyed modes in order of preference.
     pub keyed: &'static [SecurityMode],
@@ -242,7 +242,7 @@ pub struct ServerRandom {
     pub salt: [u8; 16],
     /// Initialisation vector of the server's stream.
     pub iv: [u8; 16],
-    /// Part of session identifiers that distinguishes those of different connections.
+    /// Part of session identifiers that distinguishes sessions of different connections.
     pub sid: [u8; 4],
 }
 
@@ -336,7 +336,8 @@ impl AmpConnection {
         self.mode = mode;
         let mut server_iv = [0; 16];
         if mode.is_keyed() {
-            // Unknown users cause the same work, so that the time does not reveal which users exist.
+            // Unknown users cause the same work, so that the response time does not reveal which users
+            // exist.
             let passphrase = entry.users.of_field(&asked.user);
             let key = derive(passphrase.unwrap_or_default(), &entry.random.salt, entry.rounds);
             let keys = SessionKeys::from_token(&asked.token, &key, &entry.random.challenge);

@@ -13,10 +13,10 @@ pub const BLOCK: usize = 16;
 
 type AesBlock = aes::Block;
 
-/// Fewest rounds of key derivation that a server may request.
+/// Minimum number of rounds of key derivation that a server may request.
 pub(crate) const MIN_ROUNDS: u32 = 1024;
-/// Most rounds of key derivation that a client computes: the default of RFC 4656 §6.1. A higher number would
-/// let a server keep the client busy for minutes.
+/// Maximum number of rounds of key derivation that a client computes: the default of RFC 4656 §6.1. A higher
+/// number would let a server keep the client busy for minutes.
 pub(crate) const MAX_ROUNDS: u32 = 32_768;
 
 fn encryptor(key: &[u8; 16], iv: &[u8; 16]) -> cbc::Encryptor<Aes128> {

@@ -264,8 +264,8 @@ pub(crate) fn write_start_ack(accept: AcceptCode, out: &mut Vec<u8>) {
     out.extend([0; 15]);
 }
 
-/// Appends Stop-Sessions for this number of sessions to `out`, without the HMAC. In OWAMP a record of each
-/// session follows.
+/// Appends Stop-Sessions for `sessions` sessions to `out`, without the HMAC. In OWAMP a record of each session
+/// follows.
 pub(crate) fn write_stop(accept: AcceptCode, sessions: u32, out: &mut Vec<u8>) {
     out.extend([command::STOP, accept as u8, 0, 0]);
     out.extend(sessions.to_be_bytes());

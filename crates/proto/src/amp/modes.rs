@@ -21,7 +21,7 @@ impl SecurityMode {
     pub const ALL: [SecurityMode; 4] =
         [SecurityMode::Open, SecurityMode::Authenticated, SecurityMode::Encrypted, SecurityMode::Mixed];
 
-    /// Returns the mode with exactly these bits; `None` if there is none.
+    /// Returns the mode with exactly the given bits; `None` if there is none.
     pub fn from_bits(bits: u32) -> Option<SecurityMode> {
         SecurityMode::ALL.into_iter().find(|m| *m as u32 == bits)
     }

@@ -50,7 +50,8 @@ impl TestKeys {
         if self.whole { origin.hmac_at() } else { BLOCK }
     }
 
-    /// Signs and encrypts a packet made by `origin`. A packet too short for an HMAC is left unchanged.
+    /// Signs and encrypts a packet made by `origin`. A packet that is too short for an HMAC remains
+    /// unchanged.
     pub fn seal(&self, origin: PacketOrigin, packet: &mut [u8]) {
         let at = origin.hmac_at();
         let Some((head, rest)) = packet.split_at_mut_checked(at) else { return };

@@ -33,9 +33,9 @@ pub enum CollectorEvent {
         /// See [`jitlat_passive::identity::salted`].
         salt: u64,
     },
-    /// A report: packets, or the information that there were none.
+    /// A report: packets, or the information that none were captured.
     Report {
-        /// Entries dropped before these because a queue was full.
+        /// Number of entries dropped before these because a queue was full.
         missing: u64,
         /// Time range that is completely reported.
         covered: Option<(WallTime, WallTime)>,

@@ -29,7 +29,7 @@ pub enum DigestError {
     #[error("the other side refused: {0}{dash}{1}", dash = if .1.is_empty() { "" } else { ": " })]
     Refused(DigestRefusal, String),
     /// The other side did not answer in time.
-    #[error("the other side has been silent for ten seconds")]
+    #[error("the other side has been silent for 10 s")]
     Silent,
     /// The connection ended.
     #[error("the connection ended early")]

@@ -120,7 +120,7 @@ impl Exporter {
         Channel::frame(message.kind(), |out| message.encode(out))
     }
 
-    /// Adds a packet while there is no rule yet.
+    /// Adds a packet while no rule has been received.
     pub fn preview(&mut self, g: PacketPreview) {
         if matches!(self.state, ExporterPhase::Previews) {
             if self.previews.len() < MAX_QUEUED_PREVIEWS {
@@ -221,7 +221,7 @@ impl Exporter {
             (ExporterPhase::Previews | ExporterPhase::Digests, DigestMessage::Stop) => {
                 self.events.push_back(ExporterEvent::Stop);
             }
-            // Before there is anything to report, keep-alives do not extend the deadline.
+            // Keep-alives do not extend the deadline before the first report.
             (
                 ExporterPhase::Asked | ExporterPhase::Previews | ExporterPhase::Digests,
                 DigestMessage::Alive,
@@ -250,7 +250,7 @@ impl Exporter {
                 (first, Entries::Previews(list))
             }
         };
-        // The covered times are not reported while entries of them may still wait.
+        // The covered times are not reported while entries from these times may still wait.
         let covered = self.covered.filter(|_| self.waiting() == 0);
         let first = first.unwrap_or(self.made);
         DigestMessage::Report { first, covered, totals: self.totals, entries }

@@ -44,7 +44,7 @@ pub struct Listen {
 /// Rule that selects packets and names them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DigestRule {
-    /// Addresses of both sides, as the exporter sees them.
+    /// Addresses of both sides, as seen by the exporter.
     pub sides: Sides,
     /// Rule for the names of packets.
     pub identity: IdentityRule,
@@ -68,7 +68,7 @@ pub struct CaptureTotals {
 /// The packets of one message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Entries {
-    /// Packets from which a plan is made, before there is a rule.
+    /// Packets from which a plan is made, before a rule exists.
     Previews(Vec<PacketPreview>),
     /// Packets that match the rule.
     Digests(Vec<Digest>),

@@ -59,7 +59,7 @@ pub struct Echo {
     family: IpVersion,
     id: u16,
     /// Start of every payload, mixed with the sequence number. It distinguishes replies to this test from
-    /// those to other programs.
+    /// replies to other programs.
     mark: u64,
     payload: usize,
     /// True if the identifier of replies is checked. On a ping socket the sender does not know it.

@@ -1,18 +1,18 @@
-//! [`Addresses`]: the clients that have shown that they receive packets at their address. For all others it
-//! counts bytes received and sent.
+//! [`Addresses`]: the clients that have shown that they receive packets at their address. For all other
+//! clients it counts bytes received and sent.
 //!
 //! The answer that opens a session is a few bytes longer than irtt's request. An address that may be forged
-//! gets the answer only after its requests had as many bytes in total.
+//! gets the answer only after its requests had at least as many bytes in total.
 
 use crate::access::ClientAddress;
 use jitlat_core::{Span, SteadyTime};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-/// Number of addresses remembered at a time. An address replaces an earlier one with the same hash.
+/// Maximum number of addresses stored. An address replaces an earlier one with the same hash.
 const MAX_KNOWN: usize = 1 << 14;
 /// Time for which unanswered requests count.
 const UNANSWERED_LIFETIME: Span = Span::seconds(20);
-/// Time for which a client that has shown that it receives packets need not show it again.
+/// Time for which a proof that a client receives packets remains valid.
 const PROVEN_LIFETIME: Span = Span::seconds(600);
 
 #[derive(Clone, Copy, Debug)]

@@ -151,8 +151,8 @@ impl Client {
     fn opened(&mut self, packet: &IrttPacket<'_>) -> DatagramKind {
         let Some((token, rest)) = packet.token() else { return DatagramKind::Malformed };
         let IrttClientState::Opening { sent: 1.., .. } = self.state else {
-            // The answer to a repeated open request, after the answer to the first was only slow. It belongs
-            // to another session, which is not used.
+            // The answer to a repeated open request, although the first request was also answered, but late.
+            // It belongs to a second session, which is not used.
             return DatagramKind::Conversation;
         };
         let Ok(granted) = IrttParams::parse(rest) else { return DatagramKind::Malformed };
@@ -259,7 +259,7 @@ impl Protocol for Client {
             Err(IrttPacketError::Forged) => return DatagramKind::Forged,
         };
         match packet.flags & (flag::OPEN | flag::REPLY) {
-            // Our own request that came back, or one of another client.
+            // Our own request that was returned, or a request of another client.
             flags if flags & flag::REPLY == 0 => DatagramKind::Malformed,
             flag::REPLY => self.answered(&packet, near, datagram.len()),
             _ => self.opened(&packet),
@@ -288,8 +288,7 @@ impl Protocol for Client {
     }
 
     fn poll_farewell(&mut self, out: &mut Vec<u8>) -> bool {
-        // A session that was opened is closed even if it is of no use, unless the server has already ended
-        // it.
+        // An opened session is closed even if it was not used, unless the server has already ended it.
         if self.token == 0 || self.ended {
             return false;
         }

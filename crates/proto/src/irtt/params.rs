@@ -128,7 +128,7 @@ mod tag {
     pub(crate) const CLOCKS: u64 = 7;
     pub const TOS: u64 = 8;
     pub(crate) const FILL: u64 = 9;
-    /// Padding, which servers do not know and ignore.
+    /// Padding, which servers ignore as an unknown parameter.
     pub(crate) const PADDING: u64 = 100;
 }
 

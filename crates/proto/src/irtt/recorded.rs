@@ -459,7 +459,7 @@ fn compare(case: &Case, ours: &[u8], reply: &Datagram, layout: &EchoLayout, aske
         assert_eq!(
             echo.window & their.window,
             their.window,
-            "what it remembers, ours does too, or reports nothing"
+            "our window contains every request in the recorded window"
         );
         their.window = echo.window;
     }

@@ -64,7 +64,7 @@ pub enum AllowStamps {
 #[derive(Clone, Debug)]
 pub struct IrttRules {
     /// Keys, of which the first [`MAX_KEYS`] are used. Only packets signed with one of them are answered. A
-    /// session keeps the key that opened it.
+    /// session uses the key with which it was opened.
     pub keys: Keys<IrttKey>,
     /// Maximum duration of a test; zero: no limit.
     pub duration: Span,
@@ -314,7 +314,8 @@ impl Server {
         let start = out.len();
         let reaction = match packet.flags {
             flag::OPEN => self.open(&packet, key, true, arrival, now, out),
-            // A request with both flags asks only whether and how a session would be opened.
+            // A request with both flags only asks for the parameters that would be granted, without opening a
+            // session.
             open if open == flag::OPEN | flag::CLOSE => self.open(&packet, key, false, arrival, now, out),
             flag::CLOSE => self.close(&packet, arrival),
             _ => self.echo(datagram, &packet, arrival, now, out),
@@ -424,7 +425,7 @@ impl Server {
         Ok(token)
     }
 
-    /// Removes the oldest session that was never used, of those for which `meant` is true.
+    /// Removes the oldest unused session for which `meant` returns true.
     fn remove_unused(&mut self, meant: impl Fn(&IrttSession) -> bool) -> Result<(), Silence> {
         let sessions = &self.sessions;
         let is_meant = |token: &u64| sessions.get(token).is_some_and(|s| s.first.is_none() && meant(s));

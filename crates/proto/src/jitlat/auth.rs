@@ -128,8 +128,8 @@ impl Transcript {
         mac(&key.0, &[side.proof_label(), &self.digest()]).verify_slice(proof).is_ok()
     }
 
-    /// Derives a value that is bound to this conversation and that only those who know `key` can compute.
-    /// Without a key, anyone who observed the conversation can compute it.
+    /// Derives a value that is bound to this conversation and can only be computed with `key`. Without a
+    /// key, anyone who observed the conversation can compute it.
     pub fn secret(&self, key: Option<&PresharedKey>, label: &str) -> [u8; 32] {
         let key = key.map_or(&[][..], |k| &k.0);
         mac(key, &[label.as_bytes(), &self.digest()]).finalize().into_bytes().into()

@@ -7,7 +7,7 @@ use core::fmt;
 /// Dialect of a control connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Dialect {
-    /// 44-byte workorders (the seed's protocol): IPv4, one flow, no authentication.
+    /// 44-byte workorders (the protocol of the source document): IPv4, one flow, no authentication.
     Classic,
     /// Length-prefixed frames of tagged fields.
     #[default]

@@ -33,8 +33,8 @@ impl fmt::Display for FlowId {
     }
 }
 
-/// Maximum number of records of a watched flow that wait for the next report. If more arrive meanwhile, they
-/// are only counted.
+/// Maximum number of records of a watched flow that wait for the next report. Further records are only
+/// counted.
 pub const WATCHED_RECORDS: usize = 4096;
 /// Time between two reports of a watched flow.
 pub const WATCHED_EVERY: Span = Span::seconds(1);
@@ -48,7 +48,7 @@ pub enum FlowRole {
     Receive,
 }
 
-/// Way in which the two ends of a flow find each other.
+/// Method by which the two ends of a flow find each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Meeting {
     /// Client, and classic UDP server: [`FlowCommand::Connect`] has the peer's address.
@@ -76,7 +76,7 @@ pub struct Opening {
     pub any_port_will_do: bool,
     /// Address of the control peer. Packets are never sent to, or accepted from, another IP address.
     pub peer: core::net::IpAddr,
-    /// Way in which the ends find each other.
+    /// Method by which the ends find each other.
     pub meeting: Meeting,
     /// True if packets with sequence number −2 are greetings (version 3).
     pub greetings: bool,
@@ -98,12 +98,13 @@ pub struct Opening {
 pub enum FlowCommand {
     /// Bind, allocate and prepare. Answer with [`FlowReport::Opened`].
     Open(Box<Opening>),
-    /// Connect the flow to `peer`. With a `greeting`, a `Greeter` sends it until it comes back, for at most
+    /// Connect the flow to `peer`. With a `greeting`, a `Greeter` sends it until it is returned, for at most
     /// the given time. Answer with [`FlowReport::Ready`].
     Connect {
         /// Number of the flow.
         flow: FlowId,
-        /// Address of the peer. Port 0: a classic peer gave none; use the source port of its first packet.
+        /// Address of the peer. Port 0: a classic peer that did not specify one; use the source port of its
+        /// first packet.
         peer: SocketAddr,
         /// Token of the greeting, and time to try (client, version 3).
         greeting: Option<(u64, Span)>,
@@ -164,7 +165,7 @@ pub struct ReceiveReport {
     pub finish: Finish,
     /// Datagrams dropped by the receiving kernel because a buffer was full; `None` if unknown.
     pub drops: Option<u64>,
-    /// Longest time for which arrived packets were left in the socket on purpose; `None` if each was read on
-    /// arrival.
+    /// Longest time for which arrived packets were left in the socket intentionally; `None` if each was read
+    /// on arrival.
     pub pause: Option<Span>,
 }

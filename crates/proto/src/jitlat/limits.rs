@@ -239,7 +239,7 @@ impl ServerLimits {
         self.bandwidth.div_ceil(WINDOWS_A_SECOND)
     }
 
-    /// Checks whether clients may name `port`.
+    /// Checks whether clients may request `port`.
     pub fn check_port(&self, port: u16) -> Result<(), LimitRefusal> {
         if self.ports.contains(&port) {
             return Ok(());

@@ -11,8 +11,8 @@ use jitlat_core::{PacketRecord, Span, StampSource, TestSpec, WallTime};
 
 /// Version of the protocol that this program speaks.
 pub const VERSION: u8 = 3;
-/// Capability in both greetings: the client wants FEEDBACK messages while a stream runs, and the server sends
-/// them.
+/// Capability in both greetings: the client requests FEEDBACK messages while a stream runs, and the server
+/// sends them.
 pub const FEEDBACK: u64 = 1;
 /// Maximum number of flows in a session.
 pub const MAX_FLOWS: usize = 8;
@@ -228,8 +228,8 @@ pub struct Results {
     /// Number of packets whose requested transmit timestamp never arrived; `None` if none were requested, or
     /// unknown.
     pub stamps_lost: Option<u32>,
-    /// Longest time for which it left arrived packets in the socket on purpose; `None` if it did not, or if
-    /// unknown.
+    /// Longest time for which it left arrived packets in the socket intentionally; `None` if it did not, or
+    /// if unknown.
     pub pause: Option<Span>,
     /// Reason why its reception ended; `None` if it was the sender.
     pub finish: Option<Finish>,
@@ -279,7 +279,7 @@ impl Nak {
 /// Reasons for a [`Nak`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum NakCode {
-    /// No reason, or one that this version does not know.
+    /// No reason, or a reason unknown to this version.
     Other,
     /// An invalid message, or one that is not allowed in this state.
     Malformed,

@@ -194,7 +194,7 @@ impl SentStamps {
         self.entries.set(seq, at);
     }
 
-    /// Takes the queue times out of `other`, which belongs to the same stream.
+    /// Moves the queue times from `other`, which belongs to the same stream, to these timestamps.
     pub fn take_entries(&mut self, other: &mut SentStamps) {
         self.entries = std::mem::take(&mut other.entries);
     }
@@ -276,8 +276,8 @@ impl SentStamps {
     }
 
     /// Replaces the sender's own clock reading in `record` by the timestamp of the packet, if there is one.
-    /// Stores the difference as [`send_lag`](PacketRecord::send_lag), and the difference to the queue time as
-    /// [`entry_lag`](PacketRecord::entry_lag).
+    /// Stores the difference between the two as [`send_lag`](PacketRecord::send_lag), and the time from the
+    /// reading to the queue as [`entry_lag`](PacketRecord::entry_lag).
     #[inline]
     pub fn join(&self, record: &mut PacketRecord) {
         let (Some(read), Some(left)) = (record.sent(), self.get(record.seq)) else { return };

@@ -24,7 +24,7 @@ struct WaitingFlow<N> {
     notify: N,
 }
 
-/// Flows that wait for peers with unknown ports, each with a caller's value `N` that notifies it.
+/// Flows that wait for peers with unknown ports, each with a value `N` by which the caller notifies it.
 ///
 /// ```
 /// use jitlat_core::Transport;
@@ -79,7 +79,7 @@ impl<N> WaitingFlows<N> {
     }
 
     /// Returns the flow that waits for the greeting `packet`, which arrived at `local` over UDP. The flow
-    /// goes on waiting, because the greeting may be repeated.
+    /// continues to wait, because the greeting may be repeated.
     pub fn greeted(&self, local: SocketAddr, from: SocketAddr, packet: &[u8]) -> Option<&N> {
         let expected = ExpectedPeer::Token(greeting(packet)?);
         self.position(local, Transport::Udp, from, expected).map(|i| &self.waiting[i].notify)

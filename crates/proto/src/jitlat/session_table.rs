@@ -201,8 +201,8 @@ impl SessionTable {
         }
     }
 
-    /// Reports that the test of `id` was last used at `used`; `None`: it is not in use. Returns true if its
-    /// session must make room for another.
+    /// Reports that the test of `id` was last used at `used`; `None`: not in use. Returns true if the session
+    /// must make room for another.
     pub fn is_evicted(&self, id: SessionId, used: Option<SteadyTime>) -> bool {
         let Some(entry) = self.sessions.get(&id) else { return false };
         if let Some(now) = used {
@@ -233,7 +233,7 @@ impl SessionTable {
         self.sessions.remove(&id);
     }
 
-    /// Drops results that have expired or whose room was needed. Returns the time at which the next results
+    /// Drops results that have expired or whose memory was needed. Returns the time at which the next results
     /// expire. [`admit`](SessionTable::admit) does the same.
     pub fn expire(&mut self, now: SteadyTime) -> Option<SteadyTime> {
         let lasts = |e: &SessionEntry| {

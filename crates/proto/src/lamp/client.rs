@@ -197,7 +197,7 @@ impl Protocol for Client {
                 let answer = match LampFollowUp::from(header.length_or_type) {
                     LampFollowUp::Accept => FollowUpState::Accepted,
                     LampFollowUp::Deny | LampFollowUp::Unknown => FollowUpState::Denied,
-                    // A follow-up request: our own, which came back.
+                    // A follow-up request: our own, which was returned.
                     _ => return DatagramKind::Malformed,
                 };
                 if self.state == LampClientState::Negotiate {

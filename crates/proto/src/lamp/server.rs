@@ -20,8 +20,8 @@ use std::collections::BTreeSet;
 /// Time between repetitions of a REPORT.
 const REPORT_REPEAT_INTERVAL: Span = Span::millis(200);
 const MAX_REPORT_REPEATS: u32 = 15;
-/// Silence after which a one-way test is reported, because its STOP was lost. LaTe's clients wait 5 s for a
-/// report.
+/// Silence after which a one-way test is reported, because its STOP may be lost. LaTe's clients wait 5 s for
+/// a report.
 const MIN_SILENCE: Span = Span::seconds(3);
 /// For tests with long intervals, additional time after the next packet should have arrived before it counts
 /// as silence.
@@ -30,13 +30,13 @@ const OVERDUE_GRACE: Span = Span::seconds(1);
 const ENDED_LINGER: Span = Span::seconds(3);
 /// Silence after which a session of a client without proof is removed while its interval is unknown.
 const UNKNOWN_INTERVAL_TIMEOUT: Span = Span::seconds(30);
-/// A session with a known interval is removed after this many of its longest intervals.
+/// Number of its longest intervals without a packet after which a session with a known interval is removed.
 const IDLE_INTERVALS: i64 = 3;
 /// Minimum silence before such a session is removed.
 const MIN_IDLE: Span = Span::seconds(10);
 /// Number of bytes that a client without proof must have sent in excess before its unidirectional test
-/// begins. Together with the shortest test, one STOP, they are enough for a report. LaTe, which repeats its
-/// INIT every 100 ms, has sent them after 400 ms.
+/// begins. Together with the shortest test, which is one STOP, these bytes are enough for a report. LaTe,
+/// which repeats its INIT every 100 ms, has sent them after 400 ms.
 const MIN_EXCESS_BYTES: i64 = 96;
 
 /// Rules of a server.
@@ -86,7 +86,7 @@ pub enum LampReaction {
     Taken,
     /// Send nothing: the packet belongs to a unidirectional test.
     Counted {
-        /// True if it is the last packet of the test.
+        /// True if this is the last packet of the test.
         last: bool,
     },
 }
@@ -112,7 +112,7 @@ impl core::fmt::Display for LampTestStart {
 
 #[derive(Clone, Debug)]
 struct LampSession<R> {
-    /// Route of the client's last packet, which is used to reach it.
+    /// Route of the client's last packet, which is used for packets to it.
     route: R,
     unidirectional: Option<Box<LampTally>>,
     follow_up: Option<LampFollowUp>,
@@ -465,7 +465,7 @@ impl<R: Copy> Server<R> {
         Ok(())
     }
 
-    /// Updates the agenda if the next check of session `name` is sooner now.
+    /// Updates the agenda if the next check of session `name` is now earlier.
     fn look_sooner(&mut self, name: SessionName) {
         let Some(session) = self.sessions.get_mut(&name) else { return };
         let look = session.next_look(self.rules.idle);

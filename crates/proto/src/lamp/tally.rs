@@ -43,7 +43,7 @@ impl LampTally {
     /// Counts a packet with this sequence number, and with this latency if it has a time.
     pub(super) fn note(&mut self, seq: u16, latency: Option<Span>) {
         let number = match self.highest {
-            // Number with these low 16 bits that is nearest to the highest so far.
+            // Number with the low 16 bits `seq` that is nearest to the highest so far.
             Some(h) => h + i64::from(seq.wrapping_sub(h as u16) as i16),
             None => seq.into(),
         };

@@ -130,7 +130,8 @@ impl SessionReceiver {
         }
     }
 
-    /// Returns the maximum memory for a receiver of `packets` packets, in bytes. It allows for duplicates.
+    /// Returns the maximum memory for a receiver of `packets` packets, in bytes, including memory for
+    /// duplicates.
     pub fn memory(packets: u32) -> u64 {
         let records = 2 * u64::from(packets) + MAX_DUPLICATES as u64;
         records * size_of::<DataRecord>() as u64 + u64::from(packets) * size_of::<ExpectedPacket>() as u64
@@ -146,7 +147,7 @@ impl SessionReceiver {
         &self.records
     }
 
-    /// Returns the number of datagrams that were not recorded for this reason.
+    /// Returns the number of datagrams that were not recorded because of `reason`.
     pub fn ignored(&self, reason: Ignored) -> u64 {
         self.ignored[reason as usize]
     }

@@ -1,5 +1,6 @@
 //! [`RunningSessions`]: the sessions of a test on either side, from Start-Sessions until both sides have sent
-//! Stop-Sessions (RFC 4656 §3.8). Either side may send it first, even while the other still sends packets.
+//! Stop-Sessions (RFC 4656 §3.8). Either side may send Stop-Sessions first, even while the other still sends
+//! packets.
 
 use super::message::{SentSummary, StopSessions};
 use super::session::TestSession;

@@ -26,7 +26,7 @@ const MAX_OVERRUN: Span = Span::seconds(60);
 /// A requested session, for which the driver must reserve resources and open a socket.
 #[derive(Clone, Debug)]
 pub struct OwampOpenRequest {
-    /// Session with its identifier. Addresses that the client left open are those of the connection. The port
+    /// Session with its identifier. Unspecified addresses are replaced by those of the connection. The port
     /// of this end is the requested one.
     pub session: TestSession,
     /// Direction of the packets. Up: this end receives. Down: it sends.

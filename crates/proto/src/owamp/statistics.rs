@@ -216,8 +216,8 @@ impl OwpingCounts {
     }
 }
 
-/// Returns the delay of a received packet in seconds, as these tools compute it: the times lose their last
-/// bits.
+/// Returns the delay of a received packet in seconds, as these tools compute it: the last bits of the times
+/// are lost.
 fn delay(record: &DataRecord) -> Option<f64> {
     let seconds = |at: NtpTime| at.0 as f64 / UNITS;
     Some(seconds(record.received?) - seconds(record.sent))
@@ -243,7 +243,7 @@ fn milliseconds(seconds: Option<f64>) -> String {
     seconds.map_or("nan".to_owned(), |seconds| general(seconds * 1000.0, 3))
 }
 
-/// Formats a number with this number of significant digits, like C's `%g`.
+/// Formats `value` with `digits` significant digits, like C's `%g`.
 fn general(value: f64, digits: usize) -> String {
     if value == 0.0 || !value.is_finite() {
         return format!("{value}");

@@ -199,7 +199,7 @@ fn ipv4(cause: IcmpCause, packet: &[u8]) -> Result<Quotation, QuotationError> {
     })
 }
 
-/// Our own probes have no extension headers, so a quoted packet that has some is not ours.
+/// Our own probes have no extension headers, so a quoted packet with extension headers is not ours.
 fn ipv6(cause: IcmpCause, packet: &[u8]) -> Result<Quotation, QuotationError> {
     let truncated = QuotationError::Truncated("the quoted IPv6 header");
     let first = v6::FIRST.read(packet).ok_or(truncated)?;

@@ -234,13 +234,13 @@ impl Tracer {
         if self.round == self.plan.probes { self.over_at } else { self.next_at }
     }
 
-    /// True if there is nothing left to send or to wait for.
+    /// True if no probes are left to send, and no answers to wait for.
     pub fn is_over(&self, now: SteadyTime) -> bool {
         let waits = |p: &Option<Outstanding>| p.is_some_and(|p| p.ttl <= self.last && now < p.until);
         self.round == self.plan.probes && !self.outstanding.iter().any(waits)
     }
 
-    /// Removes the hops after a silent end of the path. Called after the first round.
+    /// Limits probing to `MAX_SILENT_HOPS` hops beyond the last one that answered. Called after the first round.
     pub fn forget_silence(&mut self) {
         let answered = self.replies.iter().rposition(|r| !r.replies.is_empty()).map_or(0, |k| k + 1);
         self.last = self.last.min((answered + MAX_SILENT_HOPS).min(usize::from(u8::MAX)) as u8);

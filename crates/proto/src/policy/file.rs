@@ -26,7 +26,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
-/// A policy file. Rules that it does not contain are left unchanged.
+/// A policy file. Rules that the file does not contain remain unchanged.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct PolicyFile {
@@ -110,7 +110,7 @@ pub enum FileError {
     Amount {
         /// Table that contains the amount.
         table: String,
-        /// Reason why it cannot be parsed.
+        /// Reason why the value cannot be parsed.
         source: QuantityError,
     },
 }
@@ -225,8 +225,8 @@ impl QuotaTable {
     }
 }
 
-/// Writes `policy` in the format of a policy file, with each of `services`. `serves` is true for the services
-/// that this server has at all. `files` provides the names of key files.
+/// Writes `policy` in the format of a policy file, with a section for each of `services`. `serves` returns
+/// true for the services that this server offers. `files` provides the names of key files.
 pub fn write(
     policy: &Policy,
     services: &[Service],

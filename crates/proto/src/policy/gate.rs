@@ -20,7 +20,7 @@ pub struct Ask {
     pub sessions: usize,
     /// Memory in bytes.
     pub memory: u64,
-    /// True if the client has proven a key. Clients without a key cannot take its resources.
+    /// True if the client has proven a key. Clients without a key cannot take the resources of such a client.
     pub proven: bool,
 }
 
@@ -47,8 +47,8 @@ const MIN_IDLE_AFTER_WASTE: Span = Span::millis(50);
 /// Time that a session with keep-alives may wait for its first packet: several round trips.
 const FIRST_PACKET_TIMEOUT: Span = Span::seconds(2);
 
-/// Callback after the eviction of a grant, called on the thread of the client that needed the room. It must
-/// return at once.
+/// Callback after the eviction of a grant, called on the thread of the client that needed the resource. It
+/// must return at once.
 pub type OnEviction = Arc<dyn Fn() + Send + Sync>;
 
 /// Grants resources within the policy, and counts them until they are released. Clones share the same counts.
@@ -127,7 +127,7 @@ impl Activity {
         let (least, longest) = (if again { MIN_IDLE_AFTER_WASTE } else { IDLE_LIMITS.0 }, IDLE_LIMITS.1);
         let of = |idle: Span, timeout: Span| (idle >= timeout).then_some(idle.0 / (timeout.0 / 1000));
         let silent = of(now - alive, (alive - self.granted).clamp(least, longest));
-        // Keep-alives extend it only to this limit.
+        // Keep-alives extend the time only to this limit.
         let unused_limit = match (self.was_used(), again) {
             (true, _) => longest,
             (false, true) => least,
@@ -157,7 +157,7 @@ impl Grant {
         self.activity.alive.store(now.0, Relaxed);
     }
 
-    /// Records that the client has proven a key: clients without a key cannot evict it.
+    /// Records that the client has proven a key: clients without a key can no longer evict the grant.
     pub fn set_proven(&self) {
         self.activity.proven.store(true, Relaxed);
     }
@@ -354,9 +354,8 @@ impl Gate {
         TableGrant { entries: entries as usize, per_client: per_client as usize, memory: grant }
     }
 
-    /// Records that `address` gave a wrong key. After the second one it must wait before it may connect
-    /// again. Returns true if the failure is worth a log line; repeated failures become ever rarer in the
-    /// log.
+    /// Records that `address` gave a wrong key. After the second wrong key it must wait before it may connect
+    /// again. Returns true if the failure should be logged; repeated failures are logged less and less often.
     pub fn wrong_key(&self, address: IpAddr, now: SteadyTime) -> bool {
         self.state().proofs.failed(ClientAddress::of(address), now)
     }

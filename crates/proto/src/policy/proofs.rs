@@ -4,9 +4,9 @@ use crate::access::ClientAddress;
 use jitlat_core::{Span, SteadyTime};
 use std::collections::HashMap;
 
-/// Number of clients remembered. Beyond it the one with the shortest wait is removed.
+/// Maximum number of clients stored. If it is exceeded, the client with the shortest wait is removed.
 const MAX_CLIENTS: usize = 1024;
-/// Wait after the second wrong key. Each further one doubles it.
+/// Wait after the second wrong key. Each further wrong key doubles the wait.
 const MIN_WAIT: Span = Span::seconds(1);
 /// Maximum wait.
 const MAX_WAIT: Span = Span::seconds(64);
@@ -30,7 +30,7 @@ impl WrongProofs {
     /// Records that `client` gave a wrong key. Returns true if the failure is worth a log line: the first,
     /// second, fourth, eighth, …
     pub(super) fn failed(&mut self, client: ClientAddress, now: SteadyTime) -> bool {
-        // Entries are removed once they have been over for as long as the maximum wait.
+        // Entries are removed when the maximum wait has passed since the end of their wait.
         self.0.retain(|_, p| now - p.until < MAX_WAIT);
         if self.0.len() >= MAX_CLIENTS && !self.0.contains_key(&client) {
             let least = self.0.iter().min_by_key(|(_, p)| p.until).map(|(client, _)| *client);

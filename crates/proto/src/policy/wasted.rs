@@ -4,12 +4,13 @@ use crate::access::ClientAddress;
 use jitlat_core::{Span, SteadyTime};
 use std::collections::HashMap;
 
-/// Number of clients remembered. Beyond it the oldest entry is removed.
+/// Maximum number of clients stored. If it is exceeded, the oldest entry is removed.
 const MAX_CLIENTS: usize = 4096;
 /// Time for which a client is remembered.
 const MAX_AGE: Span = Span::seconds(60);
 
-/// Clients that recently had a grant that they never used: it was evicted, or was a session and was released.
+/// Clients that recently had a grant that they never used: a grant that was evicted, or a session that was
+/// released.
 #[derive(Debug, Default)]
 pub(super) struct WastedGrants(HashMap<ClientAddress, SteadyTime>);
 

@@ -1,38 +1,38 @@
-//! [`PushError`]: why a conversation failed.
+//! [`PushError`]: reason why a conversation failed.
 
 use super::wire::{PushRefusal, WireError};
 use crate::channel::FrameError;
 
-/// Why a conversation failed.
+/// Reason why a conversation failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PushError {
     /// The received bytes are not a message.
-    #[error("the other side does not speak the protocol of collectors: {0}")]
+    #[error("the far host does not use the collector protocol: {0}")]
     Wire(#[from] WireError),
     /// A frame is longer than allowed.
-    #[error("the other side does not speak the protocol of collectors: a frame of {0} bytes")]
+    #[error("the far host does not use the collector protocol: it sent a frame of {0} bytes")]
     Length(u32),
     /// The seal of a frame is wrong.
-    #[error("a message was altered on the way")]
+    #[error("a message was altered in transit")]
     Seal,
     /// A message that is not allowed in this state.
-    #[error("the other side sent message {0} out of turn")]
+    #[error("the far host sent a message of type {0} when it was not allowed")]
     OutOfTurn(u8),
-    /// More was offered or sent than is allowed.
-    #[error("the other side sent more than it may: {0}")]
+    /// The far host offered or sent more than is allowed.
+    #[error("the far host exceeded a limit: {0}")]
     TooMuch(&'static str),
-    /// The other side could not prove that it has the key.
-    #[error("the other side does not have the key")]
+    /// The far host could not prove that it has the key.
+    #[error("the far host does not have the key")]
     Proof,
-    /// The other side refuses.
+    /// The collector refused; reason and details.
     #[error("the collector refuses: {0}{dash}{1}", dash = if .1.is_empty() { "" } else { ": " })]
     Refused(PushRefusal, String),
-    /// The other side is silent.
-    #[error("the other side has been silent for thirty seconds")]
+    /// No message was received for [`SILENCE`](super::SILENCE).
+    #[error("no message from the far host for 30 s")]
     Silent,
-    /// The connection ended.
-    #[error("the connection ended before its time")]
+    /// The connection ended before the conversation was over.
+    #[error("the connection ended early")]
     Closed,
 }
 

@@ -1,13 +1,14 @@
-//! Tests pushed to a collector: each is named by its number and checksum first, sent if it is wanted, and settled once it is on the collector's disk.
+//! Protocol by which a host pushes its tests to a collector. The host offers a test by number and checksum, sends it if the
+//! collector requests it, and regards it as settled once it is on the collector's disk.
 //! Specification: `docs/protocols/push.md`.
 //!
-//! * [`wire`] – the messages; [`channel`](crate::channel) – framing, mutual proof of a key, a seal on every frame
-//! * [`PushSender`] – the side that has tests, of which the collector knows the key
-//! * [`PushReceiver`] – the collector
-//! * [`Retry`] – when a sender tries again
+//! * [`wire`] – messages; [`channel`](crate::channel) – framing, mutual authentication with a key, a seal on every frame
+//! * [`PushSender`] – state machine of the host that pushes; the collector has its key
+//! * [`PushReceiver`] – state machine of the collector
+//! * [`Retry`] – pauses between a sender's attempts
 //!
-//! Exactly once: a sender offers what it does not know to be settled, as often as it takes; a collector that has it says so. Neither
-//! side has to remember anything of a connection that broke.
+//! Each test is stored exactly once: a sender offers a test until it is settled, and a collector that already has it answers
+//! that it is known. Neither side needs to remember anything about a connection that broke.
 
 mod error;
 mod receiver;
@@ -28,26 +29,26 @@ use jitlat_core::time::Span;
 
 /// TCP port of collectors.
 pub const PORT: u16 = 2670;
-/// The version of the protocol.
+/// Version of the protocol.
 pub const VERSION: u16 = 1;
-/// Most bytes of a frame, without its length field.
+/// Maximum length of a frame in bytes, without its length field.
 pub const MAX_FRAME: usize = 1 << 16;
-/// Most bytes of a log in a frame.
+/// Maximum number of bytes of a log in a frame.
 pub const MAX_PIECE: usize = 60_000;
-/// Most tests that are offered and not settled.
+/// Maximum number of tests that are offered and not settled.
 pub const MAX_OPEN: usize = 256;
-/// Most tags of a test.
+/// Maximum number of tags of a test.
 pub const MAX_TAGS: usize = 64;
-/// The conversation fails after this time without a message.
+/// Time without a message from the far host after which a conversation fails.
 pub const SILENCE: Span = Span::seconds(30);
-/// Longest interval at which each side says that it is still there.
+/// Time without a message to send after which each side sends a keep-alive.
 pub(crate) const ALIVE: Span = Span::seconds(5);
-/// Longest pause that a collector may ask for.
+/// Maximum pause that a collector may request.
 pub(crate) const MAX_PAUSE: Span = Span::seconds(3600);
-/// What the seals are derived for, beside the transcript.
+/// Label from which, together with the transcript, the keys of the seals are derived.
 pub(crate) const LABEL: &str = "jitlat push";
 
-/// The most bytes that a log of `length` bytes may take as it is sent: no compression makes more of it.
+/// Returns the maximum compressed size of a log of `length` bytes: an upper bound for data that cannot be compressed, in bytes.
 pub fn most_packed(length: u64) -> u64 {
     length.saturating_add(length / 128).saturating_add(1024)
 }

@@ -1,4 +1,4 @@
-//! [`PushReceiver`]: the collector's side of one conversation.
+//! [`PushReceiver`]: state machine of the collector for one conversation.
 
 use super::wire::{About, PushMessage, PushOffer, PushOutcome, PushRefusal, SpoolState};
 use super::{ALIVE, LABEL, MAX_FRAME, MAX_OPEN, PushError, SILENCE, VERSION, most_packed};
@@ -9,39 +9,39 @@ use jitlat_core::SteadyTime;
 use jitlat_core::time::Span;
 use std::collections::{BTreeMap, VecDeque};
 
-/// An input of a receiver.
+/// Input of a [`PushReceiver`].
 #[derive(Clone, Debug)]
 pub enum ReceiverInput<'a> {
-    /// Bytes were received.
+    /// Received bytes.
     Bytes(&'a [u8]),
     /// The connection ended.
     Closed,
     /// The host that proved its key may offer tests.
     Welcome,
-    /// There is room for these of the tests that were offered.
+    /// Numbers of offered tests to request, for which there is room.
     Want(&'a [u64]),
-    /// What became of tests that were offered.
+    /// Outcomes of offered tests, by number.
     Settled(Vec<(u64, PushOutcome)>),
-    /// Nothing more is taken on this connection: why, and how long it is to wait.
+    /// No more tests are accepted on this connection: reason, details, and pause before the host's next attempt.
     Later(PushRefusal, String, Span),
 }
 
-/// A request of a receiver to its driver.
+/// Event of a [`PushReceiver`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ReceiverEvent {
-    /// The sender proved the key of the host of this name. Answer with `Welcome` or `Later`.
+    /// The sender has proved the key of the host with this name. Answer with `Welcome` or `Later`.
     Proved(String),
-    /// What the host says of itself.
+    /// State reported by the host.
     State(SpoolState),
-    /// Tests that may be wanted. Of each say that it is, or what became of it; in any order, now or later.
+    /// Offered tests. Answer for each with `Want` or `Settled`, in any order, now or later.
     Offered(Vec<PushOffer>),
-    /// The log of this wanted test begins.
+    /// Number and description of the requested test whose log follows.
     Test(u64, About),
-    /// A piece of it, compressed.
+    /// Compressed piece of the log.
     Piece(Vec<u8>),
-    /// It is whole: say what became of it.
+    /// The log of this test is complete. Answer with `Settled`.
     Whole(u64),
-    /// A wanted test will not come, or no more of it; nothing is to be said of it.
+    /// The requested test, or the rest of it, cannot be sent. No answer is expected.
     Gone(u64),
     /// The conversation is over; with the error if it failed.
     Over(Option<PushError>),
@@ -51,33 +51,34 @@ pub enum ReceiverEvent {
 enum PushReceiverPhase {
     Greeting,
     Proving,
-    /// The last message without a seal is in the outbox; nothing is read before it is sent.
+    /// The last message without a seal is in the outbox. Input is not read until it is sent.
     Sealing,
     Sealed,
     Open,
-    /// The last message is in the outbox, with the reason.
+    /// The last message is in the outbox; with the error if the conversation failed.
     Ending(Option<PushError>),
     Over,
 }
 
-/// A test that was offered and is not settled.
+/// Progress of a test that was offered and is not settled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     Offered,
     Wanted,
-    /// So many bytes of it came.
+    /// Number of compressed bytes received.
     Coming(u64),
     Whole,
 }
 
-/// The machine. Its timers run on the steady clock.
+/// State machine of the collector. Its timers use the steady clock.
 #[derive(Debug)]
 pub struct PushReceiver {
     channel: Channel,
     nonce: [u8; 16],
     state: PushReceiverPhase,
-    /// By number: how long its log is, and how far it is.
+    /// Unsettled tests by number: length of the log in bytes, and progress.
     open: BTreeMap<u64, (u64, Stage)>,
+    /// Number of the test whose pieces are being received.
     coming: Option<u64>,
     outbox: VecDeque<PushMessage>,
     events: VecDeque<ReceiverEvent>,
@@ -86,7 +87,7 @@ pub struct PushReceiver {
 }
 
 impl PushReceiver {
-    /// Waits for a host that has one of `keys`; without any it refuses all. `nonce` must be fresh random bytes.
+    /// Waits for a host that has one of `keys`; if there are none, refuses all hosts. `nonce` must be fresh random bytes.
     pub fn new(keys: PresharedKeys, nonce: [u8; 16], now: Tick) -> PushReceiver {
         PushReceiver {
             channel: Channel::of_server(keys, MAX_FRAME),
@@ -101,13 +102,13 @@ impl PushReceiver {
         }
     }
 
-    /// The bytes for a host that is refused before a conversation begins.
+    /// Returns the bytes to send to a host that is refused before the conversation begins.
     pub fn turn_away(why: PushRefusal, text: &str) -> Vec<u8> {
         let message = PushMessage::Refused(why, text.to_owned());
         Channel::frame(message.kind(), |out| message.encode(out))
     }
 
-    /// Tests that were offered and are not settled.
+    /// Returns the number of tests that were offered and are not settled.
     pub fn unsettled(&self) -> usize {
         self.open.len()
     }
@@ -130,7 +131,7 @@ impl PushReceiver {
             self.state,
             PushReceiverPhase::Over | PushReceiverPhase::Ending(_) | PushReceiverPhase::Sealing
         ) {
-            // A proof covers everything before it.
+            // A proof covers all messages before it.
             let said = matches!(self.state, PushReceiverPhase::Proving).then(|| self.channel.transcript());
             let Some(message) = self.channel.read(PushMessage::decode)? else { break };
             self.received_at = now.steady;
@@ -177,7 +178,7 @@ impl PushReceiver {
                     if self.open.len() >= MAX_OPEN {
                         return Err(PushError::TooMuch("tests offered at a time"));
                     }
-                    // Pieces of one that was refused meanwhile would be taken for those of the new one.
+                    // Otherwise pieces of a refused test would be added to a new test with the same number.
                     let again = self.coming == Some(offer.number);
                     let new = (offer.length, Stage::Offered);
                     if again || self.open.insert(offer.number, new).is_some() {
@@ -204,7 +205,7 @@ impl PushReceiver {
                             return Err(PushError::TooMuch("bytes of a test"));
                         }
                     }
-                    // It was refused meanwhile.
+                    // The test was refused in the meantime.
                     None if self.coming.is_some() => return Ok(()),
                     _ => return Err(PushError::OutOfTurn(kind)),
                 }
@@ -222,7 +223,7 @@ impl PushReceiver {
             (PushReceiverPhase::Open, PushMessage::Gone(number)) => {
                 match self.open.get(&number) {
                     Some((_, Stage::Wanted | Stage::Coming(_))) => drop(self.open.remove(&number)),
-                    // It was refused meanwhile.
+                    // The test was refused in the meantime.
                     None => {}
                     _ => return Err(PushError::OutOfTurn(kind)),
                 }
@@ -279,7 +280,7 @@ impl Machine for PushReceiver {
                         PushReceiverPhase::Open => PushMessage::Later(why, text, pause),
                         _ => PushMessage::Refused(why, text),
                     };
-                    // A proof that was made must be sent first, and what is settled is said all the same.
+                    // Settled tests are still reported, so the outbox is retained, except for a proof that is not sent yet.
                     if matches!(self.state, PushReceiverPhase::Sealing) {
                         self.outbox.clear();
                     }
@@ -291,7 +292,7 @@ impl Machine for PushReceiver {
     }
 
     fn handle_timeout(&mut self, now: Tick) {
-        // While the driver is not done with what came nobody reads what comes.
+        // While the driver has events to process it reads no input, so the host only seems silent.
         if now.steady - self.received_at >= SILENCE && self.events.is_empty() {
             self.over(Some(PushError::Silent));
         } else if matches!(self.state, PushReceiverPhase::Open)

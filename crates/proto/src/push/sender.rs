@@ -1,4 +1,4 @@
-//! [`PushSender`]: the side that has tests.
+//! [`PushSender`]: state machine of the host that pushes tests.
 
 use super::wire::{About, PushMessage, PushOffer, PushOutcome, PushRefusal, SpoolState};
 use super::{ALIVE, LABEL, MAX_FRAME, MAX_OPEN, PushError, SILENCE, VERSION};
@@ -9,39 +9,40 @@ use jitlat_core::SteadyTime;
 use jitlat_core::time::Span;
 use std::collections::VecDeque;
 
-/// An input of a sender.
+/// Input of a [`PushSender`].
 #[derive(Clone, Debug)]
 pub enum SenderInput<'a> {
-    /// Bytes were received.
+    /// Received bytes.
     Bytes(&'a [u8]),
     /// The connection ended.
     Closed,
-    /// What this host says of itself.
+    /// State of this host, to be reported to the collector.
     State(SpoolState),
-    /// Tests to offer: at most [`PushSender::room`], in the order in which they are to be settled.
+    /// Tests to offer: at most [`PushSender::room`], in the order in which [`SenderEvent::Settled`] returns them.
     Offer(&'a [PushOffer]),
-    /// The wanted test begins.
+    /// Description of the requested test, before its log.
     Test(About),
-    /// A piece of its log, compressed, of at most [`super::MAX_PIECE`] bytes: only while [`PushSender::needs_data`].
+    /// Compressed piece of the log, of at most [`super::MAX_PIECE`] bytes. Allowed only while [`PushSender::needs_data`].
     Piece(&'a [u8]),
-    /// Its log is whole.
+    /// The log is complete.
     Whole,
-    /// The wanted test, or the rest of it, cannot be read.
+    /// The requested test, or the rest of it, cannot be read.
     Gone,
-    /// Nothing more will be offered: end once all is settled.
+    /// No further tests will be offered: end the conversation once all are settled.
     Finish,
 }
 
-/// An event of a sender.
+/// Event of a [`PushSender`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SenderEvent {
-    /// The collector proved the key: tests may be offered.
+    /// The collector has proved the key: tests may be offered.
     Open,
-    /// Give this test: [`SenderInput::Test`] or [`SenderInput::Gone`]. One at a time.
+    /// The collector requests this test: answer with [`SenderInput::Test`] or [`SenderInput::Gone`]. The next request follows
+    /// after that test.
     Wanted(u64),
-    /// What became of tests, in the order in which they were offered; `None`: the collector wanted one that was gone.
+    /// Outcomes of tests, in the order in which they were offered. `None`: the collector requested a test that could not be read.
     Settled(Vec<(u64, Option<PushOutcome>)>),
-    /// The conversation is over; the error, if it failed, and how long the collector wants to be left alone.
+    /// The conversation is over; with the error if it failed, and the minimum time before the next attempt.
     Over(Option<PushError>, Span),
 }
 
@@ -54,32 +55,33 @@ enum PushSenderPhase {
     Over,
 }
 
-/// A test that was offered.
+/// Test that was offered.
 #[derive(Debug)]
 struct Offered {
     number: u64,
-    /// Whether it was wanted.
+    /// True if the collector has requested it.
     wanted: bool,
+    /// `None` until it is known; `Some(None)`: the test could not be read.
     outcome: Option<Option<PushOutcome>>,
 }
 
-/// The log that is being sent.
+/// Progress of the log that is being sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum LogTransfer {
     Nothing,
-    /// The driver was asked for it.
+    /// The driver was asked for the log of this test.
     Asked(u64),
-    /// Its pieces follow.
+    /// Pieces of the log of this test are being sent.
     Pieces(u64),
 }
 
-/// The machine. Its timers run on the steady clock.
+/// State machine of the host that pushes. Its timers use the steady clock.
 #[derive(Debug)]
 pub struct PushSender {
     channel: Channel,
     state: PushSenderPhase,
     offered: VecDeque<Offered>,
-    /// Wanted, and not yet sent.
+    /// Requested tests that are not sent yet.
     wanted: VecDeque<u64>,
     sending: LogTransfer,
     finishing: bool,
@@ -108,7 +110,7 @@ impl PushSender {
         }
     }
 
-    /// How many tests may be offered now.
+    /// Returns the number of tests that may be offered now.
     pub fn room(&self) -> usize {
         match self.state {
             PushSenderPhase::Open if !self.finishing => MAX_OPEN - self.offered.len().min(MAX_OPEN),
@@ -116,12 +118,12 @@ impl PushSender {
         }
     }
 
-    /// Tests that were offered and are not settled.
+    /// Returns the number of tests that were offered and are not settled.
     pub fn unsettled(&self) -> usize {
         self.offered.len()
     }
 
-    /// The test whose log is being sent.
+    /// Returns the number of the test whose log is being sent.
     pub fn sending(&self) -> Option<u64> {
         match self.sending {
             LogTransfer::Nothing => None,
@@ -129,7 +131,7 @@ impl PushSender {
         }
     }
 
-    /// Whether the next piece of the log that is being sent is to be given.
+    /// True if the next piece of the log that is being sent is needed.
     pub fn needs_data(&self) -> bool {
         matches!((&self.state, self.sending), (PushSenderPhase::Open, LogTransfer::Pieces(_)))
             && self.outbox.is_empty()
@@ -145,7 +147,7 @@ impl PushSender {
 
     fn read(&mut self, now: Tick) -> Result<(), PushError> {
         while !matches!(self.state, PushSenderPhase::Over) {
-            // A proof covers everything before it.
+            // A proof covers all messages before it.
             if matches!(self.state, PushSenderPhase::Proving(_)) {
                 self.state = PushSenderPhase::Proving(Box::new(self.channel.transcript()));
             }
@@ -198,7 +200,7 @@ impl PushSender {
                     let offered = self.offered.iter_mut().find(|o| o.number == number);
                     let offered = offered.filter(|o| o.outcome.is_none()).ok_or(PushError::OutOfTurn(11))?;
                     offered.outcome = Some(Some(outcome));
-                    // It may be refused before it was sent as a whole.
+                    // A test may be refused before it was sent completely.
                     self.wanted.retain(|wanted| *wanted != number);
                 }
                 self.settle();
@@ -218,7 +220,7 @@ impl PushSender {
         }
     }
 
-    /// Hands out what is settled, in order.
+    /// Returns settled tests to the driver, in the order in which they were offered.
     fn settle(&mut self) {
         let mut settled = Vec::new();
         while let Some(outcome) = self.offered.front_mut().and_then(|o| o.outcome.take()) {
@@ -336,7 +338,7 @@ impl Machine for PushSender {
 
 #[cfg(test)]
 impl PushSender {
-    /// Says something out of turn.
+    /// Sends a message that is not allowed in the present state.
     pub(super) fn forge(&mut self, message: PushMessage) {
         self.outbox.push_back(message);
     }

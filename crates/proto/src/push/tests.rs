@@ -22,10 +22,10 @@ fn keys() -> PresharedKeys {
     keys
 }
 
-/// A host with tests, as it would be on its disk.
+/// Host that pushes: the state that survives on its disk.
 #[derive(Default)]
 struct Host {
-    /// The logs that are there, by number.
+    /// Stored logs by number.
     logs: BTreeMap<u64, Vec<u8>>,
     made: u64,
     settled: u64,
@@ -49,7 +49,7 @@ impl Host {
         self.logs.insert(self.made, log(self.made));
     }
 
-    /// The oldest test goes, whether it was sent or not.
+    /// Removes the oldest test, sent or not.
     fn drop_oldest(&mut self) {
         let Some((number, _)) = self.logs.pop_first() else { return };
         if number > self.settled {
@@ -75,7 +75,7 @@ impl Host {
     }
 }
 
-/// A collector's disk: how often it has each test; and what it has in memory of this conversation.
+/// Collector: the number of copies of each test on its disk, and the state of this conversation in memory.
 #[derive(Default)]
 struct Store {
     disk: BTreeMap<u128, u32>,
@@ -85,18 +85,18 @@ struct Store {
     pending: Vec<u64>,
 }
 
-/// Both sides and the connection between them.
+/// Host, collector, and the connection between them.
 struct World {
     now: i64,
     host: Host,
     store: Store,
     sides: Option<(PushSender, PushReceiver)>,
-    /// Bytes under way, to the collector and to the host.
+    /// Bytes in transit: to the collector, and to the host.
     wires: [VecDeque<u8>; 2],
     offered_up_to: u64,
-    /// Most tests that the collector wants at a time.
+    /// Maximum number of tests that the collector requests at a time.
     window: usize,
-    /// How the last conversation of each side ended.
+    /// End of each side's last conversation.
     ended: Option<(Option<PushError>, Span)>,
     served: Option<Option<PushError>>,
     events: usize,
@@ -124,14 +124,14 @@ impl World {
         (self.ended, self.served) = (None, None);
     }
 
-    /// The connection ends: what is under way is lost, and so is what either side knew of it.
+    /// Cuts the connection: bytes in transit and the state of the conversation on both sides are lost.
     fn cut(&mut self) {
         self.sides = None;
         self.wires.iter_mut().for_each(VecDeque::clear);
         self.store = Store { disk: std::mem::take(&mut self.store.disk), ..Store::default() };
     }
 
-    /// What both drivers do with what they have.
+    /// Lets both drivers process their events.
     fn drive(&mut self) {
         let now = tick(self.now);
         let Some((sender, receiver)) = &mut self.sides else { return };
@@ -237,7 +237,7 @@ impl World {
         }
     }
 
-    /// Delivers some bytes one way.
+    /// Delivers up to `bytes` bytes in one direction.
     fn deliver(&mut self, to_host: bool, bytes: usize) {
         let wire = &mut self.wires[usize::from(to_host)];
         let bytes: Vec<u8> = wire.drain(..bytes.min(wire.len())).collect();
@@ -251,7 +251,7 @@ impl World {
         self.drive();
     }
 
-    /// What has come is put on the disk, and then said.
+    /// Stores the received tests on disk and, if `said`, reports them as settled.
     fn commit(&mut self, said: bool) {
         let now = tick(self.now);
         let mut settled = Vec::new();
@@ -277,7 +277,7 @@ impl World {
         }
     }
 
-    /// Everything that waits is pushed, on a connection that holds.
+    /// Pushes all waiting tests on a connection that does not fail.
     fn finish(&mut self) {
         self.cut();
         self.connect(key("the key of berlin"));
@@ -318,7 +318,7 @@ enum Step {
     ToHost(u16),
     Flow,
     Commit,
-    /// The collector is killed after its disk has them, and before it says so.
+    /// The collector is killed after it has stored tests and before it reports them.
     CommitAndDie,
 }
 
@@ -339,7 +339,7 @@ fn step() -> impl Strategy<Value = Step> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(128))]
 
-    /// Connections that end at any byte, either side killed at any moment, tests that are dropped while they are under way.
+    /// Connections end at any byte, either side is killed at any moment, and tests are dropped while they are in transit.
     #[test]
     fn every_test_arrives_once_or_is_counted_as_dropped(
         steps in prop::collection::vec(step(), 1..120), window in 1usize..40)
@@ -451,7 +451,7 @@ fn who_has_no_key_of_a_host_is_refused() {
     let refused = PushError::Refused(PushRefusal::Key, String::new());
     assert_eq!(world.ended, Some((Some(refused), Span::ZERO)));
     assert_eq!(world.served, Some(Some(PushError::Proof)));
-    // A collector without keys serves nobody, and a sender does not believe one that asks for no key.
+    // A collector without keys refuses all hosts, and a sender rejects a collector that requests no key.
     let mut out = Vec::new();
     let mut receiver = PushReceiver::new(PresharedKeys::default(), [2; 16], tick(0));
     let mut sender = PushSender::new(key("the key of berlin"), [1; 16], tick(0));
@@ -471,7 +471,7 @@ fn a_changed_byte_ends_the_conversation() {
     let mut world = World::new(9);
     (0..5).for_each(|_| world.host.make());
     world.connect(key("the key of madrid"));
-    // Greetings and proofs.
+    // Exchange of greetings and proofs.
     for _ in 0..3 {
         world.drive();
         world.deliver(false, 1000);
@@ -497,14 +497,14 @@ fn a_collector_that_wants_nothing_more_says_when_to_come_again() {
     assert_eq!(world.ended, Some((Some(PushError::Refused(PushRefusal::Full, "of 1 TB".to_owned())), pause)));
     assert_eq!(world.served, Some(None));
     assert_eq!(world.host.stored, 0);
-    // Later everything arrives.
+    // Later all tests arrive.
     world.window = 2;
     world.finish();
     world.check();
     assert_eq!(world.host.stored, 5);
 }
 
-/// A host that is held, or one that forges, holds no more than it is granted.
+/// A sender that exceeds its limits, or forges messages, ends the conversation.
 #[test]
 fn more_than_is_allowed_ends_the_conversation() {
     let offers = |from: u64, n: u64| -> Vec<PushOffer> {
@@ -583,7 +583,7 @@ fn pauses_grow_to_five_minutes_and_end_with_success() {
     assert!(retry.failed(now, Span::ZERO) <= Span::seconds(5));
 }
 
-/// A collector is away for a day, the host makes a test every five minutes and may keep a hundred: in virtual time.
+/// In virtual time: a collector is unreachable for a day; the host makes a test every five minutes and may store 100 of them.
 #[test]
 fn a_day_without_the_collector_costs_only_what_there_is_no_room_for() {
     let mut world = World::new(16);
@@ -610,13 +610,13 @@ fn a_day_without_the_collector_costs_only_what_there_is_no_room_for() {
                 retry.succeeded();
             }
         }
-        // What was pushed need not stay.
+        // Tests that were pushed may be removed.
         world.host.logs = world.host.logs.split_off(&(world.host.settled + 1));
     }
     world.finish();
     world.check();
     assert_eq!(world.host.made, 3 * 288);
-    // Those of that day, and the first of the next, which is made a moment before the collector is there again.
+    // The tests of that day, and the first of the next, which is made just before the collector is reachable again.
     assert_eq!(world.host.dropped, 289 - 100);
     assert!((250..400).contains(&tries), "{tries} tries within a day");
 }

@@ -1,4 +1,4 @@
-//! The messages and their encoding. Every length is checked before anything is read or allocated.
+//! Messages and their encoding. Every length is checked before data is read or memory allocated.
 
 use super::{MAX_OPEN, MAX_PAUSE, MAX_PIECE, MAX_TAGS};
 pub use crate::channel::WireError;
@@ -6,74 +6,74 @@ use crate::channel::{ChannelHello, put_text, text};
 use crate::wire::Reader;
 use jitlat_core::time::Span;
 
-/// What a conversation begins with.
+/// First bytes of a conversation.
 pub(crate) const MAGIC: [u8; 4] = *b"JLTP";
 
-/// A test that is offered.
+/// Test that a host offers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PushOffer {
-    /// Its number at the sender, by which it is called in this conversation.
+    /// Number of the test at the sender; identifies it in this conversation.
     pub number: u64,
-    /// XXH3-128 of its log.
+    /// XXH3-128 checksum of its log.
     pub hash: u128,
-    /// Bytes of its log.
+    /// Length of its log in bytes; 0 for a test that the sender no longer has.
     pub length: u64,
 }
 
-/// What comes with a log.
+/// Description sent before a log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct About {
     /// Name of the log.
     pub source: String,
-    /// Its tags.
+    /// Tags of the test: keys and values.
     pub tags: Vec<(String, String)>,
 }
 
-/// What a sender says of itself.
+/// State that a sender reports.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SpoolState {
-    /// Tests that wait.
+    /// Number of tests that wait to be pushed.
     pub waiting: u64,
-    /// Tests that were dropped because they were too old, ever.
+    /// Number of tests that were removed before they were pushed, since pushing to this collector began.
     pub dropped: u64,
 }
 
-/// What became of a test.
+/// Outcome of a test that was offered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PushOutcome {
-    /// It is on the collector's disk now.
+    /// The collector has stored it.
     Stored,
-    /// The collector had it already.
+    /// The collector already had it.
     Known,
-    /// The collector does not take it, now and later: why.
+    /// The collector will never accept it, for this reason.
     Refused(String),
 }
 
-/// Why a collector takes nothing.
+/// Reason why a collector accepts no tests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PushRefusal {
-    /// It speaks another version.
-    #[error("it speaks another version of the protocol")]
+    /// The collector uses another version of the protocol.
+    #[error("it uses another version of the protocol")]
     Version,
     /// The key is missing or wrong.
     #[error("it does not have this host's key")]
     Key,
-    /// It has too many connections, or too little memory left.
+    /// The collector has too many connections or too little free memory.
     #[error("it is busy")]
     Busy,
-    /// Its disk is full.
+    /// The collector's disk is full.
     #[error("its disk is full")]
     Full,
-    /// It is being stopped.
+    /// The collector is being stopped.
     #[error("it is being stopped")]
     Stopping,
-    /// Something else.
+    /// The collector failed for another reason.
     #[error("it failed")]
     Failed,
 }
 
 impl PushRefusal {
-    /// All, in the order of their numbers.
+    /// All reasons, in the order of their numbers on the wire.
     pub(crate) const ALL: [PushRefusal; 6] = [
         PushRefusal::Version,
         PushRefusal::Key,
@@ -92,42 +92,43 @@ impl PushRefusal {
     }
 }
 
-/// A message. Numbers as in `docs/protocols/push.md`.
+/// Message of the protocol; `docs/protocols/push.md` describes each type.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PushMessage {
-    /// 1, both ways.
+    /// Type 1, both directions: version, and whether the sender has a key.
     Hello(ChannelHello),
-    /// 2, both ways: a proof of the key.
+    /// Type 2, both directions: proof of the key.
     Proof([u8; 32]),
-    /// 3, from the collector: tests may be offered.
+    /// Type 3, from the collector: the host may offer tests.
     Welcome,
-    /// 4, to the collector.
+    /// Type 4, to the collector: state of the host.
     State(SpoolState),
-    /// 5, to the collector: tests that it may want.
+    /// Type 5, to the collector: offered tests.
     Offer(Vec<PushOffer>),
-    /// 6, from the collector: send these, in this order. It has room for as many bytes as they have.
+    /// Type 6, from the collector: numbers of the tests to send, in this order. The collector has room for all of them.
     Want(Vec<u64>),
-    /// 7, to the collector: the log of this test follows.
+    /// Type 7, to the collector: number and description of the test whose log follows.
     Test(u64, About),
-    /// 8, to the collector: a piece of that log, compressed.
+    /// Type 8, to the collector: compressed piece of the log.
     Piece(Vec<u8>),
-    /// 9, to the collector: the log is whole.
+    /// Type 9, to the collector: the log is complete.
     Whole,
-    /// 10, to the collector: this test cannot be sent; what came of it is void.
+    /// Type 10, to the collector: number of a test that cannot be sent. Pieces already received are void.
     Gone(u64),
-    /// 11, from the collector: what became of tests.
+    /// Type 11, from the collector: outcomes of tests, by number.
     Settled(Vec<(u64, PushOutcome)>),
-    /// 12, from the collector: nothing more is taken on this connection; try again after this time.
+    /// Type 12, from the collector: it accepts no more tests on this connection; reason, details, and pause before the next
+    /// attempt.
     Later(PushRefusal, String, Span),
-    /// 13, both ways: keep-alive.
+    /// Type 13, both directions: keep-alive.
     Alive,
-    /// 14, to the collector: nothing more will be offered.
+    /// Type 14, to the collector: no further tests will be offered.
     Bye,
-    /// 15, from the collector: refusal before anything was offered.
+    /// Type 15, from the collector: refusal before a test was offered; reason and details.
     Refused(PushRefusal, String),
 }
 
-/// Appends a text of up to 65 535 bytes.
+/// Appends `text`, cut to 65 535 bytes at a character boundary.
 fn put_long(out: &mut Vec<u8>, text: &str) {
     let mut end = text.len().min(usize::from(u16::MAX));
     while !text.is_char_boundary(end) {
@@ -147,7 +148,7 @@ fn hash(r: &mut Reader<'_>) -> Result<u128, WireError> {
     Ok(u128::from_be_bytes(r.array()?))
 }
 
-/// Reads a list of at most [`MAX_OPEN`].
+/// Reads a list of at most [`MAX_OPEN`] elements.
 fn list<T>(
     r: &mut Reader<'_>,
     one: impl Fn(&mut Reader<'_>) -> Result<T, WireError>,
@@ -164,7 +165,7 @@ fn put_count(out: &mut Vec<u8>, count: usize) {
 }
 
 impl About {
-    /// Whether it fits into a message.
+    /// True if the description fits into a message.
     pub fn fits(&self) -> bool {
         let bytes: usize = self.tags.iter().map(|(key, value)| key.len() + value.len() + 4).sum();
         self.tags.len() <= MAX_TAGS && self.source.len() + bytes <= MAX_PIECE
@@ -191,7 +192,7 @@ impl About {
 }
 
 impl PushMessage {
-    /// Its number.
+    /// Returns the number of the message's type.
     pub fn kind(&self) -> u8 {
         match self {
             PushMessage::Hello(_) => ChannelHello::KIND,
@@ -212,7 +213,7 @@ impl PushMessage {
         }
     }
 
-    /// Appends its body.
+    /// Appends the body of the message to `out`.
     pub fn encode(&self, out: &mut Vec<u8>) {
         match self {
             PushMessage::Hello(hello) => hello.encode(MAGIC, out),
@@ -267,7 +268,7 @@ impl PushMessage {
         }
     }
 
-    /// Parses the body of message `kind`. Bytes after the known fields belong to a later version, and are ignored.
+    /// Parses the body of a message of type `kind`. Bytes after the known fields belong to a later version and are ignored.
     pub fn decode(kind: u8, body: &[u8]) -> Result<PushMessage, WireError> {
         let r = &mut Reader::new(body);
         Ok(match kind {

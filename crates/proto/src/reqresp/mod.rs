@@ -1,5 +1,5 @@
 //! TCP request–response: one connection, fixed sizes, no Nagle algorithm. It measures the delay of an
-//! application that sends a request and waits for the response (seed 001's TCPMon).
+//! application that sends a request and waits for the response (TCPMon in the source documents).
 //!
 //! The client starts with a greeting of 16 bytes that contains both sizes; the server returns it if it
 //! accepts (and closes otherwise). Then requests and responses follow, each of its fixed size: sequence

@@ -136,8 +136,8 @@ impl StampRequest {
         })
     }
 
-    /// Writes the fields into `packet`. Its other bytes (reserved, padding, TLVs) do not change. Fields
-    /// beyond its end are omitted.
+    /// Writes the fields into `packet`. Other bytes (reserved, padding, TLVs) do not change. Fields beyond
+    /// the end of `packet` are omitted.
     pub fn write(&self, layout: StampLayout, packet: &mut [u8]) {
         let f = layout.fields();
         f.seq.write(packet, self.seq);

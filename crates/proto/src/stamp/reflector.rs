@@ -20,8 +20,8 @@ use jitlat_core::{Span, StampSource, SteadyTime, WallTime};
 pub struct ReflectorRules {
     /// Key to answer with. Only packets signed with it are answered.
     pub key: Option<StampKey>,
-    /// Keys by network, instead of `key`; the longest prefix that contains the client's address is used. If
-    /// there are keys but none for an address, it is not answered.
+    /// Keys by network, instead of `key`; the longest prefix that contains the client's address is used. If there are
+    /// keys, addresses without a key are not answered.
     pub keys: Vec<(Prefix, StampKey)>,
     /// Maximum number of sessions with a packet count; 0: stateless. A new session replaces the one that was
     /// idle longest.
@@ -85,7 +85,7 @@ pub struct StampReflection {
     pub ssid: u16,
     /// Number of the answer, for the same functions.
     pub seq: u32,
-    /// True if the next answer should report when this one left.
+    /// True if the next answer should report the departure time of this one.
     pub follow_up: bool,
     /// True for the first answer of a session; never true if stateless.
     pub first: bool,
@@ -356,8 +356,7 @@ fn session<'a>(
     };
     let session = sessions.at(at)?;
     let silent = Span(now.0.saturating_sub(session.last_seen));
-    // The same port begins another test: numbers start again, with a later time on the sender's clock or
-    // after a pause.
+    // The same port begins another test: numbers restart, with a later time on the sender's clock or after a pause.
     let later = sent.is_some_and(|sent| sent.0 > session.highest_sent) && session.received > 0;
     let begins_anew = seq < session.highest && (later || silent >= MIN_RESTART_GAP);
     if silent >= rules.idle || begins_anew {

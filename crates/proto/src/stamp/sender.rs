@@ -79,9 +79,9 @@ const MAX_DEPARTURE_DIFFERENCE: Span = Span::seconds(1);
 /// Time from the transmit times in answers to their real departure, from the follow-up extension.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FollowUpLag {
-    /// Number of answers for which it is known.
+    /// Number of answers for which the real departure is known.
     pub known: u64,
-    /// Sum over these answers.
+    /// Sum of the times over these answers.
     pub sum: Span,
     /// Largest value.
     pub largest: Span,
@@ -154,7 +154,7 @@ impl StampSender {
         let fields =
             StampRequest::parse(self.layout, datagram).filter(|_| short(self.size) && short(datagram.len()));
         match fields {
-            // Our own request that came back.
+            // Our own request that was returned.
             Some(fields) if fields.error == self.options.error => DatagramKind::Foreign,
             Some(fields) => DatagramKind::Reply(Reply {
                 seq: fields.seq,
@@ -245,7 +245,8 @@ impl Protocol for StampSender {
             return DatagramKind::Forged;
         }
         if answer.sender_error != self.options.error {
-            // Not an answer to our request, but our own request that came back, or another sender's answer.
+            // Not an answer to our request, but our own request that was returned, or an answer to another
+            // sender.
             return if is_answer(self.layout, datagram) {
                 DatagramKind::Malformed
             } else {

@@ -17,7 +17,7 @@ pub mod flag {
 pub mod kind {
     /// Padding.
     pub const PADDING: u8 = 1;
-    /// Addresses and ports as the reflector sees them.
+    /// Addresses and ports as seen by the reflector.
     pub const LOCATION: u8 = 2;
     /// Sources of the timestamps of both sides.
     pub const TIMESTAMP_INFO: u8 = 3;
@@ -40,7 +40,7 @@ pub struct Tlv<'a> {
     pub flags: u8,
     /// Type code from [`kind`].
     pub kind: u8,
-    /// Value, as long as the length field says.
+    /// Value, with the length given in the length field.
     pub value: &'a [u8],
 }
 

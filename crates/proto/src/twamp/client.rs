@@ -126,8 +126,8 @@ pub struct Client {
     events: VecDeque<TwampClientEvent>,
 }
 
-/// Maximum duration of a test. A client does not decide how long a test takes, but a conversation without
-/// events must have a limit.
+/// Maximum duration of a test. The client does not determine the duration of a test, but a conversation
+/// without events must have a limit.
 const MAX_DURATION: Span = Span::seconds(32 * 86_400);
 
 impl Client {

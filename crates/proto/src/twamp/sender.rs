@@ -92,7 +92,8 @@ impl Protocol for TwampSender {
             return DatagramKind::Malformed;
         };
         if answer.sender_error != self.error {
-            // Not an answer to our request, but our own request that came back, or another sender's answer.
+            // Not an answer to our request, but our own request that was returned, or an answer to another
+            // sender.
             return if is_answer(self.layout, &self.open) {
                 DatagramKind::Malformed
             } else {

@@ -68,7 +68,7 @@ impl TwampRules {
 #[derive(Clone, Debug)]
 pub struct TwampOpenRequest {
     /// Source port of the packets. `None` if the client is behind address translation or does not know its
-    /// port: then it is that of the first packet.
+    /// port: then the source port of the first packet is used.
     pub sender_port: Option<u16>,
     /// Port that the client requests; 0: any.
     pub port: u16,

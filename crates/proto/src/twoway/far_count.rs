@@ -36,7 +36,7 @@ pub(super) struct FarCount {
     unanswered: u64,
     /// Number of these requests that the far host answered.
     answers_lost: u64,
-    /// Number of requests without an answer since the last answered one.
+    /// Number of requests without an answer since the last answered request.
     open: Option<u32>,
     /// Highest number of the settled answers.
     front: Option<i64>,
@@ -79,8 +79,9 @@ impl FarCount {
         self.has_answers && !self.stateful && !self.copies && !self.broken
     }
 
-    /// Handles the answer to a request whose number no count can have reached. The answer has a copy of that
-    /// number, or one from a count.
+    /// Handles the answer to a probe: a request with a number beyond any possible count. If the answer
+    /// contains the same number or none, the far host does not count; if it contains another number, the far
+    /// host counts.
     pub(super) fn note_probe(&mut self, seq: u32, far: Option<u32>) {
         match far {
             Some(far) if far != seq => self.stateful = true,
@@ -102,7 +103,7 @@ impl FarCount {
         self.received.len() as i64 * 64
     }
 
-    /// True if `number` was received, as far as remembered.
+    /// True if `number` was received, as far as recorded.
     fn was_received(&self, number: i64) -> bool {
         let bit = number.rem_euclid(self.window());
         number <= self.highest
@@ -110,7 +111,7 @@ impl FarCount {
             && self.received[bit as usize / 64] >> (bit % 64) & 1 == 1
     }
 
-    /// Records that `number` was received. All numbers up to it are remembered afterwards.
+    /// Records that `number` was received. Afterwards, the record covers all numbers up to `number`.
     fn mark(&mut self, number: i64) {
         let window = self.window();
         if number <= self.highest - window {
@@ -133,8 +134,8 @@ impl FarCount {
         }
         if !self.has_answers {
             self.has_answers = true;
-            // A count begins at 0. If it is ahead of the sender's number it began before this test. But if it
-            // is known to belong to this test, requests were reordered or duplicated.
+            // A count begins at 0. A count ahead of the sender's number began before this test; but if it is
+            // known to belong to this test, requests were reordered or duplicated.
             let of_this_test = self.declared && u64::from(far) < 2 * sent;
             self.base = if of_this_test { 0 } else { (i64::from(far) - i64::from(seq)).max(0) };
             self.highest = i64::from(far);
@@ -147,7 +148,8 @@ impl FarCount {
         let number = self.unwrap(far);
         self.stateful |= far != seq;
         if self.was_received(number) {
-            // The same answer again. If it was for another request, the count was restarted.
+            // The number was already received: the answer is a duplicate, or, for another request, the count
+            // was restarted.
             self.counts.down_duplicates += u64::from(before.is_some());
             self.broken |= before.is_none() && self.stateful;
             return;
@@ -182,8 +184,8 @@ impl FarCount {
                 (front + 1..number).filter(|n| !self.was_received(*n)).take(length as usize).count() as u32;
             self.unanswered += u64::from(length);
             self.answers_lost += u64::from(missing);
-            // If the count began before the test its start is a guess, and so are conclusions from the order
-            // of reordered packets.
+            // If the count began before the test, its start is estimated, and conclusions from the order of
+            // reordered packets are uncertain.
             let known = number > front && (first > 0 || self.base == 0);
             let way = match missing {
                 0 if known => LossSide::Up,
@@ -204,8 +206,8 @@ impl FarCount {
         }
         let numbers = (self.highest - self.base + 1).max(0) as u64;
         let missing = numbers.saturating_sub(self.distinct);
-        // Numbers may be missing without a request: those of answers to duplicates, or to reordered requests.
-        // The latter would reduce the losses of requests by the same number.
+        // Numbers of answers to duplicates, or to reordered requests, may be missing without an unanswered
+        // request. Reordered requests would reduce the losses of requests by the same number.
         let up_lost = self.unanswered.saturating_sub(missing);
         let either = self.unanswered - up_lost - self.answers_lost.min(self.unanswered - up_lost);
         let behind = sent.saturating_sub((self.highest_seq + 1).max(0) as u64);

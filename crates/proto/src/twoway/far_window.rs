@@ -2,8 +2,8 @@
 //! received.
 //!
 //! If the request was received, its answer was lost; otherwise the request was lost. A host may forget
-//! requests it received, as irtt's server does when a request is reordered: if a window denies a request that
-//! was answered, its other denials are ignored.
+//! requests that it received, like irtt's server when a request is reordered: if a window does not contain a
+//! request that was answered, other requests missing in it do not count as lost.
 
 use jitlat_core::twoway::{LossRun, LossSide};
 
@@ -68,7 +68,7 @@ impl FarWindow {
                 _ => {}
             }
         }
-        // The request was answered, even if its window denies it.
+        // The request was answered, even if its window does not contain it.
         let slot = self.slot(seq);
         self.fates[slot] = RequestFate::Received;
     }
@@ -102,7 +102,8 @@ impl FarWindow {
 mod tests {
     use super::*;
 
-    /// Returns the bursts if, of requests 0 to 9, these were answered with these windows.
+    /// Returns the loss bursts of requests 0 to 9; `answers` contains the answered requests with their
+    /// windows.
     fn runs(answers: &[(u32, u64)]) -> Vec<(u32, u32, LossSide)> {
         let mut far = FarWindow::new(16, 10);
         (0..10).for_each(|seq| far.sent(seq));
@@ -127,7 +128,8 @@ mod tests {
 
     #[test]
     fn a_host_that_forgets_is_not_believed() {
-        // After the late request 3, irtt's server has forgotten everything before. The answer to 2 was lost.
+        // After the late request 3, irtt's server has forgotten all earlier requests. The answer to 2 was
+        // lost.
         let losses = runs(&[
             (0, 1),
             (1, 3),

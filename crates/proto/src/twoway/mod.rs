@@ -90,7 +90,7 @@ pub enum ConversationState {
 
 /// Interface of a two-way protocol.
 pub trait Protocol {
-    /// Appends request `seq`, sent at `sent`, to `out`. `last` is true if no other follows.
+    /// Appends request `seq`, sent at `sent`, to `out`. `last` is true for the last request.
     fn request(&mut self, seq: u32, last: bool, sent: WallTime, out: &mut Vec<u8>);
 
     /// Parses a datagram from the far host that arrived at about `near` (wall clock).
@@ -101,8 +101,7 @@ pub trait Protocol {
         false
     }
 
-    /// Appends the packet that ends the conversation, once, when there is nothing more to send or to wait
-    /// for.
+    /// Appends the packet that ends the conversation, once, when no packets are left to send or to wait for.
     fn poll_farewell(&mut self, _out: &mut Vec<u8>) -> bool {
         false
     }
@@ -154,12 +153,13 @@ pub trait Protocol {
         false
     }
 
-    /// True if an answer may report when the previous one left ([`Reply::earlier`]).
+    /// True if an answer may report the departure time of the previous answer ([`Reply::earlier`]).
     fn amends(&self) -> bool {
         false
     }
 
-    /// True if requests are answered. Otherwise only the conversation reports what arrived.
+    /// True if requests are answered. Otherwise the numbers of received packets are only reported in the
+    /// conversation.
     fn expects_replies(&self) -> bool {
         true
     }

@@ -16,7 +16,7 @@ use std::collections::VecDeque;
 const MAX_PENDING: usize = 256;
 /// Time for which an answer waits for a later report.
 const REFUSAL_GRACE: Span = Span::millis(500);
-/// Maximum number of requests after the test that find out whether the far host counts.
+/// Maximum number of requests that are sent after the test to determine whether the far host counts.
 const MAX_PROBES: u32 = 3;
 /// Time to wait for the answer to each of these requests.
 const PROBE_TIMEOUT: Span = Span::millis(250);
@@ -58,7 +58,7 @@ const MAX_LATENESS: Span = Span::millis(5);
 /// A packet that the driver must send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transmit {
-    /// Request with this number. Its kernel timestamp is wanted.
+    /// Request with this number. Its kernel timestamp is requested.
     Request(u32),
     /// Packet of the conversation.
     Conversation,
@@ -67,7 +67,7 @@ pub enum Transmit {
 /// Facts about a received datagram in addition to its bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PingReception {
-    /// Best timestamp of its arrival.
+    /// Best timestamp of the datagram's arrival.
     pub stamp: Stamp,
     /// The program's own clock reading after reception.
     pub read: WallTime,
@@ -96,7 +96,7 @@ pub struct Pinger<P> {
     next: u32,
     due: SteadyTime,
     start: Option<SteadyTime>,
-    /// Time at which the answer to the last request, or the one waited for, is given up.
+    /// Time at which the answer to the last request, or to the request being waited for, is given up.
     until: Option<SteadyTime>,
     requests: RequestTable,
     records: Recording,
@@ -104,7 +104,7 @@ pub struct Pinger<P> {
     not_answers: NotAnswers,
     /// Answers that may get a later report, in order of arrival.
     pending: VecDeque<PacketRecord>,
-    /// True if the protocol decides when the test is over, because it waits for a packet.
+    /// True if the protocol determines the end of the test, because it waits for a packet.
     closing: bool,
     /// True if answers are accepted from any port of the far host.
     any_port: bool,
@@ -115,7 +115,7 @@ enum PingerState {
     Opening,
     Sending,
     Draining,
-    /// Finding out whether the far host counts its answers. Contains the number of requests so far.
+    /// Determining whether the far host counts its answers. Contains the number of requests so far.
     Probing(u32),
     Over,
     Failed(String),

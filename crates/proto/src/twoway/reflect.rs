@@ -23,7 +23,7 @@ pub struct RequestArrival {
 pub enum Silence {
     /// The packet is not a request of this protocol.
     Foreign,
-    /// The request is too short: the answer would be longer than it.
+    /// The request is too short: the answer would be longer.
     Short,
     /// The packet is an answer from a reflector.
     Loop,
@@ -31,7 +31,7 @@ pub enum Silence {
     Source,
     /// The integrity check failed or was missing.
     Forged,
-    /// There is no session with that name, or the packet is not from its client.
+    /// The session does not exist, or the packet is not from its client.
     NoSession,
     /// The client's limit is exceeded.
     Limited,

@@ -6,8 +6,9 @@ use crate::twoway::far_window::FarWindow;
 use jitlat_core::WallTime;
 pub use jitlat_core::twoway::{Directions, LossRun};
 
-/// Maximum number of requests remembered until their answers can no longer arrive; a power of two. At 100 000
-/// requests per second that is 2.6 s, at 1000 per second more than four minutes. Each takes 24 bytes.
+/// Maximum number of requests stored until their answers can no longer arrive; a power of two. The limit is
+/// 2.6 s at 100 000 requests per second, and more than four minutes at 1000 per second. Each request takes 24
+/// bytes.
 const MAX_ENTRIES: usize = 1 << 18;
 
 #[derive(Clone, Copy, Debug)]
@@ -27,7 +28,7 @@ pub(crate) enum AnswerMatch {
     First(u32, WallTime),
     /// Further answer to this request.
     Again(u32, WallTime),
-    /// Answer to a request that was never sent, or too long ago to be remembered.
+    /// Answer to a request that was never sent, or so long ago that it is no longer stored.
     Unknown,
 }
 
@@ -173,8 +174,8 @@ impl RequestTable {
         self.far.may_count()
     }
 
-    /// Records the answer to a probe, which is a request `seq` beyond all of the test; `far_seq` is the
-    /// number of the answer.
+    /// Records the answer to a probe, a request whose number `seq` is beyond all requests of the test;
+    /// `far_seq` is the number of the answer.
     pub(crate) fn note_probe(&mut self, seq: u32, far_seq: Option<u32>) {
         self.far.note_probe(seq, far_seq);
     }

@@ -147,8 +147,8 @@ impl CardSheet {
         self.y += HIGH + 5.0;
     }
 
-    /// Lays out the figure, with its title and number of packets in one line; also returns the distance by which it is moved
-    /// down.
+    /// Lays out the figure, with its title and number of packets in one line; also returns the distance by which the
+    /// figure is moved down.
     fn figure(&mut self, figure: &Figure) -> (Drawing, f32) {
         let subtitle = format!("{} · {}", figure.title, figure.subtitle);
         let drawing = layout(&Figure { title: String::new(), subtitle, ..figure.clone() });
@@ -235,13 +235,13 @@ impl CardSheet {
     }
 }
 
-/// Width that a name may always have.
+/// Width that is always available for a name.
 const NAME: f32 = 190.0;
 
 type CardCells = Vec<(String, Option<Level>)>;
 
-/// Returns the width of each column, with the distance to the previous one; that of the names is at most `name`. A column
-/// without text has width 0.
+/// Returns the width of each column, including the distance from the previous column. The names have at most width
+/// `name`; a column without text has width 0.
 fn widths(lines: &[CardCells], name: f32) -> Vec<f32> {
     let columns = lines.iter().map(Vec::len).max().unwrap_or(0);
     let widest = |c: usize| {

@@ -8,7 +8,7 @@ const DEJAVU: &[u8] = include_bytes!("../../assets/DejaVuSans-subset.ttf");
 /// Font families for SVG viewers: the same font, then one with the same widths.
 pub const FAMILY: &str = "DejaVu Sans,Verdana,sans-serif";
 
-// The file is part of the program and its parsing is tested; if it failed, text would have a width but no outline.
+// The font is part of the program and its parsing is tested. If parsing failed, text would have a width but no outline.
 static FACE: LazyLock<Option<Face>> = LazyLock::new(|| Face::parse(DEJAVU));
 
 /// Width of `text` in font size `size`.
@@ -36,8 +36,8 @@ pub fn outlines(text: &str, size: f32) -> Vec<Contour> {
     contours
 }
 
-/// A closed curve: points on it, and between them control points of quadratic curves. Between two consecutive control
-/// points, the point halfway is on the curve.
+/// A closed curve: points on the curve, and between them control points of quadratic curves. Between two consecutive
+/// control points, the point halfway is on the curve.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Contour(pub Vec<ContourPoint>);
 
@@ -46,21 +46,21 @@ pub struct Contour(pub Vec<ContourPoint>);
 pub struct ContourPoint {
     pub x: f32,
     pub y: f32,
-    /// True if the curve goes through it.
+    /// True if the curve passes through the point.
     pub on_curve: bool,
 }
 
 /// Maximum depth of composite glyphs; the font only has one level.
 const MAX_NESTING: u8 = 3;
 
-/// The tables of a TrueType font that are needed, with the features that this font uses: characters of the Basic
-/// Multilingual Plane, short offsets, composite glyphs whose parts are moved but not scaled.
+/// Tables of a TrueType font, as far as drawing text needs them. Supported are the features of this font: characters of
+/// the Basic Multilingual Plane, short offsets, composite glyphs whose parts are moved but not scaled.
 struct Face {
     units_per_em: f32,
-    /// Segments of character codes: last code, first code, difference to the glyph.
+    /// Segments of character codes: last code, first code, difference between code and glyph.
     segments: Vec<(u16, u16, u16)>,
     advances: Vec<u16>,
-    /// Offsets into `glyf`, one more than the number of glyphs.
+    /// Offsets into `glyf`: the start of each glyph, then the end of the last one.
     offsets: Vec<usize>,
     glyf: &'static [u8],
 }
@@ -178,7 +178,8 @@ fn simple(mut bytes: FontBytes, contours: usize, by: (i16, i16), out: &mut Vec<C
     Some(())
 }
 
-/// Returns one coordinate of every point, from differences of no, one or two bytes; `same` is the sign of one byte.
+/// Returns one coordinate of every point, from differences of 0, 1 or 2 bytes. `same` is the sign of a difference of 1
+/// byte.
 fn coordinates(bytes: &mut FontBytes, flags: &[u8], start: i16, (short, same): (u8, u8)) -> Option<Vec<i16>> {
     let mut at = start;
     let each = flags.iter().map(|flag| {

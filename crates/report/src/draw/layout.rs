@@ -41,7 +41,7 @@ pub struct Rect {
     pub h: f32,
 }
 
-/// Point of a text that is at its position.
+/// Point of a text line that is placed at its position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Anchor {
     /// Start of the text.
@@ -67,17 +67,17 @@ pub struct TextBox {
     pub anchor: Anchor,
     /// True if rotated by 90°, to be read from the right side.
     pub upright: bool,
-    /// Its colour.
+    /// Colour.
     pub fill: Paint,
 }
 
 impl TextBox {
-    /// Its width in drawing units.
+    /// Returns the width in drawing units.
     pub fn width(&self) -> f32 {
         font::width(&self.text, self.size)
     }
 
-    /// The rectangle it covers.
+    /// Returns the rectangle that the text covers.
     pub fn bounds(&self) -> Rect {
         let (w, up, down) = (self.width(), self.size * 0.76, self.size * 0.24);
         let before = match self.anchor {
@@ -99,27 +99,27 @@ pub enum Shape {
     Rects {
         /// The rectangles.
         rects: Vec<Rect>,
-        /// Their colour.
+        /// Colour.
         fill: Paint,
     },
     /// A line through points.
     Path {
         /// The points.
         points: Vec<(f32, f32)>,
-        /// Its colour.
+        /// Colour.
         stroke: Paint,
-        /// Its width.
+        /// Width of the line.
         width: f32,
         /// Lengths of dashes and gaps; empty: solid.
         dashes: &'static [f32],
     },
     /// Round dots.
     Dots {
-        /// Their centres.
+        /// Centres of the dots.
         points: Vec<(f32, f32)>,
-        /// Their radius.
+        /// Radius of the dots.
         radius: f32,
-        /// Their colour.
+        /// Colour.
         fill: Paint,
     },
     /// A grid of cells of one colour and differing opacity.
@@ -130,7 +130,7 @@ pub enum Shape {
         columns: usize,
         /// Cells down.
         rows: usize,
-        /// Opacity of each, row by row from the top.
+        /// Opacity of each cell, row by row from the top.
         levels: Vec<u8>,
         /// The colour.
         ink: Ink,
@@ -157,9 +157,9 @@ impl Shape {
 /// A figure with its layout: 760 units wide, as high as needed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Drawing {
-    /// The figure's name, safe as an identifier.
+    /// Name of the figure, valid as an identifier in SVG and HTML.
     pub id: String,
-    /// Its title.
+    /// Title.
     pub title: String,
     /// Description of the figure in text, for readers who cannot see it.
     pub description: String,
@@ -253,7 +253,7 @@ impl FigureSheet {
         y - LINE + 8.0
     }
 
-    /// The legend in rows that wrap, left to right. A single or unnamed series needs none.
+    /// Draws the legend in rows that wrap, left to right. A single or unnamed series has no legend.
     fn legend(&mut self, figure: &Figure, top: f32) -> f32 {
         const KEY: f32 = 22.0;
         let named: Vec<&MarkSeries> = figure.legend().collect();
@@ -345,14 +345,14 @@ impl FigureSheet {
         plot
     }
 
-    /// The label of a rule, above the plot and within its width.
+    /// Draws the label of a rule, above the plot and within its width.
     fn rule(&mut self, label: &str, x: f32, plot: Rect) {
         let half = font::width(label, LABEL) / 2.0;
         let x = x.max(plot.x + half).min(plot.x + plot.w - half);
         self.text(label, x, plot.y - 5.0, LABEL, Anchor::Middle, TEXT);
     }
 
-    /// The bar for packets beyond the axis, separate from the others, with its count above it.
+    /// Draws the bar for packets beyond the axis, separate from the other bars, with its count above.
     fn overflow(&mut self, overflow: &AxisOverflow, panel: &Panel<'_>, plot: Rect) {
         let area = panel.plot;
         let x = area.x + area.w;
@@ -485,7 +485,7 @@ impl Panel<'_> {
         }
     }
 
-    /// Draws bars on the foot of row `i`; the highest is almost as high as the row.
+    /// Draws bars from the bottom of row `i`; the highest bar is almost as high as the row.
     fn histogram(&self, i: usize, start: f64, width: f64, row: &HistogramRow) -> [Shape; 2] {
         let color = ink(Tone::Run(i as u8));
         let foot = self.plot.y + row_middle(HISTOGRAM_ROW, i) + HISTOGRAM_ROW / 2.0 - 4.0;
@@ -546,7 +546,7 @@ impl Panel<'_> {
         Shape::Rects { rects: rects.collect(), fill: paint(ink, 0.9) }
     }
 
-    /// Draws a dot, and a line with caps along its interval.
+    /// Draws a dot for a mean, and a line with caps for its confidence interval.
     fn mean(&self, i: usize, row: &MeanRow, out: &mut Vec<Shape>) {
         let stroke = paint(ink(Tone::Run(i as u8)), 1.0);
         let y = self.plot.y + row_middle(ROW, i);
@@ -577,7 +577,7 @@ impl Panel<'_> {
     }
 }
 
-/// Middle of row `i`, for rows of this height, from the top of the plot.
+/// Returns the middle of row `i`, from the top of the plot, for rows of height `height`.
 fn row_middle(height: f32, i: usize) -> f32 {
     8.0 + height * (0.5 + i as f32)
 }
@@ -600,7 +600,7 @@ fn level(count: f32, most: f32) -> u8 {
 /// Returns horizontal ticks whose labels do not overlap.
 fn fitting(axis: &Axis, width: f32) -> Vec<AxisTick> {
     if !axis.names.is_empty() {
-        // A missing name could not be guessed: shorten each to the available width instead.
+        // Readers could not guess an omitted name: shorten each name to the available width instead.
         let room = width / axis.names.len() as f32 - 6.0;
         let short = |t: AxisTick| AxisTick { label: shortened(&t.label, LABEL, room), ..t };
         return axis.ticks(0).into_iter().map(short).collect();

@@ -1,8 +1,8 @@
 //! Draws figures as SVG and PNG.
 //!
-//! [`layout`] turns a [`Figure`] into a list of shapes once; SVG and PNG are two ways to write that list, so they
-//! cannot differ. Text is measured, and in PNG drawn, with an embedded subset of DejaVu Sans: nothing depends on the
-//! fonts of the machine.
+//! [`layout`] turns a [`Figure`] into a list of shapes once; SVG and PNG are two forms of that list, so they cannot
+//! differ. Text is measured, and in PNG drawn, with an embedded subset of DejaVu Sans: nothing depends on the fonts of
+//! the machine.
 
 mod card;
 mod font;

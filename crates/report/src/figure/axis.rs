@@ -33,16 +33,16 @@ pub enum AxisScale {
 pub struct Axis {
     /// Quantity, e.g. `latency`.
     pub quantity: String,
-    /// Its unit.
+    /// Unit of the values.
     pub unit: AxisUnit,
-    /// Its scale.
+    /// Scale: linear or logarithmic.
     pub scale: AxisScale,
     /// The lower end, in base units.
     pub lo: f64,
     /// The upper end, greater than `lo`.
     pub hi: f64,
-    /// Value from which labels count. It keeps the significant digits if a small spread is at a large value, such as 200 µs
-    /// of jitter at 1.6 s of delay. Zero otherwise.
+    /// Value that is subtracted from the labels, so that they show enough digits of a small spread at a large value,
+    /// such as 200 µs of jitter at 1.6 s of delay. Zero otherwise.
     pub origin: f64,
     /// Names instead of numbers: the k-th name is at k. Empty for a numeric axis.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -52,7 +52,7 @@ pub struct Axis {
 /// A labelled position on an axis.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct AxisTick {
-    /// Its position, in base units.
+    /// Position of the tick, in base units.
     pub at: f64,
     /// The label.
     pub label: String,
@@ -96,8 +96,8 @@ impl Axis {
         Axis { names, ..Axis::linear(quantity, AxisUnit::Plain, -0.5, end) }
     }
 
-    /// Creates a count axis from zero to a little above `max`; logarithmic from one half if the counts differ so much that
-    /// single packets would be invisible.
+    /// Creates a count axis from zero to a little above `max`; logarithmic from one half if single packets would
+    /// otherwise be invisible next to large counts.
     pub fn counts(quantity: &str, min_nonzero: f64, max: f64) -> Axis {
         if max > 100.0 * min_nonzero.max(1.0) {
             return Axis::log(format!("{quantity}, log scale"), AxisUnit::Count, 0.5, max * 1.6);
@@ -281,7 +281,7 @@ fn widened(v: f64, unit: AxisUnit) -> (f64, f64) {
     }
 }
 
-/// Returns a round value at or below `lo` as origin, if the range is small compared with its position.
+/// Returns a round value at or below `lo` as origin, if the range is small compared with its values.
 fn origin(lo: f64, hi: f64) -> f64 {
     let span = hi - lo;
     if lo.abs().max(hi.abs()) < 400.0 * span {

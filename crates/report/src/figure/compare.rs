@@ -21,20 +21,20 @@ pub enum ComparedQuantity {
 /// One of several compared runs.
 #[derive(Clone, Copy, Debug)]
 pub struct ComparedRun<'a> {
-    /// Its name.
+    /// Name of the run.
     pub name: &'a str,
-    /// Its latency.
+    /// Latency.
     pub latency: &'a Distribution,
-    /// Its delay above the minimum.
+    /// Delay above the minimum of the run.
     pub pdv: &'a Distribution,
-    /// Its latency and delay above the minimum, per packet in order, for the exact distribution; `None` if only the summary
-    /// is known.
+    /// Latency, and delay above the minimum, of each packet in order, for the exact distribution; `None` if only the
+    /// summary is known.
     pub samples: Option<(&'a Sample, &'a Sample)>,
-    /// Its delay variation between consecutive packets, with the values; `None` if they are not available.
+    /// Delay variation between consecutive packets, with its values; `None` if they are not available.
     pub ipdv: Option<(&'a Ipdv, &'a Sample)>,
     /// Correction subtracted from each latency, in ns; `None` if there is none.
     pub correction: Option<i64>,
-    /// True if its latency includes the offset of two clocks, unless it is corrected.
+    /// True if the uncorrected latency includes the offset of two clocks.
     pub raw_clocks: bool,
 }
 
@@ -60,13 +60,13 @@ impl<'a> ComparedRun<'a> {
             pdv: cell.pdv.as_ref()?,
             samples: cell.latency_sample.as_ref().zip(cell.pdv_sample.as_ref()),
             ipdv: cell.ipdv.as_ref().zip(cell.ipdv_sample.as_ref()),
-            // Already corrected, if the clocks allow it.
+            // The latency of a cell is already corrected if the clocks allow it.
             correction: None,
             raw_clocks: false,
         })
     }
 
-    /// Corrects its latency by the clock estimate of `summary`, if that is `wanted` and there is an estimate.
+    /// Corrects the latency by the clock estimate of `summary`, if `wanted` is true and an estimate exists.
     pub fn corrected(self, wanted: bool, summary: &Summary) -> ComparedRun<'a> {
         let correction = summary.clock.correction_ns.filter(|_| wanted && self.raw_clocks);
         ComparedRun { correction, raw_clocks: self.raw_clocks && correction.is_none(), ..self }
@@ -82,7 +82,7 @@ impl ComparedQuantity {
         }
     }
 
-    /// Value to subtract from the values of its sample, in ns.
+    /// Returns the value to subtract from this quantity of `run`, in ns.
     fn correction(self, run: &ComparedRun<'_>) -> i64 {
         if self == ComparedQuantity::Latency { run.correction.unwrap_or(0) } else { 0 }
     }
@@ -155,8 +155,8 @@ pub fn cdfs(subject: ComparedQuantity, runs: &[ComparedRun<'_>]) -> Option<Figur
     if subject == ComparedQuantity::Latency && !comparable(&curves.iter().map(|c| &c.1).collect::<Vec<_>>()) {
         return None;
     }
-    // If runs differ so much that the smaller one would be a vertical line, the axis is logarithmic, unless that would hide
-    // more than a tenth of a run, because a logarithmic axis has no 0.
+    // The axis is logarithmic if the run with smaller values would otherwise be a vertical line, unless a logarithmic
+    // axis, which has no 0, would hide more than a tenth of a run.
     let tenth = |points: &[(f64, f64)]| points.iter().find(|p| p.1 >= 0.1).map_or(0.0, |p| p.0);
     let tenth = curves.iter().map(|c| tenth(&c.2)).fold(f64::INFINITY, f64::min);
     let by_ratio = subject == ComparedQuantity::Jitter && tenth > 0.0 && least > 0.0 && high / least > 25.0;
@@ -258,8 +258,8 @@ pub fn ipdv_cdfs(runs: &[ComparedRun<'_>]) -> Option<Figure> {
     })
 }
 
-/// True if latencies are close enough for a common axis. Those of unsynchronised clocks are not, and would make the figure
-/// unreadable.
+/// True if latencies are close enough for a common axis. Latencies of unsynchronised clocks may be far apart, which
+/// would make the figure unreadable.
 fn comparable(all: &[&Distribution]) -> bool {
     let low = all.iter().filter_map(|d| d.min).min().unwrap_or(0);
     let high = all.iter().filter_map(|d| d.percentiles.at(Percent(99_000))).max().unwrap_or(0);
@@ -268,8 +268,8 @@ fn comparable(all: &[&Distribution]) -> bool {
     (high as f64 - low as f64) <= 50.0 * widest.max(1.0)
 }
 
-/// Returns the empirical distribution at points so close that the steps are invisible: every packet of a short run; for a
-/// long one the same share of packets per step, finer towards the end.
+/// Returns the empirical distribution at closely spaced points, so that steps are invisible: every packet of a short
+/// run, or equal shares of the packets of a long run, finer towards the end.
 fn exact(sample: &Sample, correction: i64) -> Option<Vec<(f64, f64)>> {
     const PLACES: usize = 400;
     const TAIL: usize = 100;

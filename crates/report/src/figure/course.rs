@@ -11,11 +11,11 @@ const MAX_STREAMS: usize = 7;
 /// A stream to be drawn with others.
 #[derive(Clone, Copy, Debug)]
 pub struct DrawnStream<'a> {
-    /// Its name in the legend; empty for a single one.
+    /// Name of the stream in the legend; empty for a single stream.
     pub label: &'a str,
-    /// Its summary.
+    /// Summary of the stream.
     pub summary: &'a Summary,
-    /// Its packets.
+    /// Packets of the stream.
     pub trace: &'a Trace,
     /// Value subtracted from each raw delay, in ns; `None` if only differences of delays are meaningful.
     pub minus: Option<i64>,
@@ -101,8 +101,8 @@ fn starts(streams: &[&DrawnStream<'_>]) -> Vec<f64> {
         }
         _ => false,
     };
-    // On the client's clock: arrival times of one direction; for the other, arrival times minus the smallest delay, which
-    // includes the clock difference.
+    // On the client's clock: the arrival times of one direction, and the arrival times minus the smallest delay (which
+    // includes the clock offset) of the other.
     let at = |s: &&DrawnStream<'_>| match s.summary.direction() {
         Some(Direction::Up) => Some(s.trace.start()?.saturating_sub(s.summary.latency.min?)),
         _ => s.trace.start(),

@@ -42,7 +42,7 @@ impl CellAxis {
 }
 
 impl PointGrid {
-    /// Creates an empty grid of at most `columns × rows` cells. x is expected to stay below `x_range`; a wrong expectation
+    /// Creates an empty grid of at most `columns × rows` cells. `x_range` is the expected limit of x; a wrong value
     /// only costs some time or resolution.
     pub fn new(columns: usize, rows: usize, x_range: i64) -> PointGrid {
         let (columns, rows) = (columns.max(2), rows.max(2));
@@ -178,8 +178,8 @@ impl PointGrid {
     }
 }
 
-/// Number of cells by which to move those in use up so that `v`, below the first, fits; 0 if it cannot. At least half of the
-/// free cells, so that a falling sequence needs few moves.
+/// Returns the number of cells by which to move the used cells up so that `v`, which is below the first, fits; 0 if it
+/// cannot fit. The number is at least half of the free cells, so that a falling sequence needs few moves.
 fn room_below(scale: &CellAxis, v: i64) -> usize {
     let free = scale.cells - scale.used;
     let missing = scale.first.saturating_sub(v >> scale.shift);

@@ -18,7 +18,7 @@ struct HistogramText {
     about: &'static str,
 }
 
-/// Draws the histogram of latency with its cumulative distribution (seed document).
+/// Draws the histogram of latency with its cumulative distribution (source document).
 pub fn latency(run: &DrawnRun<'_>) -> Option<Figure> {
     let subject = HistogramText {
         id: "latency",
@@ -32,7 +32,7 @@ pub fn latency(run: &DrawnRun<'_>) -> Option<Figure> {
     Some(figure)
 }
 
-/// Draws the histogram of jitter as defined in the seed document: delay above the smallest delay.
+/// Draws the histogram of jitter as defined in the source document: delay above the smallest delay.
 pub fn jitter(run: &DrawnRun<'_>) -> Option<Figure> {
     let subject = HistogramText {
         id: "jitter",
@@ -48,7 +48,7 @@ fn distribution(subject: &HistogramText, d: &Distribution, shift: i64) -> Option
     let h = d.histogram.as_ref()?;
     let (start, width) = (h.lo.checked_sub(shift)? as f64, h.binsize as f64);
     let heights: Vec<f64> = h.counts.iter().map(|c| *c as f64).collect();
-    // The last bins may be completely above p99; the axis ends with the counted range.
+    // The last bins may lie completely above p99; the axis ends with the counted range.
     let end = (start + width * heights.len() as f64).min((h.hi.checked_sub(shift)? as f64) + width);
     let cumulative = cumulative(start, width, 0, &heights, d.n);
     let mut figure = frame(subject, start, end, d.n, width, heights);
@@ -214,7 +214,7 @@ fn frame(subject: &HistogramText, start: f64, end: f64, n: u64, width: f64, heig
 
 /// Bars of equal width over part of a distribution.
 pub(super) struct Bars {
-    /// Number of values below them.
+    /// Number of values below the bars.
     before: u64,
     pub(super) start: f64,
     pub(super) width: f64,

@@ -1,5 +1,5 @@
-//! Figures of a running test: from every packet that arrived here, or from the far host's reports about packets that arrive
-//! there.
+//! Figures of a running test: from the packets that arrived at this host, or from the far host's reports about packets
+//! that arrive at it.
 
 use super::{Axis, AxisUnit, DrawnRun, Figure, Mark, MarkSeries, Tone, Trace, group_thousands};
 use super::{histogram, lengths, series};
@@ -14,11 +14,12 @@ const MIN_COLUMN_NS: i64 = 10_000_000;
 /// A stream of a running test.
 #[derive(Clone, Copy, Debug)]
 pub struct LiveStream<'a> {
-    /// Its name.
+    /// Name of the stream.
     pub label: &'a str,
     /// State of the stream.
     pub state: &'a StreamState,
-    /// Analysis of its packets so far, and the packets; `None` if they arrive elsewhere, or none has arrived.
+    /// Analysis of the stream's packets so far, and the packets; `None` if they arrive at another host, or if none has
+    /// arrived.
     pub seen: Option<(&'a Summary, &'a Trace)>,
 }
 

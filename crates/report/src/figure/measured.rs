@@ -1,4 +1,4 @@
-//! Place and time of a figure's measurement as text, because figures are passed on without their page.
+//! Hosts and time of a figure's measurement as text, because figures are shared without the page around them.
 
 use super::Figure;
 

@@ -16,7 +16,7 @@ pub struct Figure {
     /// Hosts and time of the measurement; empty if unknown. A page shows this once, at its beginning.
     #[serde(skip)]
     pub measured: String,
-    /// How to read the figure and which decision it supports, in one or two sentences.
+    /// Explanation of the figure and of the decision that it supports, in one or two sentences.
     pub about: String,
     /// The horizontal axis.
     pub x: Axis,
@@ -48,7 +48,7 @@ pub struct MarkSeries {
     pub name: String,
     /// Colour, by meaning.
     pub tone: Tone,
-    /// True if it belongs to the right-hand axis.
+    /// True if the series belongs to the right-hand axis.
     pub on_right: bool,
     /// The marks.
     pub mark: Mark,
@@ -101,7 +101,7 @@ pub enum Mark {
     },
     /// Separate bars at integers: lengths, distances.
     Stems {
-        /// Position and height of each.
+        /// Position and height of each stem.
         #[serde(serialize_with = "compact_pairs")]
         points: Vec<(f64, f64)>,
     },
@@ -132,7 +132,7 @@ pub enum Mark {
         #[serde(serialize_with = "compact_pairs")]
         points: Vec<(f64, f64)>,
     },
-    /// Too many points to draw individually, counted in cells.
+    /// Points that are too many to draw individually, counted in cells.
     Density(DensityCells),
     /// Marks along the lower edge, whose height is the share of packets lost in their interval.
     Rug {
@@ -141,9 +141,9 @@ pub enum Mark {
     },
     /// A labelled vertical line: a limit, a choice.
     Rule {
-        /// Its position on the horizontal axis.
+        /// Position on the horizontal axis.
         at: f64,
-        /// Its label.
+        /// Label of the line.
         label: String,
     },
     /// Boxes: the spread of several runs, in rows.
@@ -185,7 +185,7 @@ pub struct HistogramRow {
 /// A value with its lower and upper bound.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Bound {
-    /// Its position on the horizontal axis.
+    /// Position on the horizontal axis.
     pub at: f64,
     /// The value.
     pub value: f64,
@@ -198,7 +198,7 @@ pub struct Bound {
 /// A mean with its confidence interval.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct MeanRow {
-    /// Its name.
+    /// Name of the row.
     pub name: String,
     /// The mean.
     pub value: f64,
@@ -211,7 +211,7 @@ pub struct MeanRow {
 pub struct SpreadRow {
     /// The run's name.
     pub name: String,
-    /// Number of its packets.
+    /// Number of packets of the run.
     pub n: u64,
     /// Minimum, median, 90th, 99th percentile and maximum.
     pub at: [f64; 5],
@@ -249,8 +249,8 @@ pub enum FigureView {
 }
 
 impl Figure {
-    /// Returns its subject, recognised by its axis and marks: only lengths and distances are drawn as stems, only the share
-    /// of late packets as a step line of harm.
+    /// Returns the subject of the figure, recognised by its axis and marks: only lengths and distances are drawn as
+    /// stems, and only the share of late packets as a step line in the tone of harm.
     pub fn view(&self) -> FigureView {
         let has = |wanted: fn(&MarkSeries) -> bool| self.series.iter().any(wanted);
         match self.x.unit {

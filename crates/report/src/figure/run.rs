@@ -9,11 +9,11 @@ use jitlat_core::summary::Summary;
 pub struct DrawnRun<'a> {
     /// Name in titles, if there are several; empty for a single run.
     pub label: &'a str,
-    /// Its summary.
+    /// Summary of the run.
     pub summary: &'a Summary,
-    /// Its packets; `None` if only the summary is known.
+    /// Packets of the run; `None` if only the summary is known.
     pub trace: Option<&'a Trace>,
-    /// True if latency is shown corrected by the clock estimate, if there is one (`-L`).
+    /// True if latency is shown corrected by the clock estimate, if known (`-L`).
     pub corrected: bool,
 }
 
@@ -27,7 +27,7 @@ impl DrawnRun<'_> {
         self.summary.two_way.is_some()
     }
 
-    /// Describes its delays: round trips or one-way, with or without the offset of the clocks.
+    /// Describes the delays of the run: round trips or one-way, with or without the clock offset.
     pub(super) fn delay(&self) -> &'static str {
         match (self.is_round_trip(), self.correction()) {
             (true, _) => "round trip",
@@ -44,9 +44,7 @@ impl DrawnRun<'_> {
         }
         let Some(correction) = self.correction() else {
             return Some(match clock.correction_ns {
-                Some(_) => {
-                    "Latency is not corrected for the difference of the two clocks; -L corrects it.".into()
-                }
+                Some(_) => "Latency is not corrected for the clock offset; -L corrects it.".into(),
                 None => {
                     "Latency compares two clocks with an unknown offset and is not corrected: the shape is \
                          reliable, the position is not."
@@ -57,7 +55,7 @@ impl DrawnRun<'_> {
         let known =
             clock.bound_ns.map(|b| format!(", which is known to ±{}", value_label(AxisUnit::Time, b)));
         Some(format!(
-            "Corrected by the estimated difference of the clocks: {} less than measured{}.",
+            "Corrected by the estimated clock offset: {} less than measured{}.",
             value_label(AxisUnit::Time, correction as f64),
             known.unwrap_or_default()
         ))

@@ -8,8 +8,8 @@ use jitlat_core::summary::{Dejitter, TrendVerdict};
 const COLUMNS: usize = 256;
 const ROWS: usize = 150;
 
-/// Draws delay over time (the burstiness plot of the seed document): latency by arrival time, with the fitted line, the
-/// lower convex hull, and losses at their times.
+/// Draws delay over time (the burstiness plot of the source document): latency by arrival time, with the fitted line,
+/// the lower convex hull, and losses at their times.
 pub fn burstiness(run: &DrawnRun<'_>) -> Option<Figure> {
     let (trace, summary) = (run.trace?, run.summary);
     let n = trace.n();
@@ -233,13 +233,14 @@ pub fn dejitter(run: &DrawnRun<'_>) -> Option<Figure> {
     })
 }
 
-/// Returns the range of buffers to draw: to a little beyond the last decision.
+/// Returns the range of buffer sizes to draw: a little beyond the largest one that a decision depends on.
 fn reach(run: &DrawnRun<'_>, curve: &Dejitter) -> Option<f64> {
     let best = curve.best_buffer_ms.unwrap_or(0.0) * 1e6;
     let late = curve.buffer_for_1pct_late_ns.unwrap_or(0) as f64;
     let tail = run.summary.pdv.max.unwrap_or(0) as f64;
     let wanted = (best * 1.6).max(late * 2.0).max(tail * 1.1);
-    // The first point of the curve at or beyond the requested buffer, so that the quality is drawn up to it.
+    // The first point of the curve at or beyond the requested buffer, so that the curve of voice quality reaches that
+    // buffer.
     let mut points = curve.curve.iter().map(|p| p.buffer_ms * 1e6);
     let until = points.clone().find(|b| *b >= wanted).or_else(|| points.next_back())?;
     (until > 0.0).then_some(until.min(wanted * 1.5))
@@ -256,7 +257,8 @@ fn fine_losses(run: &DrawnRun<'_>, reach: f64, floor: f64) -> Option<Vec<(f64, f
     let mut points: Vec<(f64, f64)> = Vec::new();
     for (k, count) in counts.iter().enumerate() {
         late -= count;
-        // Delays up to here are counted; a buffer one nanosecond shorter than the next cell holds them.
+        // Delays up to the end of this cell are counted: a buffer one nanosecond shorter than the start of the next
+        // cell absorbs them.
         let buffer = origin + cell * (k + 1) as f64 - 1.0 - min;
         let far = points.last().is_none_or(|p| buffer - p.0 >= reach / STEPS);
         if *count > 0 && buffer >= 0.0 && far {
@@ -277,7 +279,7 @@ fn fine_losses(run: &DrawnRun<'_>, reach: f64, floor: f64) -> Option<Vec<(f64, f
     Some(points)
 }
 
-/// Draws a cloud as single points if there are few, otherwise as density; also returns a text that says which.
+/// Draws a cloud as single points if there are few, otherwise as density; also returns a text that names the form.
 pub(super) fn drawn(cloud: &Cloud, minus: f64) -> Option<(Mark, String)> {
     if let Some(points) = &cloud.points {
         let points = points.iter().map(|(x, y)| (*x as f64, *y as f64 - minus)).collect();

@@ -77,12 +77,12 @@ impl<J: Join> TimeBins<J> {
         self.width
     }
 
-    /// Returns the start of every bin, and its value; `None` if it has none.
+    /// Returns the start and the value of every bin; `None` for a bin without a value.
     pub fn all(&self) -> impl Iterator<Item = (f64, Option<i64>)> + '_ {
         self.values.iter().enumerate().map(|(i, v)| (i as f64 * self.width as f64, *v))
     }
 
-    /// Returns the middle and the value of every bin that has one.
+    /// Returns the middle and the value of every bin that has a value.
     pub fn values(&self) -> Vec<(f64, i64)> {
         self.all().filter_map(|(x, v)| Some((x + self.width as f64 / 2.0, v?))).collect()
     }

@@ -28,7 +28,7 @@ pub struct Sweep<'a> {
     pub quantity: &'a str,
     /// Notes for the reader.
     pub notes: &'a [String],
-    /// Packets of each combination whose packets were stored.
+    /// Packets of each combination, as far as they were stored.
     pub packets: &'a [CellPackets],
 }
 
@@ -71,7 +71,7 @@ pub fn of_sweep(sweep: &Sweep<'_>) -> Vec<Figure> {
         .collect()
 }
 
-/// Draws the distributions of the combinations in one plot, and side by side in rows.
+/// Draws the distributions of the combinations, once in one plot and once as rows.
 fn distributions(sweep: &Sweep<'_>) -> Vec<Figure> {
     let names: Vec<String> = sweep.packets.iter().map(|p| sweep.grid.name(p.cell, None)).collect();
     let runs: Vec<ComparedRun<'_>> =
@@ -174,7 +174,7 @@ impl Sweep<'_> {
 }
 
 /// Draws a histogram for each combination, on one axis: of round trips, or of one-way delays above each run's smallest,
-/// because clocks may drift between runs. Values beyond the axis are in the last bar, as in the seed document.
+/// because clocks may drift between runs. Values beyond the axis are in the last bar, as in the source document.
 fn histograms(sweep: &Sweep<'_>, names: &[String]) -> Option<Figure> {
     const BARS: usize = 80;
     const ROWS: usize = 12;
@@ -210,7 +210,7 @@ fn histograms(sweep: &Sweep<'_>, names: &[String]) -> Option<Figure> {
         id: "sweep-distributions".into(),
         title: format!("{}, frequency distributions", capitalised(quantity)),
         subtitle: format!(
-            "n = {} packets of {} combinations · {} per bar · each row to its own height",
+            "n = {} packets of {} combinations · {} per bar · each row scaled to its own peak",
             group_thousands(&all.iter().map(|(d, _)| d.n).sum::<u64>().to_string()),
             all.len(),
             value_label(AxisUnit::Time, width)
@@ -300,7 +300,7 @@ fn curves(sweep: &Sweep<'_>, main: &SweepAxis, what: &str, notes: &mut Vec<Strin
 }
 
 /// Draws bars in groups: one group for each level of `main`, with one bar for each combination of the other conditions.
-/// `None` if nothing else varies, or too many combinations do.
+/// `None` if nothing else varies, or if there are too many combinations.
 fn bars(sweep: &Sweep<'_>, main: &SweepAxis, what: &str) -> Option<Vec<MarkSeries>> {
     let names = names(sweep, main);
     if !(2..=MAX_CURVES).contains(&names.len()) || main.levels.len() > MAX_GROUPS {

@@ -58,7 +58,8 @@ pub struct Trace {
     pub delay: Cloud,
     /// Send time − sequence number × period − [`Trace::schedule_base`], over send time since the first.
     pub schedule: Cloud,
-    /// Time in the queue of the sending host's interface, if at least a millisecond, over send time since the first.
+    /// Time in the queue of the sending host's interface, if at least a millisecond, over send time since the first
+    /// packet.
     pub queue: Cloud,
     /// Delays; the horizontal axis is unused.
     pub delays: PointGrid,
@@ -157,7 +158,8 @@ impl Trace {
         self.periodic
     }
 
-    /// Zero of the schedule's vertical axis, ns since 1970: subtract it from the analysis' anchor. `None` without packets.
+    /// Zero of the schedule's vertical axis, in ns since 1970, to be subtracted from the analysis's anchor. `None`
+    /// without packets.
     pub fn schedule_base(&self) -> Option<i64> {
         self.start.map(|s| s.schedule)
     }
@@ -173,9 +175,9 @@ impl Trace {
         Some(since + delay + self.earliest_sent.saturating_sub(start.arrived) as f64)
     }
 
-    /// Returns the intervals in which packets are missing among the first `sent`: start and end on the axis of
-    /// [`Trace::delay`], and the share lost. A lost packet is placed at its expected arrival, estimated from the packets
-    /// around it.
+    /// Returns the intervals in which packets are missing among the first `sent` packets: start and end on the axis of
+    /// [`Trace::delay`], and the share lost. A lost packet is placed at its expected arrival, estimated from the
+    /// packets around it.
     pub fn losses(&self, sent: u64) -> Vec<(f64, f64, f64)> {
         self.arrivals.losses(sent, self.period as f64)
     }
@@ -191,7 +193,7 @@ struct Arrivals {
 #[derive(Clone, Copy, Debug, Default)]
 struct TraceCell {
     n: u64,
-    /// Number of packets that arrived without a delay.
+    /// Number of received packets whose delay is unknown.
     delayless: u64,
     seq: f64,
     x: f64,

@@ -185,7 +185,7 @@ fn value(figure: &Scalar, cell: &Cell) -> String {
     value.map_or_else(|| "–".to_owned(), |value| shown(figure, value))
 }
 
-/// Renders every figure that a column has, one per line.
+/// Renders every figure that is known for at least one column, one per line.
 fn all_figures(grid: &ComparisonGrid) -> Markup {
     let cells: Vec<&Cell> = grid.rows.iter().flat_map(|row| row.cells.iter().flatten()).collect();
     let rows = html! {

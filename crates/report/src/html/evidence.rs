@@ -22,7 +22,8 @@ fn exact(ns: i64) -> String {
     full(ns).replace("us", "µs").replace('-', "−")
 }
 
-/// Renders the parameters, hosts and clocks of one part. `both` is true for one of the two directions of a test.
+/// Renders the parameters, hosts and clocks of one part. `both` is true if the part is one of the two directions of a
+/// test.
 pub fn section(part: &ReportPart<'_>, alone: bool, both: bool) -> Markup {
     html! {
         section.evidence {
@@ -57,8 +58,9 @@ fn as_written(ns: i64) -> String {
     fits.map_or_else(|| format!("{ns}ns"), |(name, size)| format!("{}{name}", ns / size))
 }
 
-/// Returns the command that repeats the test of `session`, or of `both` directions. `None` if the log lacks facts, and for
-/// tests with further options: captured traffic, random gaps, one-way tests by two-way protocols.
+/// Returns the command that repeats the test of `session`, or of `both` directions. `None` if the log lacks facts, or
+/// if the test had options that the log does not contain: captured traffic, random gaps, one-way tests by two-way
+/// protocols.
 fn repeat(session: &Session, both: bool) -> Option<String> {
     let spec = &session.spec;
     let far = match spec.direction() {

@@ -1,8 +1,9 @@
 //! The HTML report: one file that needs no network.
 //!
-//! It begins with the screen report, with delay over time as a figure or the table of an instrument. Then come the other
-//! figures, interactive with scripts, static without them and in print. Folded sections hold the reliability of the figures,
-//! all figures in tables, and the facts needed to repeat and assess the test: parameters, hosts, clocks.
+//! It begins with the screen report, with delay over time as a figure or the table of an instrument. Then come the
+//! other figures, interactive with scripts, static without them and in print. Collapsed sections contain the
+//! reliability of the figures, all figures in tables, and the facts needed to repeat and assess the test: parameters,
+//! hosts, clocks.
 
 mod comparison;
 mod evidence;
@@ -36,7 +37,7 @@ pub struct HtmlReport<'a> {
     pub parts: &'a [ReportPart<'a>],
     /// True if figures show latency corrected by the clock estimate (`-L`).
     pub corrected: bool,
-    /// Command line that created it; `None` if not shown.
+    /// Command line that created the report; `None` if not shown.
     pub command: Option<&'a str>,
     /// Name and version of the program.
     pub program: &'a str,
@@ -136,7 +137,7 @@ fn what(report: &HtmlReport<'_>) -> Vec<String> {
     let shown = if directions { &report.parts[..1] } else { report.parts };
     let line = |part: &ReportPart<'_>| {
         let label = if alone || directions { String::new() } else { format!("{}: ", part.label) };
-        let both = if directions { "each way " } else { "" };
+        let both = if directions { "per direction: " } else { "" };
         format!("{label}{both}{}", tables::what(part.summary))
     };
     report.section.map(|section| section.what.clone()).into_iter().chain(shown.iter().map(line)).collect()

@@ -15,9 +15,9 @@ pub struct ReportPart<'a> {
     pub label: &'a str,
     /// Session of the test; `None` if only the summary is known.
     pub session: Option<&'a Session>,
-    /// Its summary.
+    /// Summary of the test.
     pub summary: &'a Summary,
-    /// Its packets; `None` if only the summary is known.
+    /// Packets of the test; `None` if only the summary is known.
     pub trace: Option<&'a Trace>,
 }
 
@@ -90,7 +90,7 @@ pub fn scrolling(name: &str, rows: &Markup) -> Markup {
     }
 }
 
-/// Renders content that is folded below its title.
+/// Renders content that is collapsed below its title.
 pub(super) fn folded(id: &str, title: &str, content: &Markup) -> Markup {
     html! {
         details.fold id=(id) {
@@ -103,9 +103,9 @@ pub(super) fn folded(id: &str, title: &str, content: &Markup) -> Markup {
 /// A group of figures: of a direction or run, of an instrument, or of several runs together.
 #[derive(Debug)]
 pub(super) struct FigureGroup {
-    /// Name in the switch; empty if it is the only group.
+    /// Name in the switch between groups; empty for a single group.
     pub name: String,
-    /// Its figures.
+    /// Figures of the group.
     pub figures: Vec<Figure>,
     /// Figures that are printed.
     pub printed: Printed,
@@ -120,7 +120,7 @@ pub(super) enum Printed {
     None,
 }
 
-/// Figures of a stream that are printed: the others explain details.
+/// Figures of a stream that are printed. The other figures only explain details.
 const PRINCIPAL: [&str; 3] = ["jitter", "dejitter", "loss-lengths"];
 
 impl FigureGroup {
@@ -192,7 +192,7 @@ pub(super) fn plots(groups: &[FigureGroup]) -> Markup {
     }
 }
 
-/// Renders the figures of one view of a group, or a sentence that there is none.
+/// Renders the figures of one view of a group, or a sentence if there is none.
 fn view(k: usize, group: &FigureGroup, (view, id, _, without): &(FigureView, &str, &str, &str)) -> Markup {
     let figures: Vec<&Figure> = group.figures.iter().filter(|f| f.view() == *view).collect();
     html! {

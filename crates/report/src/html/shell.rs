@@ -16,16 +16,16 @@ const ONLY_INLINE: &str =
 /// The site that a page is part of.
 #[derive(Clone, Copy, Debug)]
 pub struct PageFrame<'a> {
-    /// Address of its style sheet.
+    /// Address of the site's style sheet.
     pub style: &'a str,
-    /// Addresses of its scripts.
+    /// Addresses of the site's scripts.
     pub scripts: &'a [&'a str],
     /// Content before the title.
     pub before: &'a Markup,
 }
 
-/// Renders a whole page: `header` follows the title, `body` the header element. Without a frame the page needs no other
-/// file.
+/// Renders a whole page: `header` follows the title, `body` the header element. Without a frame, the page is
+/// self-contained.
 pub fn document(
     title: &str,
     program: &str,
@@ -73,7 +73,7 @@ pub fn footer(command: Option<&str>, program: &str, written: Option<WallTime>) -
     }
 }
 
-/// Describes the program that made something, and when.
+/// Formats the name of the program that created a document, and the time of creation.
 pub fn made(program: &str, written: Option<WallTime>) -> String {
     let when = written.map_or(String::new(), |t| format!(", {}", utc_date(t)));
     format!("{program}{when}")

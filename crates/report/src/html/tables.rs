@@ -142,7 +142,7 @@ fn distributions(s: &Summary) -> Markup {
         ];
         let name = match q.bounded {
             0 => "in the sender's own queue, before the path",
-            _ => "in the sender's own queue, before the path, at most",
+            _ => "in the sender's own queue, before the path (upper bound)",
         };
         rows.push((name, cells));
     }
@@ -194,7 +194,8 @@ fn rates(s: &Summary) -> Markup {
     scrolling("Table", &html! { (head(&columns)) (rows) })
 }
 
-/// Renders headline figures that no table above contains, and results of metrics without a table of their own.
+/// Renders headline figures that are not in the tables above, and results of metrics without a table of their
+/// own.
 fn more(s: &Summary) -> Markup {
     let above = |f: &Scalar| {
         f.quantile.is_some() || ["sent", "loss", "latency", "ipdv"].iter().any(|t| f.key.starts_with(t))

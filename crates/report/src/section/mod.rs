@@ -14,7 +14,8 @@ pub struct Section {
     pub title: String,
     /// Description of the measurement, in one line.
     pub what: String,
-    /// Screen report of the instrument; `None` if it has no verdict of its own, and that of the parts is shown.
+    /// Screen report of the instrument; `None` if it has no verdict of its own. Then the verdict of the parts
+    /// is shown.
     pub screen: Option<Screen>,
     /// Remarks, one paragraph each.
     pub remarks: Vec<String>,
@@ -22,6 +23,6 @@ pub struct Section {
     pub columns: Vec<String>,
     /// Rows; empty if there is no table.
     pub rows: Vec<Vec<String>>,
-    /// Its figures, shown below the table.
+    /// Figures, shown below the table.
     pub figures: Vec<Figure>,
 }

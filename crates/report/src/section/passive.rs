@@ -10,7 +10,7 @@ use jitlat_passive::verdict::list_prefixes;
 use jitlat_passive::{MatchedFigures, PassiveResult, PingFigures, PingSource, SpreadFigures};
 
 /// Creates the section of round trips in captured traffic, shown before the two directions. `notes` are added to the
-/// result's own.
+/// notes of the result.
 pub fn passive_section(
     r: &PassiveResult,
     ping: PingFigures,

@@ -8,7 +8,7 @@ use jitlat_verdict::evidence;
 /// Maximum number of causes listed; more are only counted.
 const MAX_CAUSES: usize = 5;
 
-/// Returns the verdicts of streams, with their labels if there are several. Empty if none has one.
+/// Returns the verdicts of streams, with their labels if there are several. Empty if no stream has a verdict.
 pub fn answers(streams: &[(&str, &Summary)], options: &TextOptions) -> String {
     let mut page = Page::new(options);
     for (label, summary) in streams {

@@ -1,4 +1,4 @@
-//! Text histograms of losses, duplicates and reordering, each only if there are any.
+//! Text histograms of losses, duplicates and reordering; a histogram without values is left out.
 
 use super::{Page, count, share};
 use jitlat_core::spec::Transport;

@@ -1,4 +1,4 @@
-//! The classic report: lines, order, wording and number format of the first tool (seed document, figure 16).
+//! The classic report: lines, order, wording and number format of the first tool (source document, figure 16).
 
 use super::{Page, dash};
 use jitlat_core::spec::{Direction, Transport};
@@ -94,8 +94,8 @@ fn spread(page: &mut Page, d: &Distribution) {
     page.line(&format!("mode at {}", dash(mode(d).map(eng4_f64))));
 }
 
-/// Returns the mode: the centre of the fullest bin or, if the median lies in that bin too, because bins are too wide to
-/// distinguish them, the result of repeatedly taking the densest half of the sample.
+/// Returns the mode: the centre of the fullest bin. If the median is in the same bin, bins are too wide to distinguish
+/// the two; then the mode is found by repeatedly taking the densest half of the sample.
 fn mode(d: &Distribution) -> Option<f64> {
     let h = d.histogram.as_ref()?;
     let half = h.binsize as f64 / 2.0;

@@ -46,7 +46,7 @@ fn table(page: &mut Page, grid: &ComparisonGrid) {
         grid.columns.iter().map(|c| c.chars().count().clamp(COLUMN - 2, 24) + 2).collect();
     let mut from = 0;
     while from < grid.columns.len() {
-        // As many columns as fit on the page; the others in further tables below.
+        // Each table has as many columns as fit on the page; further tables follow below.
         let mut to = from;
         let mut width = lead;
         while to < widths.len() && (to == from || width + widths[to] <= page.width) {
@@ -109,7 +109,7 @@ pub(super) fn notes_on(grid: &ComparisonGrid) -> Vec<&'static str> {
     let mut notes = Vec::new();
     if cells().any(|c| !c.latency_trusted) {
         notes.push(
-            "the clock offset of at least one run is unknown: jitter and loss can be compared, latency cannot",
+            "the clock offset of at least one run is unknown: jitter and loss can be compared, one-way delay cannot",
         );
     }
     if cells().any(|c| c.lost.is_none()) {
@@ -124,7 +124,8 @@ pub(super) fn notes_on(grid: &ComparisonGrid) -> Vec<&'static str> {
     notes
 }
 
-/// Describes the measurement error that the change of `c` is compared with; `None` if there is nothing to report.
+/// Describes the measurement error that the change of `c` is compared with; `None` if the error is unknown or
+/// does not matter.
 pub(super) fn floor(c: &Comparison) -> Option<String> {
     if c.floor > 0.0 && c.floor.is_finite() {
         return Some(format!("combined measurement error: {}", eng4_f64(c.floor)));

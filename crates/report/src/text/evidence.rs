@@ -28,7 +28,8 @@ pub(super) fn write_but_figures(page: &mut Page, s: &Summary) {
     verdicts(page, s);
 }
 
-/// Adds the meaning of the figures, worst first; at the end, where it is visible after scrolling.
+/// Adds the meaning of the figures, worst first. It is printed last, where it remains visible after
+/// scrolling.
 fn verdicts(page: &mut Page, s: &Summary) {
     let opinion = Opinion::of(s);
     if opinion.findings.is_empty() {
@@ -420,7 +421,7 @@ fn far_end(page: &mut Page, s: &Summary) {
     }
 }
 
-/// Returns `EF` if all are equal, otherwise each value with its share, the most frequent first.
+/// Returns the single value, such as `EF`, or each value with its share, the most frequent first.
 fn mixture<K>(counts: &BTreeMap<K, u64>, name: impl Fn(&K) -> String) -> String {
     const SHOWN: usize = 6;
     let total = counts.values().sum();

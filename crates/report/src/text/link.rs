@@ -132,7 +132,7 @@ pub fn tables(link: &AccessLink, payloads: &[u64]) -> String {
             names.push(l.name);
         }
     }
-    // A layer that only some sizes need (padding) is inserted before the one it precedes.
+    // A layer that only some sizes need (padding) is inserted at its position among the others.
     let longest = wires.iter().max_by_key(|w| w.layers.len());
     let names: Vec<&str> = longest.map_or(names, |w| w.layers.iter().map(|l| l.name).collect());
     let mut row = |name: &str, cell: &dyn Fn(usize) -> String| {

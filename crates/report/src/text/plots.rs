@@ -5,7 +5,7 @@ use jitlat_core::analysis::Samples;
 use jitlat_core::summary::Distribution;
 use jitlat_core::units::eng4;
 
-/// Number of lines of a histogram, without its title and the line of values beyond.
+/// Number of lines of a histogram, without its title and the line for values beyond the limit.
 const HISTOGRAM_LINES: usize = 8;
 
 /// Area for plots.
@@ -67,7 +67,8 @@ pub fn shifted_histogram(title: &str, distribution: &Distribution, shift: i64, c
     let digits = lines.iter().map(|(_, n)| n.to_string().len()).max().unwrap_or(0);
     let room = canvas.width.saturating_sub(label + digits + 6).max(10) as u64;
     let most = lines.iter().map(|(_, n)| *n).max().unwrap_or(1).max(1);
-    let mut text = format!("{title} ({}, each line from the value given)\n", count(distribution.n, "packet"));
+    let mut text =
+        format!("{title} ({}; each line begins at the value on its left)\n", count(distribution.n, "packet"));
     for (from, n) in lines {
         let bar = canvas.bar(n, most, room);
         text += format!("  {from:>label$}  {n:>digits$}  {bar}").trim_end();
@@ -173,7 +174,7 @@ mod tests {
                 .is_some_and(|line| line.ends_with("900  █████████████████████████████████████████"))
         );
         insta::assert_snapshot!(histogram("Latency", &d, ASCII), @r"
-        Latency (1000 packets, each line from the value given)
+        Latency (1000 packets; each line begins at the value on its left)
             45.00 us  900  #########################################
             62.36 us    0
             79.72 us   90  #####

@@ -7,7 +7,8 @@ use jitlat_passive::tcp::{DelayCause, DelayCauses};
 use std::fmt::Write as _;
 use std::path::Path;
 
-/// Formats the captured packets, and the delays that they explain. `saved` is the file with the packets.
+/// Formats the captured packets, and the delays that they explain. `saved` is the file that contains the
+/// packets.
 pub fn stream_traffic(s: &StreamTraffic, saved: Option<&Path>) -> String {
     let mut text = format!("\nThe stream at {} of this host\n", s.interface);
     // Writing to a string cannot fail.

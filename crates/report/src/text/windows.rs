@@ -38,7 +38,7 @@ fn stretches(page: &mut Page, s: &Summary) {
     }
 }
 
-/// Adds the windows without the segments, and without those that begin at `except`.
+/// Adds the windows, except those that begin at `except`, without the segments.
 pub(super) fn alone(page: &mut Page, intervals: &[Interval], except: &[i64]) {
     let mut shown: Vec<&Interval> = intervals.iter().filter(|w| !except.contains(&w.start_ns)).collect();
     let Some(first) = shown.first() else { return };

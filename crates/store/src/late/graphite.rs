@@ -57,8 +57,8 @@ impl GraphiteInterval {
         self.squares += delta * (latency as f64 - self.mean);
     }
 
-    /// Returns the lines of this interval, with time stamp `at` (seconds since 1970), and starts a new interval. `None` if
-    /// no sample arrived.
+    /// Returns the lines of this interval, with timestamp `at` (seconds since 1970), and starts a new interval. `None`
+    /// if no sample arrived.
     pub fn flush(&mut self, path: &str, at: i64) -> Option<String> {
         let done = std::mem::take(self);
         self.highest = done.highest;
@@ -78,7 +78,8 @@ impl GraphiteInterval {
         add("outoforder", done.late.to_string());
         let local = done.open.len() as i64;
         add("packetloss.local", local.to_string());
-        // Late arrivals of earlier intervals are subtracted here, so that the sum over all intervals is the loss.
+        // Packets of earlier intervals that arrived late are subtracted, so that the sum over all intervals is the
+        // total loss.
         add("packetloss.net", (local - done.of_before as i64).to_string());
         add("dupcount", done.duplicates.to_string());
         Some(lines)

@@ -1,4 +1,4 @@
-//! Outputs in LaTe's own formats, byte for byte, for existing tools that read them.
+//! Outputs in LaTe's own formats, byte for byte, for existing tools.
 //!
 //! * [`SampleHistory`] – turns records into samples
 //! * [`summary`] – one line per test: 34 columns
@@ -6,7 +6,7 @@
 //! * [`stream`] – messages to a listening program, one per sample
 //! * [`graphite`] – lines for Carbon
 //!
-//! Two errors of LaTe are not reproduced: here errors do not enter the mean, and time stamps are those of the record.
+//! Two errors of LaTe are not reproduced: errors do not enter the mean, and timestamps are taken from the record.
 
 pub mod graphite;
 pub mod packets;
@@ -17,10 +17,10 @@ use jitlat_core::record::Moment;
 use jitlat_core::twoway::{processing, round_trip};
 use jitlat_core::{PacketRecord, Span, WallTime};
 
-/// A sample as shown by LaTe's outputs.
+/// A sample, as in LaTe's outputs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LateSample {
-    /// Sequence number, reconstructed past its wraps.
+    /// Sequence number without wraps.
     pub seq: u64,
     /// Latency in ns; missing, zero or negative values count as errors.
     pub latency: Option<i64>,
@@ -28,7 +28,7 @@ pub struct LateSample {
     pub processing: Option<i64>,
     /// Time at which the request was sent.
     pub sent: WallTime,
-    /// True if the number arrived before.
+    /// True if a packet with this number arrived before.
     pub duplicate: bool,
     /// True if a higher number arrived first.
     pub late: bool,
@@ -41,7 +41,7 @@ pub struct LateSample {
 }
 
 impl LateSample {
-    /// True if its latency is not a valid measurement.
+    /// True if the latency is not a valid measurement.
     pub fn is_error(&self) -> bool {
         self.latency.is_none_or(|l| l <= 0)
     }
@@ -103,8 +103,8 @@ impl SampleHistory {
         })
     }
 
-    /// Marks `seq` as arrived; returns whether it already was. Uses one bit up to the highest number, which is limited
-    /// by the number of packets sent.
+    /// Marks `seq` as arrived; returns true if it had already arrived. Uses one bit per number up to the highest,
+    /// which is limited by the number of packets sent.
     fn note(&mut self, seq: u64) -> bool {
         let (word, bit) = ((seq / 64) as usize, 1u64 << (seq % 64));
         if word >= self.seen.len() {

@@ -15,7 +15,7 @@ pub const HEADER: &str = "Date,Time,ClientMode,SocketType,Protocol,UP,PayloadLen
      TimeoutOccurred,HighestSeqNumber,HighestSeqNumber-reconstructed-noncyclical,LostPacketHighestSeq-Perc,\
      reportingSuccessful,ConfInt90l,ConfInt90u,ConfInt95l,ConfInt95u,ConfInt99l,ConfInt99u";
 
-/// LaTe's names for the sources of time stamps.
+/// LaTe's names for the sources of timestamps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LatencyType {
     /// Both stamps by the program.
@@ -40,7 +40,7 @@ impl LatencyType {
     }
 }
 
-/// Settings of a test that its line contains in addition to its figures.
+/// Settings of a test that LaTe's line contains in addition to the figures.
 #[derive(Clone, Debug)]
 pub struct Setting {
     /// True for a test in one direction, client to server.
@@ -61,7 +61,7 @@ pub struct Setting {
     pub interval: i64,
     /// Distribution of random gaps; `None` for a fixed interval.
     pub random: Option<LateGaps>,
-    /// Source of time stamps.
+    /// Source of timestamps.
     pub latency: LatencyType,
     /// True if the server reports its processing time.
     pub follow_up: bool,
@@ -88,7 +88,8 @@ pub struct LateGaps {
 }
 
 impl LateGaps {
-    /// Converts `schedule` with the mean `period` to LaTe's terms, with its `-t` in ns; `None` if it is not random.
+    /// Converts `schedule` with the mean `period` to LaTe's terms, with the value of LaTe's `-t` in ns; `None` if the
+    /// schedule is not random.
     pub fn of(schedule: Schedule, period: Span) -> Option<(LateGaps, i64)> {
         let (name, interval, parameter, batch) = match schedule {
             Schedule::Poisson { .. } => ("RAND_EXPONENTIAL", period, period, 1),
@@ -183,14 +184,14 @@ impl LateFigures {
     }
 }
 
-/// Student-t confidence intervals (90, 95 and 99 %) of the mean in ms, at least zero; `None` below two samples. They are
-/// valid for independent samples only: see `summary.inference.t_valid`.
+/// Student-t confidence intervals (90, 95 and 99 %) of the mean in ms, limited to zero or more; `None` below two
+/// samples. They are valid for independent samples only: see `summary.inference.t_valid`.
 pub fn intervals(s: &Summary) -> [Option<[f64; 2]>; 3] {
     let i = &s.inference;
     [i.mean_ci90, i.mean_ci95, i.mean_ci99].map(|ci| ci.map(|[lo, hi]| [(lo / 1e6).max(0.0), hi / 1e6]))
 }
 
-/// Returns the line of one test, without line feed. `highest` is the highest number answered.
+/// Returns the line of one test, without line feed. `highest` is the highest sequence number that was answered.
 pub fn row(s: &Summary, setting: &Setting, highest: Option<u64>) -> String {
     line(&LateFigures::of(s, highest), intervals(s), setting)
 }

@@ -7,7 +7,7 @@ use super::header;
 use jitlat_core::Session;
 use jitlat_core::session::Ending;
 
-/// Version 3 log of a finished session: the lines before and after its rows, and the columns of the rows.
+/// Version 3 log of a finished session: the lines before and after the rows, and the columns of the rows.
 #[derive(Debug)]
 pub struct CanonicalLog<'a> {
     session: &'a Session,
@@ -25,7 +25,7 @@ impl<'a> CanonicalLog<'a> {
         CanonicalLog { session, layout }
     }
 
-    /// Session as known before the end: a log without its closing lines must not claim to be complete.
+    /// Returns the session as known before the end: a log without its closing lines must not claim to be complete.
     fn begun(&self) -> Session {
         Session { ending: Ending::Unknown, reason: None, ..self.session.clone() }
     }

@@ -28,7 +28,8 @@ impl LogVersion {
         [LogVersion::V1, LogVersion::V2, LogVersion::V3].into_iter().find(|v| v.number() == number)
     }
 
-    /// Returns the version of a log that does not state it, depending on whether it has lines about the clocks.
+    /// Returns the version of a log that does not state its version: 2 if the log has lines about the clocks, otherwise
+    /// 1.
     pub(super) fn unnamed(has_clock_error: bool) -> LogVersion {
         if has_clock_error { LogVersion::V2 } else { LogVersion::V1 }
     }
@@ -43,8 +44,8 @@ impl LogVersion {
         self == LogVersion::V3
     }
 
-    /// True if two lines after the classic ones state the clock error. It is known only at the end of the test, when the
-    /// header is rewritten.
+    /// True if two lines after the classic ones contain the clock error. The error is known only at the end of the
+    /// test, when the header is rewritten.
     pub(super) fn has_clock_error(self) -> bool {
         self == LogVersion::V2
     }
@@ -58,9 +59,10 @@ pub(super) enum RowLayout {
     /// The classic five, then `stamps send_lag receive_lag ttl tos size`; then `local_queue`, unless an older program
     /// wrote it.
     OneWay { queue: bool },
-    /// The same eleven, then `answered_ns returned_ns`; with four letters of stamps. Then `local_queue`, as above.
+    /// The eleven columns of `OneWay` before `local_queue`, with four letters of stamps, then `answered_ns
+    /// returned_ns`. Then `local_queue`, as in `OneWay`.
     TwoWay { queue: bool },
-    /// The same thirteen, then `retransmissions srtt_us cwnd`.
+    /// The thirteen columns of `TwoWay` before `local_queue`, then `retransmissions srtt_us cwnd`.
     TwoWayTcp,
 }
 
@@ -115,7 +117,7 @@ impl RowLayout {
             let mut theirs = columns.split_ascii_whitespace();
             l.columns().split(' ').all(|c| theirs.next() == Some(c))
         };
-        // Longest first, because the shorter ones are prefixes of it.
+        // Longest first, because the shorter layouts are prefixes of longer ones.
         let layouts = [
             RowLayout::TwoWayTcp,
             RowLayout::TwoWay { queue: true },

@@ -12,10 +12,10 @@ use std::path::{Path, PathBuf};
 /// Rule by which the name of a log is chosen.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Naming {
-    /// `jitlat.` and six random characters in this directory, as mkstemp makes them.
+    /// `jitlat.` and six random characters in this directory, like mkstemp.
     Random(PathBuf),
-    /// This name (`-o`); an existing file of this name is an error. Devices and named pipes are written to; `-` is standard
-    /// output.
+    /// This path (`-o`); an existing file at this path is an error. Devices and named pipes are written to; `-` is
+    /// standard output.
     Given(PathBuf),
 }
 
@@ -57,7 +57,7 @@ pub enum CreateError {
     #[error("{} exists and is not overwritten: choose another name with -o, or remove it", .0.display())]
     Exists(PathBuf),
     /// No file can be created in the folder.
-    #[error("cannot create a log in {}: {source}; choose another file with -o", folder(.path))]
+    #[error("cannot create a log in {}: {source}", folder(.path))]
     Folder {
         /// The folder.
         path: PathBuf,
@@ -74,8 +74,8 @@ pub enum CreateError {
     },
 }
 
-/// A log being written to a file. Create it before the measurement, so that an existing file is reported before anything is
-/// sent. If it is dropped before [`LogFile::begin`], the file is removed.
+/// A log being written to a file. Create it before the measurement, so that an existing file is reported before
+/// anything is sent. The file is removed if this value is dropped before [`LogFile::begin`].
 #[derive(Debug)]
 pub struct LogFile {
     path: PathBuf,
@@ -246,9 +246,8 @@ impl LogFile {
 
     /// Closes the log; returns the file's name and a description of its contents.
     ///
-    /// # Errors
-    /// [`WriteError`] with the first failure; everything that could be written stays. It is also an error if the name no
-    /// longer refers to the log, because its rows are lost with the file.
+    /// # Errors [`WriteError`] with the first failure; rows that could be written stay in the file. It is also an error
+    /// if the name no longer refers to the log, because its rows are lost with the file.
     pub fn close(mut self) -> Result<(PathBuf, WrittenLog), WriteError> {
         let is_there = self.is_there();
         let better = self.writer.better_header().filter(|_| self.is_own());
@@ -292,7 +291,7 @@ impl LogOutput for UnusedFileGuard {
 impl Drop for UnusedFileGuard {
     fn drop(&mut self) {
         if let Some(path) = &self.unused {
-            // Our own empty file, created with O_EXCL; if it cannot be removed, it stays.
+            // Our own empty file, created with O_EXCL; an error is ignored, and the file stays.
             let _ = fs::remove_file(path);
         }
     }

@@ -14,6 +14,7 @@ use jitlat_core::noise::NoNoise;
 use jitlat_core::session::{Ending, HostFacts};
 use jitlat_core::spec::{HEADER_LEN, MAX_PACKETS, MAX_PAYLOAD};
 use jitlat_core::summary::ClockEstimate;
+use jitlat_core::twoway::ScheduleShift;
 use jitlat_core::{
     ClockProbe, Direction, Dscp, Schedule, Session, Span, TestSpec, Transport, WallTime, units,
 };
@@ -40,12 +41,12 @@ pub(super) struct LogHeader {
     ports: [u16; 2],
     format: Option<u8>,
     seen: [bool; CLASSIC.len()],
-    /// Facts that need not be checked against others.
+    /// Facts that need no consistency check.
     facts: Session,
     pub layout: RowLayout,
     /// Number of rows as stated by the log after its last row.
     pub rows: Option<u64>,
-    /// True if the ending was stated before the rows.
+    /// True if the log states its ending before the rows.
     ended_early: bool,
     /// Lines that could not be parsed, with their number and the reason.
     pub problems: Vec<(u64, String)>,
@@ -72,8 +73,8 @@ impl LogHeader {
         }
     }
 
-    /// True if this `#` line can only be the first of another log. After the rows, a number of packets belongs to the
-    /// current log.
+    /// True if the line `line` can only be the first line of another log. After the rows, a number of packets belongs
+    /// to the current log.
     pub fn begins_a_log(line: &str, after_rows: bool) -> bool {
         split(line).is_some_and(|(key, _)| key == "command" || key == "npkts" && !after_rows)
     }
@@ -147,6 +148,8 @@ impl LogHeader {
                 self.ended_early = self.rows.is_none();
             }
             "unsent" => s.unsent = unless(forget, || parse("a number of packets", value))?.unwrap_or(0),
+            "shifts" if forget => s.schedule_shifts.clear(),
+            "shifts" => s.schedule_shifts.extend(shifts(value)?),
             "reason" => s.reason = unless(forget, || Ok(unescape(value)))?,
             "stamps_lost" => s.stamps_lost = unless(forget, || parse("a number of packets", value))?,
             "read_pause" => s.read_pause = unless(forget, || span(value))?,
@@ -279,8 +282,8 @@ impl LogHeader {
 }
 
 impl LogHeader {
-    /// True if the stated ending is more than the expectation at the start. Logs that state it before their rows are trusted
-    /// only if the closing lines contain facts that only a finished test knows.
+    /// True if the stated ending is the real one, not an expectation written at the start. If a log states its ending
+    /// before the rows, the ending counts only if the closing lines contain facts that are known only after a test.
     fn is_ended(&self) -> bool {
         !self.ended_early
             || self.rows.is_some() && (self.facts.two_way.is_some() || self.facts.sent.is_some())
@@ -386,7 +389,7 @@ fn probe(value: &str) -> Result<ClockProbe, String> {
             answered: WallTime(answered),
             returned: WallTime(returned),
         }),
-        _ => Err(format!("probe '{}' is not four times in nanoseconds", value.trim())),
+        _ => Err(format!("probe '{}' does not have four timestamps in nanoseconds", value.trim())),
     }
 }
 
@@ -518,7 +521,7 @@ pub(super) fn facts(session: &Session, layout: RowLayout) -> Vec<Fact> {
         all.extend(facts.map(|(key, values)| (format!("{name}.{key}"), values)));
     }
     all.extend(session.two_way.iter().flat_map(|t| two_way::facts(t)));
-    // The result of the probes is for people and scripts; a reader computes it again.
+    // The result of the probes is written for people and scripts; log readers compute it again.
     let clock = match session.probes.as_slice() {
         [] => ClockEstimate::default(),
         _ => ClockEstimate::new(session, None),
@@ -531,6 +534,7 @@ pub(super) fn facts(session: &Session, layout: RowLayout) -> Vec<Fact> {
         ("control_rtt".to_owned(), clock.min_rtt_ns.iter().map(i64::to_string).collect()),
         ("sent".to_owned(), session.sent.iter().map(u32::to_string).collect()),
         ("unsent".to_owned(), Some(session.unsent).filter(|n| *n > 0).iter().map(u64::to_string).collect()),
+        ("shifts".to_owned(), session.schedule_shifts.chunks(SHIFTS_PER_LINE).map(shifts_text).collect()),
         ("stamps_lost".to_owned(), session.stamps_lost.iter().map(u64::to_string).collect()),
         ("read_pause".to_owned(), session.read_pause.iter().map(|pause| pause.0.to_string()).collect()),
         ("receiver_drops".to_owned(), session.receiver_drops.iter().map(u64::to_string).collect()),
@@ -579,7 +583,7 @@ pub(super) fn header_text(
             out += &format!("# Estimated relative clock error = {}\n", units::full(offset));
         }
         if let Some(rtt) = clock.min_rtt_ns {
-            // Four digits, as in the seed document, if they are exact.
+            // Four digits, as in the source document, if they are exact.
             let short = units::eng4(rtt);
             let text = if quantity(&short) == Some(Span(rtt)) { short } else { units::full(rtt) };
             out += &format!("# Estimated control channel minimum RTT = {text}\n");
@@ -607,6 +611,25 @@ pub(super) fn trailer_text(rows: u64, before: &[Fact], now: &[Fact]) -> String {
         }
     }
     out
+}
+
+const SHIFTS_PER_LINE: usize = 16;
+
+/// `20+400000000 60+35000000`: first number, and how much later it and all later ones are due, in ns.
+fn shifts_text(shifts: &[ScheduleShift]) -> String {
+    let shifts: Vec<String> = shifts.iter().map(|shift| format!("{}+{}", shift.seq, shift.by.0)).collect();
+    shifts.join(" ")
+}
+
+fn shifts(text: &str) -> Result<Vec<ScheduleShift>, String> {
+    let one = |text: &str| {
+        let (seq, by) = text.split_once('+')?;
+        let by = by.parse().ok().filter(|by| *by >= 0)?;
+        Some(ScheduleShift { seq: seq.parse().ok()?, by: Span(by) })
+    };
+    let read =
+        |text| one(text).ok_or_else(|| format!("'{text}' is not a shift of the schedule (20+400000000)"));
+    text.split_ascii_whitespace().map(read).collect()
 }
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! [`Journals`]: the logs of a test. Rows are written as packets arrive at this host, so that a crash loses nothing. If more
-//! becomes known at the end (the sender's stamps), a final log replaces the first one.
+//! [`Journals`]: the logs of a test. Rows are written as packets arrive at this host, so that a crash loses nothing. If
+//! the records are completed at the end (by the sender's stamps), a final log replaces the first one.
 
 use super::file::{LogFile, STDOUT};
 use super::write::WriteError;
@@ -18,7 +18,7 @@ pub struct Journals {
 }
 
 impl Journals {
-    /// Creates journals from log files that are still empty; a file that stays unused is removed.
+    /// Creates journals from log files that are still empty; unused files are removed.
     pub fn new(logs: impl IntoIterator<Item = LogFile>) -> Journals {
         Journals { journals: logs.into_iter().map(Journal::new).collect(), sessions: Vec::new() }
     }
@@ -45,8 +45,8 @@ impl Observer for Journals {
         match *event {
             Event::Started(sessions) | Event::Concluding(sessions) | Event::Finished(sessions) => {
                 self.sessions = sessions.to_vec();
-                // From now on the server knows a one-way test, and its results can be fetched with the log. A two-way test
-                // without answers leaves no log.
+                // From now on the server has stored the state of a one-way test, and its results can be fetched with
+                // the log. A two-way test without answers leaves no log.
                 for stream in (0..sessions.len()).filter(|k| sessions[*k].two_way.is_none()) {
                     self.begun(stream);
                 }
@@ -71,7 +71,7 @@ impl Observer for Journals {
     }
 }
 
-/// A log and its successor, which will replace it.
+/// A log, and the successor that will replace it.
 struct Journal {
     log: LogFile,
     /// Path of the log, for messages.
@@ -82,7 +82,7 @@ struct Journal {
     grew: bool,
     /// True if the file was removed or replaced during the test.
     gone: bool,
-    /// Number of complete records that have no file to go to.
+    /// Number of complete records that could not be written, because the file was removed or replaced.
     unwritten: u64,
     /// Number of packets without a row, because writing was too slow.
     missed: u64,
@@ -124,7 +124,7 @@ impl Journal {
         }
     }
 
-    /// Writes records as they arrive, even if more will be known about them later. A log that cannot be replaced (a pipe, a
+    /// Writes records as they arrive, even if they will be completed later. A log that cannot be replaced (a pipe, a
     /// device) is written at the end instead.
     fn early(&mut self, records: &[PacketRecord]) {
         if !self.log.is_own() {
@@ -135,8 +135,8 @@ impl Journal {
         self.log.flush();
     }
 
-    /// Counts packets that arrived faster than they could be written. The log is complete again once its successor
-    /// replaces it; in a log left by a crash, these packets must not count as lost on the path.
+    /// Counts packets that arrived faster than they could be written. The successor that replaces the log will contain
+    /// them. In a log left by a crash, these packets must not count as lost on the path.
     fn miss(&mut self, packets: u64) {
         if !self.log.is_own() {
             return;
@@ -167,7 +167,8 @@ impl Journal {
         log.flush();
     }
 
-    /// Returns the log for complete records; `None` if they are already written, to a file that is gone.
+    /// Returns the log for complete records: a successor if rows were already written before the records were complete,
+    /// else the log itself. `None` if the log file has been removed or replaced.
     fn last_log(&mut self) -> Option<&mut LogFile> {
         if self.grew && !self.gone && self.successor.is_none() {
             match self.log.successor() {
@@ -177,7 +178,7 @@ impl Journal {
                     }
                     self.successor = Some(log);
                 }
-                // Closing it will be an error.
+                // Closing the log will report the error.
                 Err(_) if !self.log.is_there() => self.gone = true,
                 Err(e) => {
                     self.grew = false;
@@ -207,7 +208,7 @@ impl Journal {
         } else {
             self.log.finish(session);
         }
-        // Do this first: once the log is replaced, its name belongs to another file.
+        // Close the log first: once it is replaced, its name refers to another file.
         let closed = self.log.close().map_err(|e| WriteError { lost: e.lost.max(self.unwritten), ..e });
         let replaced = self.successor.map(|mut log| {
             log.finish(session);
@@ -248,7 +249,7 @@ mod tests {
     use jitlat_core::analysis::analyze;
     use jitlat_core::{Direction, Schedule, Span, TestSpec, Transport, WallTime};
 
-    /// The program is killed after its disk was too slow for some packets.
+    /// The program is killed after the disk was too slow for some packets.
     #[test]
     fn packets_without_a_row_do_not_look_lost_after_a_crash() {
         let folder = tempfile::tempdir().unwrap();
@@ -269,7 +270,7 @@ mod tests {
         let stream = 0;
         journals.event(&Event::Arrived { stream, records: &records(0..100) });
         journals.event(&Event::Missed { stream, packets: 150 });
-        // Packets 250 to 259 are lost on the path; the range of which nothing is known includes them.
+        // Packets 250 to 259 are lost on the path; the range of packets with unknown fate includes them.
         journals.event(&Event::Arrived { stream, records: &records(260..300) });
         journals.event(&Event::Arrived { stream, records: &records(310..350) });
 

@@ -43,9 +43,9 @@ impl RowRun {
 }
 
 impl LogReader {
-    /// Parses the next plain rows on `threads` threads and passes them on, up to a line that is not a plain row, or until
-    /// little is left. Returns the offset in the input from which calling it again is worthwhile: behind the buffer's
-    /// contents, because a line that is not a plain row is rarely the only one.
+    /// Parses the next plain rows on `threads` threads and passes them on, up to a line that is not a plain row, or
+    /// until little input is left. Returns the offset in the input from which another call is worthwhile: the end of
+    /// the buffer's contents, because lines that are not plain rows usually occur together.
     pub(super) fn each_part(&mut self, threads: Threads, mut take: impl FnMut(&[PacketRecord])) -> u64 {
         let mut parts: Vec<RowRun> = Vec::new();
         parts.resize_with(threads.0.get().min(MAX_THREADS), RowRun::default);

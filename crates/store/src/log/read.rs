@@ -20,9 +20,9 @@ const RECORDS_PER_BATCH: usize = 512;
 const MAX_HEADER_LINES: u64 = 10_000;
 /// Number of bytes at the end of a file that are searched for the lines after its rows.
 const TAIL_BYTES: u64 = 64 * 1024;
-/// Start of a line that stands for rows that were not written; their number follows.
+/// Start of a line that stands for rows that were not written; the number of rows follows.
 pub(super) const UNRECORDED: &str = "# unrecorded ";
-/// Number of warnings of one kind that are given individually.
+/// Maximum number of warnings of one kind that are listed individually.
 const MAX_SINGLE_WARNINGS: usize = 5;
 /// Start of the first line after the rows.
 const ROWS: &str = "# rows ";
@@ -85,7 +85,7 @@ pub struct LogReading {
 }
 
 impl LogReading {
-    /// Adds the warnings to those of the summary made from this log, so that every report contains them.
+    /// Adds the warnings to `summary`, the summary of this log, so that every report contains them.
     pub fn add_to(&self, summary: &mut Summary) {
         summary.warnings.extend(self.warnings.iter().map(|text| Warning::new("log", text.clone())));
     }
@@ -233,7 +233,7 @@ impl LogReader {
         self.header.layout.has_tcp()
     }
 
-    /// TCP_INFO of the record read last, without the segment size; `None` if its row has none.
+    /// TCP_INFO of the last record read, without the segment size; `None` if its row has no TCP_INFO.
     pub fn tcp(&self) -> Option<TcpSample> {
         self.scanner.tcp
     }
@@ -289,8 +289,8 @@ impl LogReader {
         Ok(true)
     }
 
-    /// Returns an iterator over the remaining records. An error ends it and is stored in `failure`: for consumers that
-    /// accept records only.
+    /// Returns an iterator over the remaining records, for consumers that accept only records. An error ends the
+    /// iteration and is stored in `failure`.
     pub fn records<'a>(
         &'a mut self,
         failure: &'a mut Option<LogReadError>,
@@ -379,7 +379,7 @@ impl LogReader {
     /// Parses the lines after the rows at the end of `tail`.
     fn parse_closing_lines(&mut self, tail: &[u8]) {
         let Ok(text) = core::str::from_utf8(tail) else { return };
-        // Only complete lines after the last row count.
+        // Only complete lines after the last row are parsed.
         let Some(text) = text.rfind('\n').map(|end| &text[..end]) else { return };
         let lines: Vec<&str> =
             text.rsplit('\n').take_while(|l| l.starts_with('#') || l.trim().is_empty()).collect();
@@ -435,7 +435,7 @@ impl LogReader {
         self.pad();
     }
 
-    /// Clears the bytes after the input: rows are read beyond its end, where nothing may look like a row.
+    /// Clears the bytes after the input: the parser reads beyond its end, where no bytes may look like a row.
     fn pad(&mut self) {
         self.buf[self.end..self.end + PADDING].fill(0);
     }
@@ -520,8 +520,8 @@ impl LogReader {
         Ok(None)
     }
 
-    /// Accepts the next row of a log that is reassembled from its parts, after its header was read, as if the row's line had
-    /// been read. Returns false if the row does not count because another log has begun.
+    /// Accepts the next row of a log that is reassembled from its parts, as if its line had been read. The header must
+    /// have been read. Returns false if the row does not count because another log has begun.
     pub fn take_row(&mut self, row: &LogRow) -> bool {
         if self.state == ReadState::Done {
             return false;
@@ -543,7 +543,7 @@ impl LogReader {
         mut push: impl FnMut(&PacketRecord),
     ) -> Result<(), LogReadError> {
         let text = io::Cursor::new(text.to_vec());
-        // The reader may have buffered more of its input after the header.
+        // The reader may have buffered input beyond the header.
         let before = core::mem::replace(&mut self.input, Box::new(io::empty()));
         self.input = if self.input_ended { Box::new(text) } else { Box::new(before.chain(text)) };
         self.input_ended = false;

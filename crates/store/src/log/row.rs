@@ -11,17 +11,18 @@ use jitlat_core::{Flags, PacketRecord, Span, Stamp, StampSource, WallTime};
 /// Number of bytes from the start of a row that [`Scanner`] may read, even beyond the end of the input. It rejects longer
 /// rows.
 pub(super) const PADDING: usize = 512;
-/// Limit of the position of columns, so that eight bytes can be read from each position in them.
+/// Maximum length of a row, so that eight bytes can be read from each position in its columns.
 const MAX_ROW_BYTES: usize = PADDING / 2;
 
 const ONES: u64 = 0x0101_0101_0101_0101;
 const TEN_TO_8: u64 = 100_000_000;
 
-/// Returns the high bits of those of eight bytes that are not digits.
+/// Returns the high bit of each of eight bytes that is not a digit.
 #[inline(always)]
 fn no_digits(eight: u64) -> u64 {
     let t = eight ^ (0x30 * ONES);
-    // The high bit of a byte is set if it was above 9 already, or becomes so; no addition carries into the next byte.
+    // The high bit of a byte is set if it was set before, or if the addition sets it; no addition carries into the next
+    // byte.
     (((t & (0x7f * ONES)) + 0x76 * ONES) | t) & (0x80 * ONES)
 }
 
@@ -92,7 +93,8 @@ fn three(window: &[u8; PADDING], from: usize) -> Option<[u64; 3]> {
 struct Cursor<'a> {
     window: &'a [u8; PADDING],
     at: usize,
-    /// High bits of those of the eight bytes from `base` on that are not digits and were not passed yet.
+    /// High bits of the bytes at `base` and the seven bytes after it: set if a byte is not a digit and has not been
+    /// passed yet.
     marks: u64,
     base: usize,
 }
@@ -105,8 +107,8 @@ impl<'a> Cursor<'a> {
         cursor
     }
 
-    /// Returns the position of the next byte that is not a digit. Inlined, like all methods that read columns, because a
-    /// call would cost more than its work.
+    /// Returns the position of the next byte that is not a digit. Inlined, like all methods that read columns, because
+    /// a call would take more time than the method.
     #[inline(always)]
     fn next_mark(&mut self) -> Option<usize> {
         while self.marks == 0 {
@@ -188,7 +190,7 @@ impl<'a> Cursor<'a> {
         self.digits().map(Some)
     }
 
-    /// Passes the one space between two columns, at which the cursor is.
+    /// Passes the single space between two columns; the cursor must be at the space.
     #[inline(always)]
     fn space(&mut self) -> Option<()> {
         let found = self.peek() == b' ';
@@ -211,8 +213,8 @@ impl<'a> Cursor<'a> {
 }
 
 impl Scanner {
-    /// Reads the row at `buf[start..]` up to its line feed, if it is exactly in the form that this program writes. Returns
-    /// the row's index, the record, and the position of the line feed.
+    /// Reads the row at `buf[start..]` up to its line feed, if it has exactly the form that this program writes.
+    /// Returns the row's index, the record, and the position of the line feed.
     #[inline]
     pub fn row(&mut self, buf: &[u8], start: usize, layout: RowLayout) -> Option<(u64, PacketRecord, usize)> {
         let window = buf.get(start..)?.first_chunk()?;
@@ -286,8 +288,8 @@ fn sample([retransmissions, srtt_us, cwnd]: [Option<u32>; 3]) -> Option<TcpSampl
     Some(TcpSample { retransmissions, srtt_us, cwnd, ..TcpSample::default() })
 }
 
-/// Sets the time at which the packet entered the queue in which it spent `ns` before its sent stamp. The sent stamp must be
-/// set before; if it is not a stamp of the packet's departure, no queue time is set.
+/// Sets the time at which the packet entered the local queue: `ns` before its sent stamp, which must be set before. No
+/// time is set if the sent stamp does not mark the packet's departure.
 #[inline]
 fn set_local_queue(record: &mut PacketRecord, ns: Option<i64>) {
     if let Some((ns, (lag, _))) = ns.zip(record.local_queue()) {
@@ -662,7 +664,7 @@ mod tests {
         }
     }
 
-    /// The letter of an unknown time must be a letter all the same.
+    /// An unknown time must have a letter, too.
     #[test]
     fn a_source_of_no_time_is_a_letter() {
         for (letter, is_read) in [(b'u', true), (b' ', false), (0xff, false)] {

@@ -5,9 +5,7 @@ use core::fmt::Display;
 use core::str::FromStr;
 use jitlat_core::Span;
 use jitlat_core::time::StampSource;
-use jitlat_core::twoway::{
-    Directions, FarReport, LossRun, LossSide, NotAnswers, ScheduleShift, TcpStats, TwoWay,
-};
+use jitlat_core::twoway::{Directions, FarReport, LossRun, LossSide, NotAnswers, TcpStats, TwoWay};
 
 /// Returns the keys and values of all lines about `facts`, in order.
 pub(super) fn facts(facts: &TwoWay) -> Vec<(String, Vec<String>)> {
@@ -25,7 +23,6 @@ pub(super) fn facts(facts: &TwoWay) -> Vec<(String, Vec<String>)> {
         ("not_answers", one(not_answers_text(&facts.not_answers))),
         ("far_report", one(facts.far_report.map(|r| far_report_text(&r)))),
         ("tcp", one(facts.tcp.map(|t| tcp_text(&t)))),
-        ("shifts", facts.shifts.chunks(SHIFTS_PER_LINE).map(shifts_text).collect()),
         ("skipped", one(Some(facts.skipped).filter(|n| *n > 0).map(|n| n.to_string()))),
         ("remark", facts.remarks.iter().map(|r| escape(r)).collect()),
     ]
@@ -33,7 +30,7 @@ pub(super) fn facts(facts: &TwoWay) -> Vec<(String, Vec<String>)> {
     .into()
 }
 
-/// Parses one line. `None` if the key is not one of these.
+/// Parses one line. `None` if the key is not one of a two-way test.
 pub(super) fn line(to: &mut Option<Box<TwoWay>>, key: &str, value: &str) -> Option<Result<(), String>> {
     if key == "two_way" {
         to.get_or_insert_default().protocol = unescape(value);
@@ -62,11 +59,6 @@ pub(super) fn line(to: &mut Option<Box<TwoWay>>, key: &str, value: &str) -> Opti
         "not_answers" => optional(value, not_answers).map(|n| facts.not_answers = n.unwrap_or_default()),
         "far_report" => optional(value, far_report).map(|r| facts.far_report = r),
         "tcp" => optional(value, tcp).map(|t| facts.tcp = t),
-        "shifts" if value == "-" => {
-            facts.shifts.clear();
-            Ok(())
-        }
-        "shifts" => shifts(value).map(|more| facts.shifts.extend(more)),
         "skipped" => number(value).map(|v| facts.skipped = v.unwrap_or(0)),
         "remark" if value == "-" => {
             facts.remarks.clear();
@@ -151,25 +143,6 @@ fn losses_text(runs: &[LossRun]) -> String {
         })
         .collect();
     runs.join(" ")
-}
-
-const SHIFTS_PER_LINE: usize = 16;
-
-/// `20+400000000 60+35000000`: first number, and how much later it and all later ones are due, in ns.
-fn shifts_text(shifts: &[ScheduleShift]) -> String {
-    let shifts: Vec<String> = shifts.iter().map(|shift| format!("{}+{}", shift.seq, shift.by.0)).collect();
-    shifts.join(" ")
-}
-
-fn shifts(text: &str) -> Result<Vec<ScheduleShift>, String> {
-    let one = |text: &str| {
-        let (seq, by) = text.split_once('+')?;
-        let by = by.parse().ok().filter(|by| *by >= 0)?;
-        Some(ScheduleShift { seq: seq.parse().ok()?, by: Span(by) })
-    };
-    let read =
-        |text| one(text).ok_or_else(|| format!("'{text}' is not a shift of the schedule (20+400000000)"));
-    text.split_ascii_whitespace().map(read).collect()
 }
 
 fn way_name(way: LossSide) -> &'static str {
@@ -317,7 +290,6 @@ mod tests {
                 ..FarReport::default()
             }),
             tcp: Some(TcpStats { retransmissions: 8, mss: 1448, ..TcpStats::default() }),
-            shifts: (1..40u32).map(|k| ScheduleShift { seq: 9 * k, by: Span(k.into()) }).collect(),
             skipped: 6,
             remarks: vec!["a\nb".into(), "c".into()],
         };

@@ -1,7 +1,7 @@
 //! [`LogWriter`]: writes a log row by row.
 //!
-//! Written text is never changed: facts known only at the end follow the rows. The log is therefore readable after a crash
-//! at any byte, and a full disk costs only the part that does not fit.
+//! Written text is never changed: facts known only at the end follow the rows. The log is therefore readable after a
+//! crash at any byte, and on a full disk only the part that does not fit is lost.
 
 use super::compat::{LogVersion, RowLayout};
 use super::header::{self, Fact};
@@ -63,9 +63,9 @@ impl LogOutput for Vec<u8> {
 pub struct WriteError {
     /// The file; `None` if the output is not a file.
     pub path: Option<std::path::PathBuf>,
-    /// Number of rows in the log: its first ones.
+    /// Number of rows in the log, from the first one on.
     pub rows: u64,
-    /// Number of rows after them, which are lost.
+    /// Number of later rows, which are lost.
     pub lost: u64,
     /// Error of the system.
     pub source: io::Error,
@@ -88,14 +88,14 @@ fn remaining(rows: u64, lost: u64) -> String {
 pub struct WrittenLog {
     /// Number of rows.
     pub rows: u64,
-    /// Number of records that cannot be written as a row: those without both times in versions 1 and 2.
+    /// Number of records that cannot be written as a row: in versions 1 and 2, records without both times.
     pub left_out: u64,
 }
 
 /// Writes one session's log: [`LogWriter::begin`], any number of [`LogWriter::record`]s, [`LogWriter::finish`]. A failure is
 /// reported by [`LogWriter::close`].
 ///
-/// If it is dropped before it is finished, the log looks as after a crash: without closing lines.
+/// If the writer is dropped before it is finished, the log has no closing lines, as after a crash.
 #[derive(Debug)]
 pub struct LogWriter<W: LogOutput> {
     out: W,
@@ -160,7 +160,7 @@ impl<W: LogOutput> LogWriter<W> {
         writer
     }
 
-    /// Creates a writer to `out` in the same format.
+    /// Creates a writer with the same format to the output `out`.
     pub fn another<V: LogOutput>(&self, out: V) -> LogWriter<V> {
         LogWriter { layout: self.layout, ..LogWriter::new(out, self.version) }
     }
@@ -176,7 +176,7 @@ impl<W: LogOutput> LogWriter<W> {
         self.flush();
     }
 
-    /// Adds a row. After a failed write it does nothing.
+    /// Adds a row. Does nothing after a failed write.
     #[inline]
     pub fn record(&mut self, record: &PacketRecord) {
         self.row(record, None);
@@ -258,7 +258,7 @@ impl<W: LogOutput> LogWriter<W> {
         }
     }
 
-    /// Writes the facts learnt since [`LogWriter::begin`] and waits until everything is on stable storage.
+    /// Writes the facts that became known since [`LogWriter::begin`], and waits until everything is on stable storage.
     pub fn finish(&mut self, session: &Session) {
         self.finished = true;
         if self.version.has_all_facts() {
@@ -280,7 +280,7 @@ impl<W: LogOutput> LogWriter<W> {
         match self.failure.take() {
             None => self.flush(),
             Some(first) => {
-                // There may be room for a few lines even if there was none for a block.
+                // The disk may have room for a few lines even if a block did not fit.
                 self.flush();
                 self.failure = Some(first);
             }
@@ -302,8 +302,7 @@ impl<W: LogOutput> LogWriter<W> {
 
     /// Returns the output, and its contents if it is complete.
     ///
-    /// # Errors
-    /// [`WriteError`] with the first failure; everything that could be written stays.
+    /// # Errors [`WriteError`] with the first failure; rows that could be written stay in the file.
     pub fn close(mut self) -> (W, Result<WrittenLog, WriteError>) {
         if !self.finished {
             self.flush();

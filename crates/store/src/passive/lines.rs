@@ -34,7 +34,7 @@ pub struct PairLines {
 }
 
 impl PairLines {
-    /// Creates a formatter with these columns.
+    /// Creates a formatter with the columns `columns`.
     pub fn new(columns: PairColumns) -> PairLines {
         PairLines { columns, line: Vec::with_capacity(128), number: 0 }
     }

@@ -28,8 +28,8 @@ pub enum PingsError {
     Other(PathBuf),
 }
 
-/// Reads the round trips in `path`, each with the time its request was sent: from the output of `ping -D`, or from a log of
-/// `jitlat ping`. Without time stamps in ping's output, values are assumed one second apart from `start`.
+/// Reads the round trips in `path`, each with the time its request was sent: from the output of `ping -D`, or from a
+/// log of `jitlat ping`. Without timestamps in ping's output, values are assumed one second apart from `start`.
 ///
 /// # Errors
 /// [`PingsError`] if there are none.

@@ -1,10 +1,10 @@
-//! Round trips by packet size, with the time that a link takes for them: the whole of the seed's Table II.
+//! Round trips by packet size, with the time that a link takes for them: Table II of the source document.
 
 use jitlat_passive::{LinkQuestion, ModelFigures, SizeFigures};
 use serde::Serialize;
 use std::io::{self, Write};
 
-/// Computes the time that the given link takes for such a pair; `None` without a link.
+/// Computes the time that the given link takes for a pair of these sizes; `None` without a link.
 fn model(size: &SizeFigures, link: Option<&LinkQuestion>) -> Option<ModelFigures> {
     Some(ModelFigures::of(link.and_then(LinkQuestion::link)?, size))
 }
@@ -16,7 +16,7 @@ pub struct SizeDocument<'a> {
     /// Round trips.
     #[serde(flatten)]
     pub size: &'a SizeFigures,
-    /// Time that the link takes for them; null without a link to compare with.
+    /// Time that the link takes for such a pair; null without a link to compare with.
     pub model: Option<ModelFigures>,
 }
 

@@ -20,7 +20,7 @@ impl Draw {
         Draw(rng)
     }
 
-    /// Uniform on [0, 1).
+    /// Draws a uniform number in [0, 1).
     pub fn unit(&mut self) -> f64 {
         (self.0.next_u64() >> 11) as f64 / (1u64 << 53) as f64
     }
@@ -29,7 +29,7 @@ impl Draw {
         low + (high - low) * self.unit()
     }
 
-    /// Between the two bounds, uniform in the logarithm.
+    /// Draws a number between the two bounds, uniform in its logarithm.
     pub fn scale(&mut self, low: f64, high: f64) -> f64 {
         self.between(low.ln(), high.ln()).exp()
     }
@@ -100,12 +100,12 @@ pub struct Context {
 }
 
 impl Context {
-    /// Seconds from the first to the last scheduled packet.
+    /// Returns the time from the first to the last scheduled packet, in seconds.
     pub fn duration(&self) -> f64 {
         Deadlines::new(&self.trial.spec).last().map_or(0.0, |due| due.0 as f64 / 1e9)
     }
 
-    /// Path that the packets of a one-way test take.
+    /// Returns the path of a one-way test's packets.
     pub fn path(&mut self) -> &mut PathModel {
         match self.trial.spec.direction() {
             Direction::Up => &mut self.trial.up,
@@ -127,13 +127,13 @@ impl Context {
         }
     }
 
-    /// Number of the packet sent at `seconds`.
+    /// Returns the number of the packet sent at `seconds`.
     pub fn seq(&self, seconds: f64) -> u64 {
         let before = Deadlines::new(&self.trial.spec).take_while(|due| (due.0 as f64) < seconds * 1e9);
         (before.count() as u64).min(self.packets - 1)
     }
 
-    /// True if the absolute delay can be known from the log.
+    /// Returns true if the log allows the absolute delay to be known.
     pub fn delay_known(&self) -> bool {
         self.trial.probes > 0 || self.trial.answering.is_some()
     }
@@ -171,7 +171,7 @@ pub fn context(draw: &mut Draw, required: Requirements) -> Context {
     let least = (required.duration / period).ceil().max(required.packets.0 as f64);
     let packets = draw.scale(least, (required.packets.1 as f64).max(least + 1.0)) as u64;
     let (delay, jitter, in_order, spread) = path(draw, kind);
-    // A fault-free path does not reorder all the time.
+    // A path without faults does not reorder permanently.
     let direction = if draw.chance(0.3) { Direction::Down } else { Direction::Up };
     let schedule = match draw.whole(0, 9) {
         0 if !required.periodic => Schedule::Poisson { seed: draw.whole(0, 99) },
@@ -298,7 +298,7 @@ fn path(draw: &mut Draw, kind: Kind) -> (f64, Jitter, bool, f64) {
     (delay, Jitter::Sum(law), in_order, spread)
 }
 
-/// Makes a two-way test of `context`.
+/// Turns `context` into a two-way test.
 pub fn two_way(draw: &mut Draw, context: &mut Context) {
     let (protocol, far_clock, counts) = draw.pick(&[
         ("icmp", false, false),

@@ -76,7 +76,7 @@ pub fn receiver_stall(draw: &mut Draw) -> Variant {
     let total: f64 = stalls.iter().map(|s| s.1).sum();
     let severity: &[&str] = if total < 0.008 * c.duration() { &["good"] } else { &["good", "fair"] };
     let mut truth = Truth::of("receiver-stall", severity).magnitude(longest.1 * 1e9, 1.4);
-    // Packets delayed by the stall were sent earlier by their delay.
+    // Packets that the stall held were sent earlier than it began, by their delay.
     let off = tolerance(&c, 0.0) + c.delay / 1e9;
     let as_long = stalls.iter().filter(|s| s.1 > 0.85 * longest.1 - c.period);
     truth.times = as_long.map(|s| (s.0, s.0 + s.1, off)).collect();
@@ -94,15 +94,15 @@ pub fn clock_step(draw: &mut Draw) -> Variant {
     let mut by = if draw.chance(0.5) { size } else { -size };
     let step = |by: f64| ClockChange { at: seconds(at), by: span(by), over: Span::ZERO };
     match draw.whole(0, 2) {
-        // Seen in probes before and after.
+        // The probes before and after show the step.
         0 => {
             c.version = LogVersion::V3;
             c.trial.probes = 8;
             c.receiver().clock.shifts.push(step(by));
         }
-        // The sender's clock: its schedule jumps with it.
+        // The sender's clock is set; its schedule jumps with it.
         1 => c.sender().clock.shifts.push(step(by)),
-        // The receiver's clock, set back: packets arrive before those sent earlier, in the order they were sent.
+        // The receiver's clock is set back: packets arrive in order, but at earlier times than those sent before.
         _ => {
             by = -size;
             c.receiver().clock.shifts.push(step(by));
@@ -117,7 +117,8 @@ pub fn clock_step(draw: &mut Draw) -> Variant {
         }
     }
     let mut truth = Truth::of("clock-step", &["good"]).magnitude(size, 1.3);
-    // Packets in flight when a clock that stamps their arrival is set were sent earlier by their delay, up and down.
+    // Packets that are in transit when the clock that stamps their arrival is set were sent earlier, by their delay up
+    // and down.
     let under_way = if c.trial.answering.is_some() { 2.0 * c.delay } else { c.delay } / 1e9;
     truth.times = vec![(at, at, tolerance(&c, 0.0) + under_way)];
     variant(c, truth)
@@ -173,13 +174,13 @@ pub fn local_queue(draw: &mut Draw) -> Variant {
     if draw.chance(0.2) && c.trial.spec.direction() == Direction::Up {
         two_way(draw, &mut c);
     }
-    // The path's grade has nothing of it, but what the queue dropped looks like the path's loss.
+    // The path's grade does not include this queue, but its drops look like loss on the path.
     let mut truth = Truth::of("local-queue", &["good", "fair", "poor"])
         .magnitude(peak * MS, 1.6)
         .also(&["random-loss", "bursty-loss"]);
     truth.times = vec![(from, from + length + peak / 1000.0, tolerance(&c, length))];
     if matches!(load, CrossTraffic::Constant(_)) {
-        // The rise is too slow to fill the queue.
+        // The delay rises too slowly to fill the queue.
         truth.magnitude = None;
         truth.times.clear();
         truth.severity = vec!["good", "fair", "poor", "bad"];
@@ -241,7 +242,7 @@ pub fn few(draw: &mut Draw) -> Variant {
     c.path().loss = Choice::indices(lost);
     let mut truth = Truth { severity: vec!["unknown"], complete: true, ..Truth::default() };
     if c.packets == 1 && lost == Some(0) && c.version != LogVersion::V3 {
-        // A header alone, which is what a killed test leaves in these versions.
+        // Only a header, which is all that a killed test leaves in these versions.
         truth = Truth { main: vec!["incomplete-log"], complete: false, ..truth };
     }
     variant(c, truth)
@@ -267,7 +268,7 @@ pub fn queue_throughout(draw: &mut Draw) -> Variant {
     let standing = |at: f64| DelayPoint { at: seconds(at), delay: span(peak * MS) };
     c.path().added = vec![DelayPoint { at: Span(-1), delay: Span::ZERO }, standing(0.0)];
     if draw.chance(0.5) {
-        // Rises and falls a little.
+        // The queue rises and falls a little.
         let duration = c.duration();
         c.path().added.extend((1..20).map(|k| {
             let share = f64::from(k) / 20.0;

@@ -1,6 +1,6 @@
-//! Verdicts of the saved logs and of one simulated test of each family, one line each: the severity, the buffer, every cause
-//! with its time, size and confidence, and the severity of each profile. Whether they are right is tested elsewhere; this
-//! test makes every change visible, so that it has to be accepted. Sentences are not included, but must agree with the line.
+//! Verdicts of the saved logs and of one simulated test of each family, one line each: the severity, the buffer, every
+//! cause with its time, size and confidence, and the severity of each profile. Other tests check that they are right;
+//! this one makes every change visible. Sentences are not included, but must agree with the line.
 
 use super::FAMILIES;
 use super::context::Draw;

@@ -5,7 +5,7 @@ use super::paths::{by_loss, by_outage, tolerance, variant};
 use super::variant::{Truth, Variant};
 use jitlat_impair::{Choice, GilbertModel};
 
-/// The chain of Gilbert and Elliott with bad states of 2 to 20 packets, in which 30 to 100 % are lost.
+/// Losses of a Gilbert-Elliott chain with bad states of 2 to 20 packets, in which 30 to 100 % are lost.
 pub fn gilbert_elliott(draw: &mut Draw) -> Variant {
     let mut c =
         context(draw, Requirements { packets: (1500, 10_000), period: 0.05, ..Requirements::default() });
@@ -25,7 +25,7 @@ pub fn gilbert_elliott(draw: &mut Draw) -> Variant {
     if bad * c.period > 0.03 {
         truth.severity.push("fair");
     }
-    // Gaps of a second are outages, whatever causes them.
+    // Gaps of a second are outages, regardless of their cause.
     if bad * c.period > 0.25 {
         truth.main.push("outage");
         truth.severity.extend(["poor", "bad"]);
@@ -33,7 +33,7 @@ pub fn gilbert_elliott(draw: &mut Draw) -> Variant {
     variant(c, truth)
 }
 
-/// One packet or a few every half to two seconds, or exactly one packet in every N.
+/// Loss of one or a few packets every 0.5 to 2 s, or of exactly one packet in every N.
 pub fn periodic(draw: &mut Draw) -> Variant {
     let wish = Requirements {
         packets: (800, 10_000),
@@ -60,7 +60,7 @@ pub fn periodic(draw: &mut Draw) -> Variant {
     variant(c, truth)
 }
 
-/// Two to four gaps of 110 to 170 ms and nothing else.
+/// Two to four gaps of 110 to 170 ms, without other losses.
 pub fn gaps(draw: &mut Draw) -> Variant {
     let wish = Requirements {
         packets: (1500, 10_000),

@@ -1,5 +1,5 @@
-//! Confusion matrix of the verdict: tests with known faults are simulated, saved as logs, read back and judged; the reported
-//! causes are compared with the true ones.
+//! Confusion matrix of the verdict: tests with known faults are simulated, saved as logs, read back and judged; the
+//! reported causes are compared with the true ones.
 //!
 //! `just verdicts` runs all of it and prints the tables of `docs/metrics/verdict.md`; `cargo test` runs a sample.
 

@@ -5,7 +5,7 @@ use jitlat_core::answer::{Answer, CauseId};
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// The comparison of one answer with the truth.
+/// Comparison of one verdict with the truth.
 #[derive(Clone, Debug)]
 pub struct Score {
     seed: u64,
@@ -16,7 +16,7 @@ pub struct Score {
     false_causes: Vec<CauseId>,
     severity: bool,
     complete: bool,
-    /// `None` if the truth has no times.
+    /// True if the reported times are right; `None` if the truth has no times.
     times: Option<bool>,
     magnitude: Option<bool>,
     /// Stated confidence of each cause, and whether it is present.
@@ -125,7 +125,7 @@ fn describe(variant: &Variant, answer: &Answer) -> String {
     text
 }
 
-/// Fewer tests of a family, or causes of a bin, show no share.
+/// Minimum number of tests of a family, or of causes in a bin, for a meaningful share.
 const MIN_TESTS: usize = 100;
 
 /// Causes of about the same stated confidence.
@@ -133,7 +133,7 @@ struct Bin {
     causes: usize,
     /// Mean confidence.
     stated: f64,
-    /// Share of them that are present.
+    /// Share of these causes that are present.
     right: f64,
 }
 
@@ -171,7 +171,7 @@ impl Matrix {
         for (name, scores) in self.rows.iter().filter(|(_, scores)| scores.len() >= MIN_TESTS) {
             let of = |right: fn(&Score) -> Option<bool>| self.share(|n| n == *name, right);
             let (main, least) = (of(|s| Some(s.main)), if name.contains("clean") { 0.995 } else { 0.95f64 });
-            // As much less as chance gives one of twenty times.
+            // The share may be lower by as much as occurs by chance in one of twenty cases.
             let chance = 1.65 * (least * (1.0 - least) / scores.len() as f64).sqrt();
             if main < least - chance {
                 below.push(format!("{name}: main cause {:.1} %", 100.0 * main));
@@ -185,7 +185,7 @@ impl Matrix {
         assert!(below.is_empty(), "{}", below.join("; "));
     }
 
-    /// The causes of all tests by their stated confidence.
+    /// Returns the causes of all tests, grouped by their stated confidence.
     fn calibration(&self) -> Vec<Bin> {
         let all = || self.rows.iter().flat_map(|(_, scores)| scores).flat_map(|s| &s.stated);
         let limits = [0.0, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 1.01];

@@ -13,7 +13,7 @@ use std::f64::consts::TAU;
 
 pub fn variant(c: Context, truth: Truth) -> Variant {
     let mut truth = truth;
-    // Half a second from mouth to ear is noticed, if it is known.
+    // Half a second from mouth to ear is noticed, if the delay is known.
     if c.kind == Kind::Geo && c.delay_known() {
         let worse = [("good", "fair"), ("fair", "poor"), ("poor", "bad")];
         let more: Vec<_> =
@@ -27,12 +27,12 @@ fn seconds(s: f64) -> Span {
     span(s * 1e9)
 }
 
-/// Tolerance of times, in seconds, for a fault that lasts `length`.
+/// Returns the tolerance for the times of a fault that lasts `length`, in seconds.
 pub fn tolerance(c: &Context, length: f64) -> f64 {
     (2.5 * c.period).max(0.02 * c.duration()).max(0.1 * length)
 }
 
-/// Severities allowed for a loss ratio, after any buffer, according to speech and G.1010.
+/// Returns the severities allowed for a share `p` of lost and late packets, according to speech ratings and G.1010.
 pub fn by_loss(p: f64) -> &'static [&'static str] {
     match 100.0 * p {
         ..0.7 => &["good"],
@@ -45,7 +45,7 @@ pub fn by_loss(p: f64) -> &'static [&'static str] {
     }
 }
 
-/// Severities allowed for a delay variation in ms that affects more than a few percent of packets.
+/// Returns the severities allowed for a delay variation, in ms, that affects more than a few percent of packets.
 pub fn by_delay(ms: f64) -> &'static [&'static str] {
     match ms {
         ..40.0 => &["good"],
@@ -58,7 +58,7 @@ pub fn by_delay(ms: f64) -> &'static [&'static str] {
     }
 }
 
-/// Severities allowed for outages of `total` seconds, the longest of `longest`, in a test of `duration`.
+/// Returns the severities allowed for outages with these total and longest lengths in a test of `duration`, all in seconds.
 pub fn by_outage(longest: f64, total: f64, duration: f64) -> &'static [&'static str] {
     let by_length = match longest {
         ..0.18 => 1,
@@ -127,7 +127,7 @@ pub fn upload(draw: &mut Draw) -> Variant {
         context(draw, Requirements { duration: 15.0, period: 0.1, kinds: &SHORT, ..Requirements::default() });
     let depth = draw.scale(40.0, 600.0) * MS;
     let duration = c.duration();
-    // The test itself is small compared with the link.
+    // The test's own rate is small compared with the link's.
     let own = 8.0 * (c.trial.spec.payload() as f64 + 28.0) / c.period;
     let bits = (draw.scale(8.0, 60.0) * own).max(1e6);
     let queue = (depth / 1e9 * bits / 8.0).max(6000.0);
@@ -154,7 +154,7 @@ pub fn upload(draw: &mut Draw) -> Variant {
         .magnitude(peak * MS, 1.5)
         .also(&["random-loss", "bursty-loss"]);
     let mut truth = truth;
-    // A sawtooth between half the queue and all of it.
+    // The queue varies like a sawtooth between half and all of its length.
     truth.severity.extend(by_delay(0.6 * peak));
     variant(c, truth)
 }
@@ -413,7 +413,7 @@ pub fn duplication(draw: &mut Draw) -> Variant {
     variant(c, truth)
 }
 
-/// Another route from some time on, or for a while.
+/// Another route for a part of the test, or until its end.
 pub fn route_change(draw: &mut Draw) -> Variant {
     let mut c = context(
         draw,
@@ -515,8 +515,9 @@ pub fn tcp(draw: &mut Draw) -> Variant {
     }
 }
 
-/// Seconds without arrivals when a path is down for `length` seconds. A log of TCP does not show when the path came back,
-/// only when the sender's timer, which doubles with each attempt from 0.2 s on, retried successfully.
+/// Returns the time without arrivals if a path is down for `length`, both in seconds. A log of TCP does not show when
+/// the path was restored, only when a retransmission succeeded; the timer starts at 0.2 s and doubles with each
+/// attempt.
 fn until_repeated(length: f64, c: &Context) -> f64 {
     let there = c.delay / 1e9;
     let (mut at, mut wait) = ((3.0 * c.period).min(0.2) + 2.0 * there, 0.4);
@@ -579,7 +580,7 @@ pub fn mixture(draw: &mut Draw) -> Variant {
     }
 }
 
-/// Returns the path of `v` that has a fault.
+/// Returns the path of `v` on which the fault is.
 fn way(v: &mut Variant) -> &mut jitlat_impair::PathModel {
     let down = &v.trial.down;
     let wrong = !down.outages.is_empty() || !down.competition.is_empty() || down.loss != Choice::Never;
@@ -596,7 +597,7 @@ pub fn clean(draw: &mut Draw) -> Variant {
     variant(c, Truth::clean())
 }
 
-/// Independent jitter wider than the distance between packets, which reorders them without any other fault.
+/// Independent jitter that exceeds the time between packets and reorders them, without any other fault.
 pub fn wide_jitter(draw: &mut Draw) -> Variant {
     let mut c = context(
         draw,
@@ -613,7 +614,7 @@ pub fn wide_jitter(draw: &mut Draw) -> Variant {
     variant(c, Truth::clean())
 }
 
-/// Nothing worth mentioning: a packet or two lost, a copy, one late packet, a far outlier.
+/// No fault worth reporting: one or two lost packets, a copy, a late packet, a far outlier.
 pub fn nearly_clean(draw: &mut Draw) -> Variant {
     let mut c = clean_context(draw);
     let some = |draw: &mut Draw, n: u64, most: u64| {

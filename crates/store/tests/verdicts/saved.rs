@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Opinion {
-    /// Verdict as text, for people.
+    /// Verdict in words, for readers of the file.
     #[allow(dead_code)]
     says: String,
     complete: bool,
@@ -48,18 +48,18 @@ struct Expected {
     magnitude: Option<[f64; 2]>,
     #[serde(default)]
     direction: Option<String>,
-    /// True if the cause may be reported or not.
+    /// True if the cause may be missing.
     #[serde(default)]
     optional: bool,
 }
 
-/// Folder with the logs of the repository, or with others of the same kind.
+/// Returns the folder with the saved logs, or with others of the same kind.
 pub fn folder() -> PathBuf {
     std::env::var_os("JITLAT_VERDICTS")
         .map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../testdata/verdicts"), PathBuf::from)
 }
 
-/// Every saved log.
+/// Returns the paths of all saved logs.
 pub fn logs() -> Vec<PathBuf> {
     let mut names: Vec<PathBuf> = std::fs::read_dir(folder()).unwrap().map(|e| e.unwrap().path()).collect();
     names.retain(|p| p.extension().is_some_and(|e| e == "log"));
@@ -170,7 +170,7 @@ fn points(list: &[(f64, f64)]) -> Vec<DelayPoint> {
         .collect()
 }
 
-/// Simulated logs.
+/// Returns the simulated logs: name, version, and the test to simulate.
 fn simulated() -> Vec<(&'static str, LogVersion, Trial)> {
     let mut all = Vec::new();
     let mut add = |name, version, trial| all.push((name, version, trial));

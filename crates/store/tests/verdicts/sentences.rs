@@ -103,7 +103,7 @@ fn what_was_not_recorded_is_unknown() {
 fn a_route_of_another_length_is_no_queue() {
     let s = saved("route_step_320us");
     assert!(
-        verdict_text(&s).starts_with("Good: a route change at 17.0 s made the path 321 us longer"),
+        verdict_text(&s).starts_with("Good: the path became 321 us longer at 17.0 s: a route change"),
         "{}",
         verdict_text(&s)
     );

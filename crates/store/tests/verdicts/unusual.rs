@@ -15,7 +15,7 @@ fn seconds(s: f64) -> Span {
 /// Paths with little jitter.
 const CALM: [Kind; 6] = [Kind::Lan, Kind::Metro, Kind::Wan, Kind::Adsl, Kind::Formula, Kind::Geo];
 
-/// Gives `c` another schedule of the same rate, in a log that says so.
+/// Changes the schedule of `c` to another one with the same rate, in a log version that states it.
 fn reschedule(c: &mut Context, schedule: Schedule) {
     let spec = &c.trial.spec;
     c.version = LogVersion::V3;
@@ -30,7 +30,7 @@ fn reschedule(c: &mut Context, schedule: Schedule) {
     .unwrap();
 }
 
-/// Some pauses of any size, apart from each other, with the truth of their times and of the largest.
+/// Draws disjoint pauses of any length, and the correct verdict: the times of the pauses and the longest one.
 fn pauses(
     draw: &mut Draw,
     c: &Context,
@@ -51,14 +51,14 @@ fn pauses(
     let off = tolerance(c, 0.0) + c.delay / 1e9;
     let near = all.iter().filter(|s| s.1 > 0.85 * longest.1 - c.period);
     truth.times = near.map(|s| (s.0, s.0 + s.1, off)).collect();
-    // All as one.
+    // All pauses may be reported as one.
     let end = all.last().unwrap();
     truth.times.push((all[0].0, end.0 + end.1, off));
     let pauses = all.iter().map(|(from, length)| Pause { from: seconds(*from), length: seconds(*length) });
     (pauses.collect(), truth)
 }
 
-/// The sender stalls for any time, whatever its schedule.
+/// The sender stalls for any time, with any schedule.
 pub fn sender_stalls(draw: &mut Draw) -> Variant {
     let wish = Requirements {
         packets: (600, 8000),
@@ -138,7 +138,7 @@ pub fn receiver_clock(draw: &mut Draw) -> Variant {
     step(draw, false)
 }
 
-/// A grid of slots whose clock is not the sender's: no fault.
+/// A link with slots that follow another clock than the sender's, which is not a fault.
 pub fn sliding_slots(draw: &mut Draw) -> Variant {
     let wish =
         Requirements { packets: (1500, 12_000), duration: 30.0, period: 0.05, periodic: true, kinds: &CALM };
@@ -156,7 +156,7 @@ pub fn sliding_slots(draw: &mut Draw) -> Variant {
     c.path().jitter = Jitter::Sum(vec![before, Jitter::Slots { every }, after]);
     c.path().in_order = true;
     let mut truth = Truth::clean();
-    // Before a slot is missed nothing tells it from clocks that drift.
+    // Until packets miss a slot, sliding slots cannot be distinguished from clock skew.
     if ppm.abs() * c.duration() * 1e3 < 1.2 * slot {
         truth.main = vec!["clock-skew"];
         truth.or_nothing = true;
@@ -187,7 +187,7 @@ pub fn short_queues(draw: &mut Draw) -> Variant {
         points.iter().map(|(at, d)| DelayPoint { at: seconds(*at), delay: span(d * MS) }).collect();
     c.path().in_order = true;
     let highest = times.iter().map(|t| t.2).fold(0.0, f64::max);
-    // So much of the path's own jitter hides a queue.
+    // The path's own jitter hides a low queue.
     if highest * MS < 12.0 * c.jitter || highest < 8.0 {
         return short_queues(draw);
     }
@@ -198,14 +198,14 @@ pub fn short_queues(draw: &mut Draw) -> Variant {
     variant(c, truth)
 }
 
-/// The path keeps packets while it changes over, and delivers them quickly.
+/// The path stores packets during a hand-over and then delivers them quickly.
 pub fn hand_over(draw: &mut Draw) -> Variant {
     let wish =
         Requirements { packets: (1200, 8000), duration: 10.0, period: 0.02, periodic: true, kinds: &CALM };
     let mut c = context(draw, wish);
     let length = draw.scale(0.1f64.max(8.0 * c.period), 1.0);
     let from = draw.between(0.1, 0.8) * c.duration();
-    // What is kept leaves so much faster than it came.
+    // The stored packets leave this many times faster than they were sent.
     let drain = length / draw.between(2.0, 20.0);
     let after = if draw.chance(0.5) { draw.between(2.0, 15.0) } else { 0.0 };
     let points = [(0.0, 0.0), (from, 0.0), (from, length * 1e3 + after), (from + length + drain, after)];
@@ -217,7 +217,7 @@ pub fn hand_over(draw: &mut Draw) -> Variant {
         c.receiver().stamps = StampSource::Kernel;
         c.version = LogVersion::V3;
     } else {
-        // Only a kernel's stamps tell it from a program that reads everything at once.
+        // Only kernel stamps distinguish this from a program that reads everything at once.
         c.receiver().stamps = StampSource::User;
         truth.main.push("receiver-stall");
     }
@@ -225,7 +225,7 @@ pub fn hand_over(draw: &mut Draw) -> Variant {
     variant(c, truth)
 }
 
-/// Free clocks seen through radio slots.
+/// Free-running clocks, seen through the slots of a radio link.
 pub fn radio_skew(draw: &mut Draw) -> Variant {
     let wish = Requirements {
         packets: (3000, 12_000),

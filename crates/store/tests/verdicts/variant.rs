@@ -29,23 +29,23 @@ pub enum Damage {
 /// The correct verdict.
 #[derive(Clone, Debug, Default)]
 pub struct Truth {
-    /// Names of causes, any of which is right as the first; empty if there is no fault.
+    /// Names of causes, any of which may be reported first; empty if there is no fault.
     pub main: Vec<&'static str>,
     /// Other causes that are present, or that the records may suggest. Any further cause is wrong.
     pub also: Vec<&'static str>,
     /// Severities, any of which is right.
     pub severity: Vec<&'static str>,
-    /// Periods of the main cause: start and end in seconds since the first packet, and tolerance; any of them is right.
+    /// Times of the main cause, any of which is right: start and end since the first packet, and tolerance, in seconds.
     pub times: Vec<(f64, f64, f64)>,
     /// Magnitude of the main cause (ns or a ratio), and factor of tolerance.
     pub magnitude: Option<(f64, f64)>,
-    /// True if no cause is right, too.
+    /// True if reporting no cause is also right.
     pub or_nothing: bool,
-    /// Its sign, where the magnitude has one.
+    /// Sign of the magnitude, if it has one.
     pub sign: Option<f64>,
     /// A word that the evidence contains.
     pub says: Option<&'static str>,
-    /// Its size in parts per million.
+    /// Clock skew, in parts per million.
     pub ppm: Option<f64>,
     /// Period of the main cause, in seconds.
     pub period_s: Option<f64>,

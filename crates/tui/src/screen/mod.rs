@@ -1,4 +1,4 @@
-//! The screen: a pure function of the tests' state, the user's selection and the terminal's abilities.
+//! The screen: a pure function of the tests' state, the user's selection and the terminal's capabilities.
 //!
 //! * [`overview`] – delay and loss over time, and a table; [`distribution`] – histogram and distribution function
 //! * [`figures`] – all figures; [`hosts`] – the two hosts and their clocks; [`targets`] – many tests at once
@@ -30,7 +30,7 @@ pub struct ScreenState<'a> {
     pub board: &'a Board,
     /// Selection of the user.
     pub viewing: &'a Viewing,
-    /// Abilities of the terminal.
+    /// Capabilities of the terminal.
     pub look: Look,
     /// All figures of each stream of the selected test, if they were computed.
     pub summaries: &'a [Option<Summary>],

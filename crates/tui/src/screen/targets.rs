@@ -14,7 +14,7 @@ use ratatui::style::Style;
 pub struct TargetColumn {
     pub head: &'static str,
     width: u16,
-    /// Value that it is sorted by; `None` comes last.
+    /// Returns the value by which the table is sorted; `None` comes last.
     value: fn(&LiveState) -> Option<f64>,
     show: fn(f64) -> String,
 }

@@ -11,13 +11,13 @@ fn step(place: usize, change: i64) -> LevelStep {
     LevelStep { place, change, ramp: 0, spread: [0, 0] }
 }
 
-/// 2000 packets, one every 10 ms; those from 300 up to 500 wait 100 ms.
+/// Test of 2000 packets, one every 10 ms; those from 300 up to but not including 500 wait 100 ms.
 fn queued() -> Test {
     let height = |k: u32| if (300..500).contains(&k) { 100 * MS } else { 0 };
     Test::new(2000, PERIOD, &every(PERIOD, 2000, |k| Some(height(k))))
 }
 
-/// What the queue at 300 to 500, of this height, dropped of single losses at these numbers; and how many are left, among
+/// Returns how many of the single losses `lost` the queue from packet 300 to 500 dropped, how many remain, and among
 /// how many packets.
 fn sorted(test: &Test, height: i64, lost: &[u64]) -> (u64, u64, u64) {
     let material = test.material();
@@ -36,13 +36,13 @@ fn a_queue_that_is_nearly_full_drops() {
     let inside: Vec<u64> = (0..20).map(|k| 310 + 9 * k).collect();
     assert_eq!(sorted(&test, 100 * MS, &inside), (20, 0, 1800));
     assert_eq!(sorted(&test, 0, &inside), (0, 20, 2000));
-    // By 55 of 100 of its height.
+    // The neighbours must wait for 55 % of the queue's height.
     let height = first(100 * MS..=SECOND, |height| sorted(&test, height, &inside).0 == 0);
     assert_eq!(height, (100.0 * MS as f64 / 0.55) as i64 + 1);
-    // The packet before or the one after waited.
+    // One of the packets before and after the loss must wait.
     let at = |seq: u64| sorted(&test, 100 * MS, &[seq, 400, 410]).0;
     assert_eq!([299, 300, 301, 499, 500, 501].map(at), [0, 3, 3, 3, 3, 0]);
-    // Three at least.
+    // At least three losses are required.
     assert_eq!([sorted(&test, 100 * MS, &[400, 410]).0, sorted(&test, 100 * MS, &[400, 410, 420]).0], [0, 3]);
 }
 
@@ -54,7 +54,7 @@ fn a_queue_drops_twice_as_many_as_are_lost_elsewhere() {
         lost.extend((0..outside as u64).map(|k| 600 + 10 * k));
         sorted(&test, 100 * MS, &lost)
     };
-    // 20 of 200 are a tenth; 90 of 1800 are half of that.
+    // 20 of 200 packets are a tenth; 90 of 1800 are half of that.
     assert_eq!(first(0..=130, |outside| with(outside).0 == 0), 91);
     assert_eq!(with(90), (20, 90, 2000));
     assert_eq!(with(91), (0, 111, 2000));
@@ -73,7 +73,7 @@ fn a_queue_in_the_senders_interface_drops_too() {
         (case.dropped_by_queue, case.scattered.sent)
     };
     assert_eq!(first(6 * MS..=90 * MS, |wait| of(wait).0 == 10), (0.55 * 100e6f64).ceil() as i64);
-    // Of a queue that is full for the whole test half the packets are left.
+    // If the queue is full for the whole test, half of the packets remain.
     assert_eq!(of(60 * MS), (10, 500));
     let none = Case::new(&material);
     assert_eq!((none.dropped_by_queue, none.scattered.sent), (0, 1000));
@@ -96,7 +96,7 @@ fn a_step_within_a_higher_queue_is_the_queues() {
     assert!(!of(400, 10 * MS, StepReason::ReceiverClock) && !of(400, 10 * MS, StepReason::SenderClock));
 }
 
-/// Of a run of so many packets lost from `start` on, which step at `place` takes it with it.
+/// Returns true if a run of `len` packets lost from `start` is attributed to a step at index `place`.
 fn at_step(start: u64, len: u64, place: usize, reason: StepReason) -> bool {
     let gone = start..start + len;
     let received = every(PERIOD, 1000, |k| (!gone.contains(&u64::from(k))).then_some(0));
@@ -111,14 +111,14 @@ fn at_step(start: u64, len: u64, place: usize, reason: StepReason) -> bool {
 
 #[test]
 fn a_route_that_changes_loses_packets_for_a_moment() {
-    // Place 500 is the first after the run, which begins at the number 500.
+    // The run begins at number 500, and the first packet after it has index 500.
     assert!(at_step(500, 5, 500, StepReason::Route));
-    // One packet further to either side.
+    // The step may be one packet away on either side.
     assert_eq!(
         [498, 499, 500, 501, 502].map(|place| at_step(500, 5, place, StepReason::Route)),
         [false, true, true, true, false]
     );
-    // For less than 220 ms.
+    // The run must last less than 220 ms.
     assert_eq!(first(1..=100, |len| !at_step(500, len as u64, 500, StepReason::Route)), 22);
     for reason in [StepReason::Queue, StepReason::SenderClock, StepReason::ReceiverClock] {
         assert!(!at_step(500, 5, 500, reason));
@@ -135,10 +135,10 @@ fn what_the_system_refused_is_not_lost() {
         runs.iter().map(|r| r.len).collect::<Vec<_>>()
     };
     assert_eq!(left(&[50, 60], 0), [50, 60]);
-    // All of them, to within a tenth.
+    // All losses were refused, to within a tenth.
     assert_eq!(left(&[50, 60], 100), [0; 0]);
     assert_eq!(left(&[50, 61], 100), [50, 61]);
-    // Or the one run that is as long, to within a twentieth.
+    // Otherwise the one run of the same length, to within a twentieth.
     assert_eq!(left(&[50, 95, 30], 100), [50, 30]);
     assert_eq!(left(&[50, 105, 30], 100), [50, 30]);
     assert_eq!(left(&[50, 94, 30], 100), [50, 94, 30]);
@@ -161,7 +161,7 @@ fn each_route_has_its_smallest_delay() {
     assert_eq!([499, 500].map(|k| d.excess(k)), [0, 5 * MS]);
 }
 
-/// The one-way delay of a path whose packets take 20 ms by its clocks, if it is known.
+/// Smallest one-way delay of a path whose packets take 20 ms according to its clocks; `None` if unknown.
 fn base(set: impl FnOnce(&mut Test), steps: &[(LevelStep, StepReason)]) -> Option<f64> {
     let mut test = quiet();
     set(&mut test);
@@ -191,18 +191,18 @@ fn a_delay_is_known_by_the_clocks_or_by_half_a_round_trip() {
     assert_eq!(base(|t| t.round_trip = true, &[]), Some(10.0));
     assert_eq!(base(clock(|_| ()), &[]), Some(15.0));
     assert_eq!(base(clock(|_| ()), &[(step(500, MS), StepReason::Route)]), Some(15.0));
-    // Where a clock was set, or nobody knows which way is which, half a round trip.
+    // If a clock was set, or the direction is unknown, it is half a round trip.
     for set in [&sender, &receiver] {
         assert_eq!(base(clock(|_| ()), set), Some(8.0));
     }
     assert_eq!(base(clock(|c| c.direction_known = false), &[]), Some(8.0));
-    // An offset about which nobody says how wrong it may be.
+    // An offset without a bound of its error gives no delay.
     assert_eq!(base(clock(|c| c.bound_ns = None), &[]), None);
 }
 
 #[test]
 fn a_delay_that_the_clocks_bound_is_known_whatever_its_size() {
-    // A path of `ms` each way between clocks 31 s apart, whose probes exceed the shortest by `spread` ns.
+    // A path of `ms` in each direction between clocks 31 s apart; the probes exceed the shortest by `spread` ns.
     let of = |ms: i64, spread: Option<f64>| {
         let known = |test: &mut Test| {
             test.clock = ClockEstimate {
@@ -218,10 +218,10 @@ fn a_delay_that_the_clocks_bound_is_known_whatever_its_size() {
     };
     for ms in [10, 300, 500, 501, 1613, 10_000] {
         assert_eq!(of(ms, Some(2e6)), Some(ms as f64));
-        // A log of version 2 has the shortest round trip alone.
+        // A log of version 2 contains only the shortest round trip.
         assert_eq!(of(ms, None), Some(ms as f64));
     }
-    // Probes that scatter by more than half of a long bound were slow themselves.
+    // If probes scatter by more than half of a long bound, they were slow themselves.
     assert_eq!([of(1600, Some(800e6)), of(1600, Some(800e6 + 1.0))], [Some(1600.0), None]);
     assert_eq!(of(500, Some(5e9)), Some(500.0));
 }
@@ -247,7 +247,7 @@ fn kernels_that_call_their_clocks_synchronised_are_believed_to_50_ms() {
 
 #[test]
 fn an_application_lives_through_losses_but_not_through_outages() {
-    // 60 packets at once, and one of a hundred.
+    // 60 consecutive packets and one of each hundred are lost.
     let received = every(PERIOD, 1000, |k| (k % 100 != 50 && !(300..360).contains(&k)).then_some(0));
     let test = Test::new(1000, PERIOD, &received);
     let material = test.material();
@@ -280,9 +280,9 @@ fn packets_that_a_host_held_or_sent_late_are_set_aside() {
         case.late.queued = queued;
         case.experience().buffers(0).map(|(wait, _)| wait).max().unwrap()
     };
-    // The longest wait, or the smallest buffer of speech.
+    // The result is the longest wait, but at least the smallest buffer of speech.
     assert_eq!(longest(&test, vec![]), MIN_SPEECH_BUFFER_NS);
-    // Waits in the host's own interface are not the path's either.
+    // Waits in the host's own interface do not count either.
     assert_eq!(longest(&test, vec![(500, 30 * MS)]), MIN_SPEECH_BUFFER_NS);
     test.arrived_by = Some(StampSource::Kernel);
     assert_eq!(longest(&test, vec![]), 200 * MS);
@@ -307,7 +307,7 @@ fn places_and_numbers_have_their_times() {
     assert_eq!([50, 100, 1100].map(|seq| case.seconds(seq)), [-0.5, 0.0, 10.0]);
     assert_eq!([0, 899, 900, 5000].map(|k| case.seconds_at(k)), [0.0, 8.99, case.duration, case.duration]);
     assert_eq!(case.duration, 10.99);
-    // The last packet may be sent later than it should.
+    // The last packet may be sent late.
     let mut late = every(PERIOD, 100, |_| Some(0));
     late[99].sent += SECOND;
     let test = Test::new(100, PERIOD, &late);

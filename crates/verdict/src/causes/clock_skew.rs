@@ -1,4 +1,4 @@
-//! The clocks run at different rates.
+//! Rule for clocks that run at different rates.
 
 use super::rule::{CauseRule, Find, FoundCause};
 use crate::case::Case;
@@ -7,15 +7,15 @@ use jitlat_core::answer::{CauseId, Severity};
 
 pub const RULE: CauseRule = CauseRule {
     id: CauseId::ClockSkew,
-    threshold: "the smallest delays follow one straight line from end to end, of 10 to 1000 ppm, which adds up to 0.5 ms and \
-                exceeds the jitter of 99 % of the packets",
+    threshold: "the smallest delays follow one straight line of 10 to 1000 ppm over the whole test, which adds up \
+                to 0.5 ms and exceeds the jitter of 99 % of the packets",
     source: "Moon, Skelly and Towsley 1999; RFC 5905 (500 ppm)",
     find,
 };
 
-/// Smallest drift: clocks synchronised by NTP or PTP drift less than 10 ppm.
+/// Minimum rate difference, as a ratio: clocks synchronised by NTP or PTP differ by less than 10 ppm.
 const MIN_RATE: f64 = 10e-6;
-/// Smallest drift over the test, in ns: hosts alone vary by less.
+/// Minimum drift over the test, in ns: hosts alone cause less variation.
 const MIN_DRIFT_NS: i64 = 500_000;
 
 fn find(case: &Case<'_>) -> Vec<FoundCause> {
@@ -37,7 +37,7 @@ mod tests {
     use super::*;
     use crate::testing::{MS, Test, every, first, found_in, quiet};
 
-    /// Finds the cause in clocks that drift apart by `tenths` of 0.1 ppm for `seconds`.
+    /// Finds the cause for clocks that drift apart for `seconds`, at a rate of `tenths` times 0.1 ppm.
     fn of(test: &Test, tenths: i64, seconds: f64) -> Option<FoundCause> {
         let found = found_in(test, &RULE, |case| {
             (case.skew, case.duration) = (Some(tenths as f64 / 1e7), seconds);
@@ -51,7 +51,7 @@ mod tests {
         assert_eq!(first(0..=5000, |x| of(&quiet, x, 100.0).is_some()), 100);
         assert_eq!(first(0..=5000, |x| of(&quiet, -x, 100.0).is_some()), 100);
         assert_eq!(first(0..=5000, |x| of(&quiet, x, 10.0).is_some()), 500);
-        // It must exceed the jitter of 99 % of the packets, too.
+        // The drift must also exceed the jitter of 99 % of the packets.
         let lively = Test::new(1000, 10 * MS, &every(10 * MS, 1000, |k| Some(i64::from(k % 2) * 2 * MS)));
         assert_eq!(first(0..=5000, |x| of(&lively, x, 100.0).is_some()), 200);
         assert!(found_in(&quiet, &RULE, |_| ()).is_empty());

@@ -1,4 +1,4 @@
-//! A clock was set.
+//! Rule for clocks that were set.
 
 use super::rule::{CauseRule, Find, FoundCause, merge_if_many};
 use crate::case::Case;
@@ -8,9 +8,9 @@ use jitlat_core::answer::{CauseId, Severity};
 
 pub const RULE: CauseRule = CauseRule {
     id: CauseId::ClockStep,
-    threshold: "delays change for good while departures leave their schedule by as much the other way; or while the probes' \
-                offset, or what a host says of its clock, changes by as much; or by more than any detour; or packets in \
-                order arrive at earlier times",
+    threshold: "delays change permanently while send times leave the schedule by the opposite amount; or while the \
+                probes' offset or the clock state that a host reports changes by the same amount; or by more than \
+                any detour; or packets that arrive in order have decreasing arrival times",
     source: "RFC 7679 §3.7.1, RFC 5905",
     find,
 };

@@ -1,4 +1,4 @@
-//! Packets arrive more than once.
+//! Rule for packets that arrive more than once.
 
 use super::rule::{CauseRule, Find, FoundCause};
 use crate::case::Case;
@@ -8,7 +8,7 @@ use jitlat_core::metrics::stat::wilson95;
 
 pub const RULE: CauseRule = CauseRule {
     id: CauseId::Duplication,
-    threshold: "more than 0.3 % arrive twice with 95 % confidence, five packets at least",
+    threshold: "more than 0.3 % arrive twice with 95 % confidence, at least five packets",
     source: "RFC 5560",
     find,
 };

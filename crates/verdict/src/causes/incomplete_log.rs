@@ -1,4 +1,4 @@
-//! A part of the test was not recorded: it is unknown, not lost.
+//! Rule for incomplete logs: packets that were not recorded are unknown, not lost.
 
 use super::rule::{CauseRule, Find, FoundCause};
 use crate::case::Case;
@@ -8,9 +8,9 @@ use jitlat_core::metrics::seqset::SeqRun;
 
 pub const RULE: CauseRule = CauseRule {
     id: CauseId::IncompleteLog,
-    threshold: "no proof that the record is whole: a log of version 3 without its closing lines or with another ending, a \
-                cut line, unreadable or unwritten rows, or (versions 1 and 2) at least ten packets and 1 % or 0.5 s missing at the end, three times the \
-                longest loss before",
+    threshold: "nothing proves that the log is complete: a log of version 3 lacks its closing lines or has another \
+                ending, a line is cut, rows are unreadable or were not written, or (versions 1 and 2) at least ten \
+                packets and 1 % or 0.5 s are missing at the end, three times the longest loss before",
     source: "definition: what was not recorded is unknown, never lost",
     find,
 };

@@ -1,4 +1,4 @@
-//! Packets waited in the sending host's own interface.
+//! Rule for packets that wait in the sending host's own interface.
 
 use super::rule::{CauseRule, Find, FoundCause};
 use crate::case::Case;
@@ -9,9 +9,9 @@ use jitlat_core::answer::{CauseId, Severity};
 
 pub const RULE: CauseRule = CauseRule {
     id: CauseId::LocalQueue,
-    threshold: "eight packets and 1 % of all stay 5 ms or longer in the queue of the sending host's interface, by the kernel's \
-                stamps of entering and leaving it; where it stamps no entry, between the program and the interface, unless \
-                they all leave at once",
+    threshold: "eight packets and 1 % of all stay 5 ms or longer in the queue of the sending host's interface, \
+                according to the kernel's stamps of entry and departure; without stamps of entry, between the send \
+                call and the departure, unless they all leave together",
     source: "ITU-T Y.1541 (50 ms); definition: what a host did is not the path's fault",
     find,
 };
@@ -25,7 +25,7 @@ fn find(case: &Case<'_>) -> Vec<FoundCause> {
     let share = long().count() as f64 / case.delays.len().max(1) as f64;
     let severity = if share < 0.02 { of_wait(height).min(Severity::Fair) } else { of_wait(height) };
     let longest = long().map(|(_, ns)| *ns).max().unwrap_or(height);
-    // The queue began when the first of these packets entered it.
+    // The cause begins when the first of these packets entered the queue.
     let from = (case.seconds_at(first.0) - first.1 as f64 / 1e9).max(0.0);
     let why = local_queue(LocalQueueFacts {
         from_s: case.begin.of(from),

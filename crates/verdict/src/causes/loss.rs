@@ -1,4 +1,4 @@
-//! Packets lost independently, in bursts, periodically, above a rate, or by their size.
+//! Rules for packets lost independently, in bursts, periodically, above a rate, or by their size.
 
 use super::rule::{CauseRule, Find, FoundCause};
 use crate::case::Case;
@@ -79,7 +79,7 @@ fn why(case: &Case<'_>, law: &LossLaw, part_s: Option<[f64; 2]>) -> String {
     match law.manner {
         LossManner::Random => random_loss(law.ratio, span),
         LossManner::Bursty => {
-            // Losses of a cluster need not be adjacent; then the length of runs does not describe it.
+            // If the losses of a cluster are mostly not adjacent, the length of runs does not describe them.
             let adjacent = law.pattern.burst_ratio >= MIN_ADJACENT_RATIO;
             bursty_loss(law.ratio, clusters as u64, mean, adjacent.then_some(law.pattern.burst_ratio), span)
         }
@@ -92,12 +92,12 @@ fn why(case: &Case<'_>, law: &LossLaw, part_s: Option<[f64; 2]>) -> String {
     }
 }
 
-/// Burst ratio from which on the length of runs describes bursts.
+/// Minimum burst ratio at which the length of loss runs describes the bursts.
 const MIN_ADJACENT_RATIO: f64 = 1.5;
 
-/// Parts of a test whose shares of losses are compared.
+/// Number of parts of a test whose loss ratios are compared.
 const PARTS: u64 = 10;
-/// Fewest losses of a part that is named.
+/// Minimum number of losses in a part that is reported.
 const MIN_LOSSES_OF_PART: u64 = 10;
 
 /// Returns the worst tenth of the test if losses are isolated and clearly more frequent there than on average, as at
@@ -167,7 +167,7 @@ mod tests {
             (
                 &POLICING,
                 LossManner::Policed,
-                "2.0 % lost at even distances, or where most was sent, without additional delay: a rate limit drops them",
+                "2.0 % lost at even intervals or at peaks of the rate, without additional delay: a rate limit drops them",
             ),
             (&PERIODIC, LossManner::Periodic, "2.0 % lost at regular times: 1 packet every 500 ms"),
             (

@@ -1,4 +1,4 @@
-//! The rules: one file per kind of cause, one line here. `docs/metrics/verdict.md` has the same table.
+//! Rules that detect causes, one file per kind. `docs/metrics/verdict.md` contains a table of all rules.
 
 mod clock_skew;
 mod clock_step;
@@ -18,7 +18,7 @@ pub(crate) mod sender_stall;
 pub use rule::{CauseRule, FoundCause};
 pub(crate) use rule::{merge_of_kind, merge_repeated};
 
-/// All rules.
+/// Rules of all kinds of cause.
 pub const RULES: [CauseRule; 17] = [
     incomplete_log::RULE,
     outage::RULE,

@@ -1,4 +1,4 @@
-//! No packet arrived for a while.
+//! Rule for outages: no packet arrives for a time.
 
 use super::rule::{CauseRule, Find, FoundCause, merge_if_many};
 use crate::case::Case;
@@ -11,14 +11,14 @@ use jitlat_core::spec::Transport;
 
 pub const RULE: CauseRule = CauseRule {
     id: CauseId::Outage,
-    threshold: "a gap of 100 ms and four packets if there are no other losses, or up to six such gaps of about one length; \
-                among other losses a gap of 180 ms, longer than geometric runs are in 99 of 100 tests; over TCP, nothing for 1 s \
-                and then everything at once",
+    threshold: "a gap of 100 ms and four packets if there are no other losses, or up to six such gaps of about the \
+                same length; among other losses a gap of 180 ms that is longer than geometric runs are in 99 of \
+                100 tests; over TCP, nothing for 1 s and then everything at once",
     source: "ITU-T G.711 Appendix I (concealment ends at 60 ms), Y.1540 (availability)",
     find,
 };
 
-/// Shortest outage over TCP, in ns: its timer for a lost segment may double once within that time (RFC 6298).
+/// Shortest outage over TCP, in ns: the retransmission timer may double once within this time (RFC 6298).
 const MIN_TCP_OUTAGE_NS: i64 = 900_000_000;
 
 fn find(case: &Case<'_>) -> Vec<FoundCause> {
@@ -31,7 +31,7 @@ fn find(case: &Case<'_>) -> Vec<FoundCause> {
         .losses
         .outages()
         .map(|run| {
-            // Packets that the host held at the end of an outage waited for the same path.
+            // Packets that the host held at the end of an outage belong to it: they waited for the same path.
             let held = alone.iter().position(|h| case.delays.seq(h.from) == run.start + run.len);
             let end = held
                 .map(|k| alone.remove(k))
@@ -71,7 +71,8 @@ fn find(case: &Case<'_>) -> Vec<FoundCause> {
 /// Shortest hold that is an outage, in ns.
 const MIN_HOLD_NS: i64 = 100_000_000;
 
-/// Outage in which the sending host held its packets because it could not reach the next hop, and lost none.
+/// Returns the outage during `hold`, in which the sending host held its packets, because it could not reach the next
+/// hop, and lost none. `total`: total length of all outages, in seconds.
 fn of_hold(case: &Case<'_>, hold: &Hold, total: f64) -> FoundCause {
     let length = hold.length as f64 / 1e9;
     let packets = (hold.to - hold.from) as u64;
@@ -86,7 +87,7 @@ fn of_hold(case: &Case<'_>, hold: &Hold, total: f64) -> FoundCause {
     found
 }
 
-/// Outages over TCP, which delivers nothing until a lost segment is repaired.
+/// Returns the outages over TCP, which delivers nothing until a lost segment is repaired.
 fn over_tcp(case: &Case<'_>) -> Vec<FoundCause> {
     let long = || case.episodes.holds.iter().filter(|h| h.length >= MIN_TCP_OUTAGE_NS);
     let total: f64 = long().map(|h| h.length as f64 / 1e9).sum();
@@ -99,7 +100,7 @@ fn over_tcp(case: &Case<'_>) -> Vec<FoundCause> {
             .places(case, h.from, h.to)
             .ns(h.length)
             .because(why);
-        // Many of the held packets were sent after the first of them arrived.
+        // Some of the held packets may have been sent after the end of the outage.
         found.cause.to_s = found.cause.to_s.min(found.cause.from_s + length);
         found
     });
@@ -154,7 +155,7 @@ mod tests {
 
     #[test]
     fn several_outages_count_together() {
-        // Two of 0.25 s in 10 s, together a twentieth of the time.
+        // Two outages of 0.25 s within 10 s are a twentieth of the time.
         let two = of(&[(300, 25), (600, 25)]);
         assert_eq!(two.iter().map(|f| f.cause.severity).collect::<Vec<_>>(), [of_outage(0.25, 0.5, 9.99); 2]);
     }
@@ -178,7 +179,7 @@ mod tests {
             "nothing arrived for 1.0 s, from 3.0 s on, then 100 packets at once: TCP delivers nothing before a lost segment is repaired"
         );
         assert_eq!(cause.severity, of_outage(1.0, 3.0, 10.0));
-        // Packets sent after the first of them arrived may be held, too, although the outage is over.
+        // Packets that are sent after the end of the outage may also be held.
         let long = &of(&[(300, 500, SECOND)])[0].cause;
         assert_eq!((long.from_s, long.to_s, long.packets), (3.0, 4.0, [300, 499]));
         let long = lasting(1e5, &[(300, 400, SECOND), (600, 700, 2 * SECOND)]);

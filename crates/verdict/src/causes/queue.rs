@@ -1,4 +1,4 @@
-//! Packets waited behind others.
+//! Rule for queues on the path: packets wait behind others.
 
 use super::rule::{CauseRule, Find, FoundCause};
 use crate::case::Case;
@@ -9,28 +9,28 @@ use jitlat_core::spec::Direction;
 
 pub const RULE: CauseRule = CauseRule {
     id: CauseId::Queue,
-    threshold: "every packet of a stretch of 0.4 s (2 % of a short test) waits, by 5 ms and three times what 99 of \
-                100 others wait; or of a shorter one of 30 ms and eight packets in which delays rise and fall packet \
-                by packet, by six times what nine of ten neighbours differ by; more than the slots in which a link \
-                forwards packets explain; or the smallest delay of all exceeds what the clock probes allow an idle \
-                path",
+    threshold: "every packet waits 5 ms or longer, and three times as long as 99 of 100 other packets, for 0.4 s \
+                (5 % of a short test); or, for 30 ms and eight packets or more, delays rise and fall gradually by \
+                six times the 90th percentile of the differences between neighbouring packets; in both cases by \
+                more than the slots of a link explain; or the smallest delay of the test exceeds the delay that \
+                the clock probes allow for an idle path",
     source: "ITU-T Y.1541 (50 ms of delay variation), G.114 (150 and 400 ms)",
     find,
 };
 
-/// How bad a queue of `height` ns is in which this share of the packets waited.
+/// Returns the severity of a queue of `height` ns in which this `share` of the packets waited.
 pub(crate) fn of_queue(height: i64, share: f64) -> Severity {
     let most = match share {
         ..MAX_RARE_SHARE => Severity::Fair,
-        // No listener notices more than if all of them were lost.
+        // Packets that wait harm a listener at most as much as if they were lost.
         share => level_of_missing(share).max(Severity::Fair),
     };
     of_wait(height).min(most)
 }
 
-/// Links with slots hardly have longer ones, in ns.
+/// Usual maximum length of a link's slots, in ns.
 const MAX_USUAL_SLOT_NS: i64 = 12_000_000;
-/// Fewer packets in a queue than one of a hundred are at most out of the ordinary for a listener.
+/// Share of packets below which a queue is fair at worst, because a listener hardly notices it.
 const MAX_RARE_SHARE: f64 = 0.01;
 
 fn find(case: &Case<'_>) -> Vec<FoundCause> {
@@ -55,7 +55,7 @@ fn find(case: &Case<'_>) -> Vec<FoundCause> {
     found
 }
 
-/// Packets that the path itself held: the receiving kernel stamped them as they came.
+/// Returns the holds of the path itself, which the receiving kernel's stamps prove.
 fn pauses(case: &Case<'_>) -> Vec<FoundCause> {
     let n = case.delays.len().max(1) as f64;
     let holds = case.path_holds();
@@ -71,7 +71,7 @@ fn pauses(case: &Case<'_>) -> Vec<FoundCause> {
     pauses.collect()
 }
 
-/// A queue that never emptied: the smallest delay of the stream is larger than an idle path's can be.
+/// Returns a queue that never empties: the smallest delay of the stream exceeds the delay that an idle path can have.
 fn standing(case: &Case<'_>) -> Option<FoundCause> {
     let clock = case.material.clock;
     if !clock.direction_known {
@@ -81,18 +81,18 @@ fn standing(case: &Case<'_>) -> Option<FoundCause> {
     let [low, high] = offsets(case)?;
     let rtt = clock.min_rtt_ns.filter(|r| *r >= 0)?;
     let min = case.material.min()?;
-    // The least that the smallest delay can be, whichever way the stream goes, against the most an idle way can take:
-    // the whole round trip.
+    // Lower bound of the smallest delay. It is compared with the largest possible delay of an idle direction: the
+    // whole round trip.
     let least = if up { min.saturating_sub(high) } else { min.saturating_add(low) };
     let proven = least.saturating_sub(rtt / 2);
-    // A link with slots whose clock is another's looks like clocks that drift, and packets wait for a slot.
+    // A link whose slots follow their own clock looks like clock skew, and packets wait for a slot.
     let at_least = if case.skew.is_some() { MAX_USUAL_SLOT_NS } else { 5_000_000 };
     if proven < at_least || least < rtt.saturating_add(rtt / 4) {
         return None;
     }
     let usual = case.delays.quantile(0, case.delays.len(), 0.5)? - case.delays.excess(0);
     let first = case.material.series.times(0).1;
-    // The first packet was sent soon after the first probes.
+    // The offset of the first probes applies to the first packet, which was sent soon after them.
     let before = clock.offset_before_ns.filter(|_| clock.interval_ns.is_none() || case.skew.is_some());
     let offset = before.map(|ns| ns as i64).or(clock.offset_ns)?;
     let height =
@@ -103,8 +103,8 @@ fn standing(case: &Case<'_>) -> Option<FoundCause> {
     Some(FoundCause { whole_test: true, ..found.whole(case).ns(height).because(why) })
 }
 
-/// Between what the clocks' offset was during the stream. Where the clocks drift, so that no offset need fit all probes,
-/// it was between that before and that after.
+/// Returns the range of the clock offset during the stream, in ns; `None` if it is unknown. If the clocks drift, no
+/// single offset may fit all probes; the range then reaches from the probes before the stream to those after it.
 fn offsets(case: &Case<'_>) -> Option<[i64; 2]> {
     let clock = case.material.clock;
     if let Some(interval) = clock.interval_ns.filter(|_| case.skew.is_none()) {
@@ -128,7 +128,7 @@ mod tests {
     use jitlat_core::spec::{Direction, Schedule, Transport};
     use jitlat_core::time::StampSource;
 
-    /// A queue of packets `from` up to `to` of 1000.
+    /// Cause of a queue that delays the packets `from` up to but not including `to`, of 1000.
     fn of(from: usize, to: usize, height: i64, dropped: u64) -> FoundCause {
         let queue = Episode { from, to, height, count: 3 };
         let found = found_in(&quiet(), &RULE, |case| {
@@ -176,7 +176,7 @@ mod tests {
         assert_eq!([30, 31].map(severity), [Severity::Fair, Severity::Poor]);
     }
 
-    /// Packets of this smallest delay between clocks that are off by 1 s, give or take 1 ms; the probes took `rtt`.
+    /// Cause found in packets with this smallest delay, between clocks that are 1 s ± 1 ms apart; the probes took `rtt`.
     fn standing_queue(
         direction: Direction,
         delay: i64,
@@ -202,16 +202,16 @@ mod tests {
     fn a_queue_that_never_empties_is_more_than_an_idle_path_can_take() {
         for direction in [Direction::Up, Direction::Down] {
             let of = |delay, rtt| standing_queue(direction, delay, rtt, |_| ()).is_some();
-            // At least 1 ms less, by the clocks; more than half the round trip by 5 ms, and than all of it by a quarter.
+            // The delay less the clocks' error of 1 ms must exceed half the round trip by 5 ms and the whole by a quarter.
             assert_eq!(first(0..=100 * MS, |ns| of(ns, 2 * MS)), 7 * MS);
             assert_eq!(first(0..=100 * MS, |ns| of(ns, 40 * MS)), 51 * MS);
             let found = standing_queue(direction, 101 * MS, 40 * MS, |_| ()).unwrap();
             assert_eq!(
                 found.cause.because,
-                "every packet took at least 100 ms one way, where clock probes before and after the test made a round trip \
-                 in 40 ms: a queue that never empties"
+                "every packet took at least 100 ms one way, although clock probes before and after the test took 40 ms \
+                 for a round trip: a queue that never empties"
             );
-            // Half the packets wait 106 ms or less, and the path takes 20 of them.
+            // The median delay is 106 ms, 20 ms of which are the path's own.
             assert_eq!((found.cause.magnitude_ns, found.cause.packets), (Some(86 * MS), [0, 999]));
             assert!((found.harm - 0.86).abs() < 1e-9);
             assert_eq!(found.cause.severity, Severity::Fair);

@@ -1,4 +1,4 @@
-//! The receiving program stood still.
+//! Rule for stalls of the receiving program.
 
 use super::rule::{CauseRule, Find, FoundCause};
 use crate::case::Case;
@@ -9,17 +9,17 @@ use jitlat_core::spec::Transport;
 
 pub const RULE: CauseRule = CauseRule {
     id: CauseId::ReceiverStall,
-    threshold: "three packets or more sent in turn arrive together, the first of them 60 ms late or more (40 ms \
-                where three do, or where the program's own reading of the clock proves it) and four times what all \
-                others but two wait, each one less by what it was sent later; the program's stamps, or its own \
-                reading of the clock after the kernel's",
+    threshold: "three or more consecutive packets arrive together, the first of them at least 60 ms late (40 ms if \
+                there are three such groups, or if the program's own clock readings prove it) and four times as \
+                late as all other packets but two; each later one waits less by the time it was sent later; \
+                according to the program's stamps, or to its clock readings after the kernel's stamps",
     source: "definition: what a host did is not the path's fault",
     find,
 };
 
-/// Confidence of a stall that the program's own reading of the clock shows.
+/// Confidence in a stall that the program's own clock readings show.
 pub(crate) const PROVEN: f64 = 0.95;
-/// What a program's own reading varies by, in ns.
+/// Variation of a program's own clock readings, in ns.
 const READING_NOISE_NS: i64 = 2_000_000;
 
 fn find(case: &Case<'_>) -> Vec<FoundCause> {
@@ -42,7 +42,7 @@ fn find(case: &Case<'_>) -> Vec<FoundCause> {
     };
     let mut found: Vec<FoundCause> =
         case.receiver_holds().iter().map(|h| stall(h.from, h.to, h.length, 0.7)).collect();
-    // What the program's own reading shows, it shows for sure.
+    // The program's own clock readings after the kernel's stamps prove a stall.
     let series = case.delays.series();
     let mut waits: Vec<(usize, i64)> = case
         .material
@@ -74,16 +74,17 @@ fn find(case: &Case<'_>) -> Vec<FoundCause> {
     found
 }
 
-/// Longest wait that a record can hold, in ns; a longer one is recorded as this.
+/// Maximum wait that a record can hold, in ns; longer ones are recorded as this.
 const MAX_LAG_NS: i64 = i32::MAX as i64;
 
-/// Time from the arrival of the first of these packets until all were read: places in send order with waits in ns, at least
-/// one of which was too long to be recorded. A packet that came later and waited less shows when the program read again.
+/// Returns the time from the arrival of the first of these packets until all were read, in ns. `waits`: indices in
+/// send order with waits in ns, at least one of which was too long to be recorded. A later packet that waited less
+/// shows when the program read again.
 fn until_read(case: &Case<'_>, waits: &[(usize, i64)]) -> i64 {
     let Some((first, _)) = waits.first() else { return MAX_LAG_NS };
     let read = |(k, lag): &(usize, i64)| case.delays.arrival(*k).saturating_add(*lag);
     let recorded = waits.iter().filter(|(_, lag)| *lag < MAX_LAG_NS).map(read).min();
-    // Where none is recorded, the program read no earlier than this.
+    // If all waits were too long to be recorded, this is the earliest time at which the program can have read.
     let at_least = waits.iter().map(read).max();
     let length = recorded.or(at_least).map_or(0, |at| at.saturating_sub(case.delays.arrival(*first)));
     length.max(MAX_LAG_NS)
@@ -117,19 +118,20 @@ mod tests {
             cause.because,
             "the receiver stalled for 100 ms, from 2.0 s on, and then read 20 packets at once"
         );
-        // To the end of the test at most.
+        // A stall lasts to the end of the test at most.
         let long = of(20_000 * MS, 20, 0).remove(0).cause;
         assert_eq!((long.from_s, long.to_s), (2.0, 9.99));
     }
 
-    /// Of packets that were read so late, by number; one every 10 ms.
+    /// Causes found in packets every 10 ms, of which those in `notes` were read late: number and wait in ns.
     fn read_late(notes: &[(u32, i64)]) -> Vec<FoundCause> {
         let mut test = quiet();
         test.notes.read_late = notes.to_vec();
         found_in(&test, &RULE, |_| ())
     }
 
-    /// A stall of `length` ns from packet 300 on: each is read so much less late as it came later.
+    /// Waits in a stall of `length` ns from packet 300: each packet arrives 10 ms later than the one before and waits
+    /// 10 ms less.
     fn stall(length: i64, packets: u32) -> Vec<(u32, i64)> {
         (0..packets).map(|k| (300 + k, length - i64::from(k) * 10 * MS)).collect()
     }
@@ -149,31 +151,31 @@ mod tests {
 
     #[test]
     fn a_stall_ends_where_a_packet_waits_longer_again_or_two_are_read_in_time() {
-        // Half a period and 2 ms longer than the one before are of the same stall.
+        // A packet that waits up to half a period and 2 ms longer than the one before belongs to the same stall.
         let stalls = |more: i64| {
             let mut notes = stall(100 * MS, 5);
             notes.extend((0..5).map(|k| (305 + k, 60 * MS + more - i64::from(k) * 10 * MS)));
             read_late(&notes).len()
         };
         assert_eq!(first(0..=40 * MS, |more| stalls(more) == 2), 7 * MS + 1);
-        // Of a packet between nothing need be noted, of two a new one begins.
+        // One packet without a wait does not end a stall; two do.
         let stalls = |skipped: u32| {
             let mut notes = stall(100 * MS, 4);
             notes.extend((0..4).map(|k| (304 + skipped + k, 60 * MS)));
             read_late(&notes).len()
         };
         assert_eq!([stalls(0), stalls(1), stalls(2)], [1, 1, 2]);
-        // Two packets are none, after whatever stall.
+        // Two packets are not a stall, even after another one.
         let few = [stall(100 * MS, 5), vec![(600, 100 * MS), (601, 90 * MS)]].concat();
         assert_eq!(read_late(&few).len(), 1);
-        // The longest wait need not be the first one's.
+        // The longest wait need not be that of the first packet.
         let rising = read_late(&[(300, 58 * MS), (301, 62 * MS), (302, 50 * MS)]);
         assert_eq!(rising[0].cause.magnitude_ns, Some(62 * MS));
     }
 
     #[test]
     fn a_stall_longer_than_a_record_holds_has_its_length_from_the_packets() {
-        // As records hold waits: 2.1 s at most.
+        // Records hold waits of at most 2.1 s.
         let recorded = |length: i64, packets: u32| {
             let notes = stall(length, packets).into_iter().map(|(seq, lag)| (seq, lag.min(MAX_LAG_NS)));
             let found = read_late(&notes.collect::<Vec<_>>());
@@ -184,7 +186,7 @@ mod tests {
             [2000, 2147, 2148, 3000, 5000].map(|ms| recorded(ms * MS, 500.min(ms as u32 / 10))),
             [2000, 2147, 2148, 3000, 5000]
         );
-        // The socket was full after 1 s of 5 s: the program read no earlier than 2.1 s after the last that it held.
+        // The socket was full after 1 s of a stall of 5 s: the program read at least 2.1 s after the last packet in it.
         assert_eq!(recorded(5000 * MS, 100), 990 + MAX_LAG_NS / MS);
     }
 

@@ -1,4 +1,4 @@
-//! Packets arrive in another order than they were sent.
+//! Rule for packets that arrive in another order than they were sent.
 
 use super::rule::{CauseRule, Find, FoundCause};
 use crate::case::Case;
@@ -8,9 +8,9 @@ use jitlat_core::metrics::stat::wilson95;
 
 pub const RULE: CauseRule = CauseRule {
     id: CauseId::Reordering,
-    threshold: "more than 0.3 % reordered with 95 % confidence, five packets at least; at most half as many others wait nearly as \
-                long, or independent delays with the same distribution would not reorder like that: else the jitter is wider \
-                than the period",
+    threshold: "more than 0.3 % are reordered with 95 % confidence, at least five packets; at most half as many \
+                others wait nearly as long, or independent delays with the same distribution would not reorder \
+                packets like this (otherwise the jitter is wider than the period)",
     source: "RFC 4737",
     find,
 };
@@ -23,7 +23,7 @@ fn find(case: &Case<'_>) -> Vec<FoundCause> {
     if !case.material.shows_loss() || n == 0 {
         return Vec::new();
     }
-    // Reordered packets; a change of route or clock reorders once.
+    // Reordered packets, except those near a change of route or clock, which reorders packets once.
     let near_step = |k: usize| case.steps.iter().any(|(s, _)| s.place.abs_diff(k) <= 60);
     // Packets in a queue, or sent at once after a stall, may be reordered there.
     let mut queues = case.episodes.queues.iter().peekable();
@@ -69,9 +69,9 @@ fn find(case: &Case<'_>) -> Vec<FoundCause> {
     vec![found.because(reordering(share, held, part))]
 }
 
-/// True if reordered packets differ from all others: hardly any other waits nearly as long. If jitter is wider than the
-/// time between packets, it reorders them without another reason, many packets wait nearly as long, and the jitter is
-/// reported instead.
+/// Returns true if reordered packets differ from all others: hardly any other packet waits nearly as long. Jitter that
+/// is wider than the time between packets also reorders them, but then many packets wait nearly as long, and the
+/// jitter is reported instead.
 fn stands_out(case: &Case<'_>, late: &[usize], waits: &mut [i64]) -> bool {
     let tenth = waits.len() / 10;
     let least = *waits.select_nth_unstable(tenth).1;
@@ -83,13 +83,13 @@ fn stands_out(case: &Case<'_>, late: &[usize], waits: &mut [i64]) -> bool {
     2 * others <= late.len()
 }
 
-/// Number of packets whose waits are sampled, and of later packets that may arrive before one.
+/// Maximum number of packets whose waits are sampled, and of later packets that may arrive before a reordered one.
 const MAX_PACKETS: usize = 4096;
 const MAX_PACKETS_AFTER: usize = 64;
 
-/// True if independent delays would not reorder packets like that. Either many packets that waited longer than later
-/// ones arrived in order, so that the path preserves order and something else breaks it; or packets with long waits
-/// were reordered more often than the widest jitter would.
+/// Returns true if independent delays would not reorder packets like this. There are two cases. Many packets that
+/// waited longer than later ones arrived in order: the path preserves order, and something else breaks it. Or packets
+/// with long waits were reordered more often than independent jitter would reorder them.
 fn is_no_jitter(case: &Case<'_>, late: &[usize], waits: &mut [i64]) -> bool {
     let tenth = waits.len() / 10;
     let least = *waits.select_nth_unstable(tenth).1;
@@ -104,7 +104,7 @@ fn is_no_jitter(case: &Case<'_>, late: &[usize], waits: &mut [i64]) -> bool {
         let kept = (k + 1..n.min(k + 1 + MAX_PACKETS_AFTER)).map(ahead).take_while(|w| *w > law[0]);
         1.0 - kept.map(|w| 1.0 - below(w)).product::<f64>()
     };
-    // Reordered, expected, and the variance of the latter: for all packets, and for those with long waits.
+    // Number of reordered packets, its expectation and its variance: for all packets, and for those with long waits.
     let (mut all, mut long) = ([0.0; 3], [0.0; 3]);
     for k in (0..n).step_by(step) {
         let wait = case.delays.excess(k);
@@ -125,8 +125,9 @@ fn is_no_jitter(case: &Case<'_>, late: &[usize], waits: &mut [i64]) -> bool {
     fewer || more
 }
 
-/// Deviations and ratio that chance does not reach.
+/// Minimum standard score that chance does not reach.
 const MIN_DEVIATIONS: f64 = 4.0;
+/// Minimum ratio of the observed and the expected number of reordered packets, or the reverse.
 const MIN_RATIO: f64 = 1.25;
 
 #[cfg(test)]
@@ -192,7 +193,7 @@ mod tests {
         let step = |place| (LevelStep { place, change: MS, ramp: 0, spread: [0, 0] }, StepReason::Route);
         let with_step =
             |place: i64| !found_in(&test, &RULE, |case| case.steps = vec![step(place as usize)]).is_empty();
-        // Seven of the ten must remain; they do not from 60 packets before the fourth, packet 435, on.
+        // At least seven of the ten must remain. They do not if the step is within 60 packets of the fourth, packet 435.
         assert!(with_step(300) && !with_step(450) && with_step(600));
         assert_eq!(first(340..=450, |place| !with_step(place)), 375);
         let busy = |from, to| {

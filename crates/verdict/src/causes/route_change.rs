@@ -1,4 +1,4 @@
-//! The path became longer or shorter.
+//! Rule for route changes: the path becomes longer or shorter.
 
 use super::rule::{CauseRule, Find, FoundCause, merge_if_many};
 use crate::case::Case;
@@ -8,8 +8,9 @@ use jitlat_core::answer::{CauseId, Severity};
 
 pub const RULE: CauseRule = CauseRule {
     id: CauseId::RouteChange,
-    threshold: "the smallest delay goes from one level that stays for 100 ms to another, by 0.1 ms and more than nine of ten neighbours \
-                differ by, within three packets; no clock accounts for it and no ramp, loss or livelier jitter for a queue",
+    threshold: "the smallest delay changes, within three packets, from one level that lasts 100 ms to another, by \
+                0.1 ms and more than the 90th percentile of the differences between neighbouring packets; no clock \
+                explains it, and no ramp, loss or larger jitter indicates a queue",
     source: "RFC 5481 §6.2, RFC 2330 §15 (clocks)",
     find,
 };
@@ -22,7 +23,7 @@ fn find(case: &Case<'_>) -> Vec<FoundCause> {
     while k < routes.len() {
         let step = routes[k];
         let next = routes.get(k + 1);
-        // There and back again is one change.
+        // A change and the change back are one cause.
         let back = next.is_some_and(|s| (s.change + step.change).abs() <= step.change.abs() / 4);
         let end = if back { next.map_or(n, |s| s.place) } else { n };
         let place = case.delays.seq(step.place);
@@ -84,7 +85,7 @@ mod tests {
     #[test]
     fn there_and_back_is_one_change() {
         let back = "the path was 8.0 ms longer, from 3.0 s to 5.0 s";
-        // Back to within a quarter.
+        // A change back by the same amount, within a quarter.
         for by in [-8, -6, -10] {
             assert_eq!(said(&[(300, 8 * MS), (500, by * MS)]), [back]);
         }

@@ -6,17 +6,17 @@ use jitlat_core::answer::{Cause, CauseId, LargestEvent, Severity};
 
 /// Detection of one kind of cause.
 pub struct CauseRule {
-    /// The kind of cause.
+    /// Kind of cause that the rule detects.
     pub id: CauseId,
-    /// The condition, in words with numbers.
+    /// Condition in words, with all thresholds.
     pub threshold: &'static str,
-    /// The source of the numbers.
+    /// Source of the thresholds.
     pub source: &'static str,
     /// Finds all causes of this kind in a case.
     pub find: fn(&Case<'_>) -> Vec<FoundCause>,
 }
 
-/// Number of causes of one kind from which on they are reported as one.
+/// Minimum number of causes of one kind that are reported as a single one.
 const MAX_SEPARATE_CAUSES: usize = 6;
 pub use jitlat_core::evidence::FoundCause;
 
@@ -77,18 +77,18 @@ impl Find for FoundCause {
     }
 }
 
-/// One for all of `found`, in order of time, where they are too many to be reported one by one.
+/// Merges `found`, in order of time, into one cause if they are too many to be reported separately.
 pub(crate) fn merge_if_many(found: Vec<FoundCause>) -> Vec<FoundCause> {
     if found.len() < MAX_SEPARATE_CAUSES { found } else { merge(found) }
 }
 
-/// One for all of `found`, which are of the kind `id`, if events of this kind are reported together or are many.
+/// Merges `found`, all of the kind `id`, into one cause if causes of this kind are reported together or are many.
 pub(crate) fn merge_of_kind(id: CauseId, found: Vec<FoundCause>) -> Vec<FoundCause> {
     let together = matches!(id, CauseId::Queue | CauseId::SenderStall | CauseId::ReceiverStall);
     if together && found.len() > 1 { merge(found) } else { merge_if_many(found) }
 }
 
-/// The causes `found` of any kinds, with repeated events of one kind as one cause.
+/// Merges repeated events of the same kind in `found`, which contains causes of any kinds.
 pub(crate) fn merge_repeated(found: Vec<FoundCause>) -> Vec<FoundCause> {
     let mut kinds: Vec<(CauseId, Vec<FoundCause>)> = Vec::new();
     for found in found {
@@ -126,7 +126,8 @@ fn merge(mut found: Vec<FoundCause>) -> Vec<FoundCause> {
     found
 }
 
-/// Time in seconds from one of `found` to the next, in order of time, if it is always about the same.
+/// Returns the time from one of `found` to the next, in seconds, if it is always about the same. `found` is in order
+/// of time.
 fn period(found: &[FoundCause]) -> Option<f64> {
     let apart: Vec<f64> = found.windows(2).map(|w| w[1].cause.from_s - w[0].cause.from_s).collect();
     let mean = apart.iter().sum::<f64>() / apart.len().max(1) as f64;
@@ -134,9 +135,9 @@ fn period(found: &[FoundCause]) -> Option<f64> {
     (found.len() >= MIN_PERIODIC && is_even && mean > 0.0).then_some(mean)
 }
 
-/// Fewest events that show a period.
+/// Minimum number of events that show a period.
 const MIN_PERIODIC: usize = 4;
-/// Largest deviation of a distance between events from their mean, as a share of it.
+/// Maximum deviation of a distance between events from the mean distance, as a share of the mean.
 const MAX_UNEVENNESS: f64 = 0.15;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The sending host's system refused packets.
+//! Rule for packets that the sending host's system refused.
 
 use super::rule::{CauseRule, Find, FoundCause};
 use crate::case::Case;
@@ -8,8 +8,8 @@ use jitlat_core::answer::CauseId;
 
 pub const RULE: CauseRule = CauseRule {
     id: CauseId::SendFailure,
-    threshold: "the sending host's system refused at least 0.1 % of the packets, or the kernel saw them enter the queue of its \
-                interface and never leave it",
+    threshold: "the sending host's system refused at least 0.1 % of the packets, or the kernel stamped their entry \
+                into the queue of its interface but never their departure",
     source: "definition: what a host did is not the path's fault; ITU-T Y.1541 (0.1 %)",
     find,
 };

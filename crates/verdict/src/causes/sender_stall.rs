@@ -1,4 +1,4 @@
-//! The sending program stood still.
+//! Rule for stalls of the sending program.
 
 use super::rule::{CauseRule, Find, FoundCause};
 use crate::case::Case;
@@ -8,18 +8,19 @@ use jitlat_core::answer::CauseId;
 
 pub const RULE: CauseRule = CauseRule {
     id: CauseId::SenderStall,
-    threshold: "a packet leaves one and a half periods and 15 ms later than the earliest of the seven before it, by \
-                the schedule that the packets follow, and eight times what neighbours usually differ by, whether the \
-                schedule is caught up with or not; or, where the schedule is not known, after a gap of three periods \
-                with about as many others at once as were due meanwhile; not where delays fall by as much (a clock \
-                was set), and over TCP only where few packets are late; their stay in the host's interface left out",
+    threshold: "a packet leaves later than the earliest of the seven before it, relative to the schedule that the \
+                packets follow, by one and a half periods, 15 ms and eight times the usual difference between \
+                neighbouring packets, even if the sender does not catch up; or, if the schedule is unknown, after \
+                a gap of three periods with about as many packets at once as were due during the gap; not if \
+                delays fall by the same amount (a clock was set), and over TCP only if few packets are late; waits \
+                in the host's interface do not count",
     source: "definition: what a host did is not the path's fault",
     find,
 };
 
-/// Shorter stalls are named only where they are many.
+/// Minimum length of a stall that is reported even if few packets were late, in ns.
 const MIN_SINGLE_STALL_NS: i64 = 50_000_000;
-/// Harm of a stall in which all packets leave late.
+/// Harm of a stall per share of packets that left late.
 pub(crate) const HARM_PER_SHARE: f64 = 0.5;
 
 fn find(case: &Case<'_>) -> Vec<FoundCause> {
@@ -31,7 +32,7 @@ fn find(case: &Case<'_>) -> Vec<FoundCause> {
         let packets = (s.to - s.from) as u64;
         let share = packets as f64 / n as f64;
         let severity = of_host(of_missing(share, packets, n));
-        // It began when the first of the packets was due.
+        // The stall began when the first late packet was due.
         let mut found = FoundCause::of(CauseId::SenderStall, severity, HARM_PER_SHARE * share, 0.9)
             .places(case, s.from, s.to)
             .ns(s.length);
@@ -51,7 +52,7 @@ mod tests {
     use crate::testing::{MS, first, found_in, quiet};
     use jitlat_core::answer::Severity;
 
-    /// Of a stall of so many of 1000 packets from packet 300 on.
+    /// Cause found for a stall of `length` ns that delays this number of packets, of 1000, from packet 300.
     fn of(packets: usize, length: i64) -> Option<FoundCause> {
         let stall = Stall { from: 300, to: 300 + packets, length };
         found_in(&quiet(), &RULE, |case| case.late.stalls = vec![stall]).into_iter().next()

@@ -10,7 +10,7 @@ pub enum Basis {
     /// Delay above each run's own minimum: needs no clocks.
     #[default]
     Pdv,
-    /// One-way delay, corrected where there is an estimate: needs clocks.
+    /// One-way delay, corrected if the clock offset is estimated: needs clocks.
     Delay,
     /// Absolute variation of delay between consecutive packets (RFC 3393): needs no clocks. Of a symmetric distribution
     /// the median of absolute values is half the interquartile range.
@@ -18,7 +18,7 @@ pub enum Basis {
 }
 
 impl Basis {
-    /// Noun for this quantity in sentences.
+    /// Returns the noun for this quantity in sentences.
     pub fn noun(self) -> &'static str {
         match self {
             Basis::Pdv => "jitter",
@@ -40,14 +40,14 @@ pub enum Statistic {
     P99,
 }
 
-/// The parameters of a comparison.
+/// Settings of a comparison.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ComparisonSettings {
     /// Compared quantity.
     pub basis: Basis,
     /// Statistic on which the verdict is based.
     pub statistic: Statistic,
-    /// Precondition that differs on purpose, because it is the subject of the comparison; `None` = none.
+    /// Precondition that differs on purpose because it is the subject of the comparison, if any.
     pub varied: Option<Precondition>,
     /// Seed of the bootstrap.
     pub seed: u64,
@@ -79,7 +79,7 @@ pub enum Precondition {
 }
 
 impl Precondition {
-    /// True if runs that differ in this property measure different quantities, which cannot be compared.
+    /// Returns true if runs that differ in this property measure different quantities, which cannot be compared.
     pub fn is_vital(self) -> bool {
         matches!(self, Precondition::Kind | Precondition::Direction | Precondition::Independence)
     }
@@ -89,7 +89,7 @@ impl Precondition {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Unlike {
-    /// Precondition.
+    /// Precondition in which the runs differ.
     pub what: Precondition,
     /// Description of the difference.
     pub text: String,
@@ -101,7 +101,7 @@ pub struct Unlike {
 pub struct Difference {
     /// B − A.
     pub change: f64,
-    /// Its 95 % confidence interval; `None` without the packets.
+    /// 95 % confidence interval of the difference; `None` without packets.
     pub ci95: Option<[f64; 2]>,
 }
 
@@ -131,7 +131,7 @@ pub enum ComparisonOutcome {
     Same,
     /// Unknown, because packets or known clock offsets are missing.
     Undecided,
-    /// The two are different quantities.
+    /// Not compared: the runs measure different quantities.
     Refused,
 }
 
@@ -141,13 +141,13 @@ pub enum ComparisonOutcome {
 pub struct IndependenceTests {
     /// Mann–Whitney U of A, ties ½.
     pub u: f64,
-    /// Its standard score, corrected for ties and continuity.
+    /// Standard score of U, corrected for ties and continuity.
     pub z: f64,
-    /// Two-sided, assuming independent packets: far too small for packets of one run.
+    /// Two-sided p-value for independent packets: far too small, because packets of one run are not independent.
     pub p: f64,
     /// Kolmogorov–Smirnov distance.
     pub ks: f64,
-    /// Stephens' asymptotic p, under the same assumption.
+    /// Stephens' asymptotic p-value, under the same assumption.
     pub ks_p: f64,
 }
 
@@ -174,26 +174,27 @@ pub struct Comparison {
     pub loss: Option<Difference>,
     /// Cliff's δ: probability that a packet of B is slower than one of A, minus the probability of the reverse.
     pub cliffs_delta: Option<f64>,
-    /// Largest error of δ: 0 if the packets are known.
+    /// Maximum error of δ; 0 if the packets are known.
     pub cliffs_delta_error: Option<f64>,
-    /// Size of this effect.
+    /// Size of the effect, by Cliff's δ.
     pub effect: Option<Effect>,
-    /// Hodges–Lehmann shift: median of all b − a. From summaries the middle of its possible range.
+    /// Hodges–Lehmann shift: median of all b − a. If only summaries are known, the middle
+    /// of its possible range.
     pub shift: Option<f64>,
     /// Sum of the measurement errors of both runs.
     pub floor: f64,
-    /// Secondary tests; `None` without packets.
+    /// Tests that assume independence; `None` without packets.
     pub tests: Option<IndependenceTests>,
     /// Statistic on which the verdict is based.
     pub statistic: Statistic,
     /// The verdict.
     pub outcome: ComparisonOutcome,
-    /// The reason, as a sentence.
+    /// Reason for the outcome, as a clause.
     pub because: String,
 }
 
 impl Comparison {
-    /// True if B is significantly slower than A.
+    /// Returns true if B is significantly slower than A.
     pub fn is_worse(&self) -> bool {
         self.outcome == ComparisonOutcome::Different && self.chosen().is_some_and(|d| d.change > 0.0)
     }

@@ -1,4 +1,5 @@
-//! [`FailCondition`] under which a comparison fails (`--fail-if`): a verdict, a figure of a run, or its change from the first column.
+//! [`FailCondition`] under which a comparison fails (`--fail-if`): a verdict, a figure of a run, or its change from
+//! the first column.
 
 use super::{Cell, ComparisonGrid, LabelledRun};
 use crate::comparison;

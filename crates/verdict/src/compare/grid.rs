@@ -18,13 +18,13 @@ use std::str::FromStr;
 /// One run to be compared with others.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LabelledRun {
-    /// Its label.
+    /// Label of the run.
     pub label: String,
-    /// Its file.
+    /// File of the run.
     pub source: String,
-    /// Its summary.
+    /// Summary of the run.
     pub summary: Summary,
-    /// Its accepted packets; empty if only the summary is known.
+    /// Accepted packets of the run; empty if only the summary is known.
     pub samples: Samples,
 }
 
@@ -52,7 +52,7 @@ pub enum RunKey {
 }
 
 impl RunKey {
-    /// The value of this key for `run`; `-` if it has none.
+    /// Returns the value of this key for `run`; `-` if it has none.
     pub fn of(&self, run: &LabelledRun) -> String {
         let (header, info) = (&run.summary.header, &run.summary.session);
         let known = match self {
@@ -77,7 +77,7 @@ impl RunKey {
         known.unwrap_or_else(|| "-".to_owned())
     }
 
-    /// The precondition that this key varies on purpose.
+    /// Returns the precondition that does not apply between groups, because this key varies it on purpose.
     fn varies(&self) -> Option<Precondition> {
         match self {
             RunKey::Label => None,
@@ -140,29 +140,29 @@ impl fmt::Display for RunKey {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Cell {
-    /// The column's name.
+    /// Name of the column.
     pub column: String,
-    /// Its runs, as indices into all runs.
+    /// Indices of the runs in the list of all runs.
     #[serde(skip)]
     pub members: Vec<usize>,
-    /// Files of its runs.
+    /// Files of the runs.
     pub sources: Vec<String>,
-    /// Hosts and times of its runs, as far as they are known.
+    /// Hosts and times of the runs, as far as they are known.
     #[serde(skip)]
     pub measured: Vec<String>,
-    /// Packets sent.
+    /// Number of packets sent.
     pub sent: u64,
-    /// Packets accepted: first clean copies.
+    /// Number of packets accepted: first clean copies.
     pub accepted: u64,
-    /// Packets lost; `None` if loss is invisible (TCP).
+    /// Number of packets lost; `None` if loss is invisible (TCP).
     pub lost: Option<u64>,
-    /// Lost over sent.
+    /// Share of sent packets that were lost.
     pub loss_ratio: Option<f64>,
     /// Length of the longest run of losses.
     pub longest_loss: Option<u64>,
     /// Delay, corrected if the clocks allow it; `None` if summaries of several runs cannot be pooled.
     pub latency: Option<Distribution>,
-    /// True if that delay is reliable: a round trip, or a one-way delay between clocks whose offset is known.
+    /// True if `latency` is reliable: a round trip, or a one-way delay between clocks whose offset is known.
     pub latency_trusted: bool,
     /// Delay above each run's own minimum.
     pub pdv: Option<Distribution>,
@@ -172,10 +172,10 @@ pub struct Cell {
     pub rfc3550_mean: Option<f64>,
     /// Best mean opinion score; only for a single run.
     pub mos: Option<f64>,
-    /// Verdict of the worst of its runs; `None` if none is known.
+    /// Verdict on the worst run; `None` if none is known.
     pub answer: Option<Answer>,
     /// Every defined figure by its key: for a single run all of them, for several those that follow from all packets or
-    /// counts. Latency is as above.
+    /// counts. `latency-*` figures are those of `latency`.
     pub figures: BTreeMap<String, ExactNumber>,
     /// The delays above the minimum, sorted; `None` without packets.
     #[serde(skip)]
@@ -194,9 +194,9 @@ pub struct Cell {
 pub struct ComparisonRow {
     /// The common value of its runs; empty if there is only one row.
     pub name: String,
-    /// One per column; `None` if the row has no runs for it.
+    /// One cell per column; `None` if the row has no runs for the column.
     pub cells: Vec<Option<Cell>>,
-    /// Each further column compared with the first that has runs.
+    /// Comparison of each further column with the first that has runs.
     pub comparisons: Vec<Comparison>,
 }
 
@@ -208,12 +208,11 @@ pub struct ComparisonGrid {
     pub basis: Basis,
     /// Seed of the bootstrap.
     pub seed: u64,
-    /// The columns' names.
+    /// Names of the columns.
     pub columns: Vec<String>,
-    /// The rows.
+    /// Rows of the grid.
     pub rows: Vec<ComparisonRow>,
-    /// Verdict of the grid: the column that differs, by how much and whether beyond chance, and the causes where
-    /// it is worse.
+    /// Verdict on the grid: the column that differs, the difference and its significance, and the causes in a worse column.
     pub answer: Answer,
 }
 
@@ -368,13 +367,13 @@ impl Cell {
         whole
     }
 
-    /// The figure `key`; `None` if it is undefined.
+    /// Returns the figure `key`; `None` if it is undefined.
     pub fn scalar(&self, key: &str) -> Option<ExactNumber> {
         self.figures.get(key).copied()
     }
 }
 
-/// Pools counts and lengths of runs of loss.
+/// Pools the counts and the lengths of loss bursts.
 fn pooled(runs: &[&LabelledRun]) -> Summary {
     let mut whole = Summary::default();
     let c = &mut whole.counts;

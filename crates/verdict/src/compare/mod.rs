@@ -30,7 +30,7 @@ pub fn compare(a: &ComparisonSide, b: &ComparisonSide, question: &ComparisonSett
     compare_ready(&Ready::new(a, question.seed), &Ready::new(b, question.seed), question)
 }
 
-/// A side with results that are computed once, for any number of comparisons.
+/// Side with results that are computed once for any number of comparisons.
 struct Ready<'a> {
     side: &'a ComparisonSide,
     all: Sample,
@@ -81,7 +81,7 @@ fn compare_ready(ready_a: &Ready<'_>, ready_b: &Ready<'_>, question: &Comparison
     result
 }
 
-/// Statistics of all pairs of a packet of A and one of B.
+/// Statistics of all pairs of a packet of A and a packet of B.
 #[derive(Clone, Copy)]
 struct AllPairs {
     delta: f64,
@@ -91,7 +91,7 @@ struct AllPairs {
 }
 
 impl AllPairs {
-    /// Computes them from the packets if both sides have them, otherwise from the known distributions.
+    /// Computes the statistics from the packets if both sides have them, otherwise from the known distributions.
     fn of(
         (a, sa): (&ComparisonSide, &Sample),
         (b, sb): (&ComparisonSide, &Sample),
@@ -100,7 +100,7 @@ impl AllPairs {
         if !sa.is_empty() && !sb.is_empty() {
             let pairs = OrderedPairs::count(sa, sb);
             return Some(AllPairs {
-                // Pairs count A over B; the change reported is B's, so the sign changes.
+                // Pairs count A over B, but the change of B is reported, so the sign is reversed.
                 delta: -pairs.delta(),
                 delta_error: 0.0,
                 shift: hodges_lehmann(sb, sa),
@@ -122,7 +122,7 @@ fn moved(mut values: comparable::Weighted, by: i64) -> comparable::Weighted {
     values
 }
 
-/// Newcombe's interval of a difference of ratios, from an interval of each.
+/// Returns the difference of the loss ratios with Newcombe's interval, which combines the intervals of both ratios.
 fn loss(a: &ComparisonSide, b: &ComparisonSide) -> Option<Difference> {
     let ratio = |side: &ComparisonSide| {
         let (lost, sent) = side.loss.filter(|l| l.1 > 0)?;
@@ -166,7 +166,7 @@ mod tests {
 
     #[test]
     fn the_worked_example() {
-        // metrics §20, V24, where A is the slower: every sign changes.
+        // Metrics §20, V24. There A is the slower run, so all signs are reversed.
         let c = of(vec![9, 10, 10, 11, 12, 12, 13, 14, 16], vec![10, 12, 13, 13, 15, 18, 25, 40]);
         let t = c.tests.unwrap();
         assert_eq!((t.u, c.shift, c.median.unwrap().change), (17.0, Some(3.0), 2.0));
@@ -192,10 +192,10 @@ mod tests {
     fn verdicts() {
         assert_eq!(of(noise(1, 0), noise(2, 0)).outcome, ComparisonOutcome::Same);
         assert_eq!(of(noise(1, 0), noise(2, 700_000)).outcome, ComparisonOutcome::Different);
-        // Certain, but negligible.
+        // A change that is certain but negligible.
         let slight = of(noise(1, 0), noise(1, 60_000));
         assert_eq!((slight.outcome, slight.effect), (ComparisonOutcome::Same, Some(Effect::Negligible)));
-        // More than chance, but within the clocks' error.
+        // A change beyond chance, but within the clocks' error.
         let mut late = side("b", noise(2, 700_000));
         late.floor = 1e6;
         let c = compare(&side("a", noise(1, 0)), &late, &asked(Basis::Delay, Statistic::Median));

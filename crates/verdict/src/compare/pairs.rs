@@ -1,4 +1,4 @@
-//! Comparison of each value of one run with each of another.
+//! Statistics of all pairs of a value of one run and a value of another.
 
 use super::comparison::IndependenceTests;
 use jitlat_core::comparable::Weighted;
@@ -8,9 +8,9 @@ use jitlat_core::distribution::sample::Sample;
 pub(super) trait AscendingValues {
     /// Returns the k-th value and its number of packets.
     fn entry(&self, k: usize) -> Option<(i64, u64)>;
-    /// Number of values.
+    /// Returns the number of values.
     fn entries(&self) -> usize;
-    /// Number of packets.
+    /// Returns the number of packets.
     fn packets(&self) -> u64;
 }
 
@@ -43,8 +43,8 @@ impl AscendingValues for Weighted {
     }
 }
 
-/// Numbers of pairs (a, b) by order, and the distance of the two empirical distributions. O(n + m) on sorted
-/// samples.
+/// Numbers of pairs (a, b) by order, and the distance between the two empirical distributions. Takes O(n + m) on
+/// sorted samples.
 #[derive(Clone, Copy)]
 pub(super) struct OrderedPairs {
     greater: u128,
@@ -113,7 +113,7 @@ impl OrderedPairs {
     }
 }
 
-/// P(K > λ), by its series; it is 1 to double precision below 0.2.
+/// Returns P(K > λ) of the Kolmogorov distribution, by its series; below 0.2 it is 1 to double precision.
 fn kolmogorov(lambda: f64) -> f64 {
     if lambda <= 0.2 {
         return 1.0;
@@ -123,8 +123,8 @@ fn kolmogorov(lambda: f64) -> f64 {
     (2.0 * sum).clamp(0.0, 1.0)
 }
 
-/// The median of all x − y, by bisection on its value with a count in O(n + m) each: exact, without computing the n·m
-/// differences.
+/// Returns the exact median of all x − y without computing the n·m differences: by bisection of its value, with a count in
+/// O(n + m) for each step.
 pub(super) fn hodges_lehmann(x: &impl AscendingValues, y: &impl AscendingValues) -> f64 {
     let total = u128::from(x.packets()) * u128::from(y.packets());
     let value = |of: Option<(i64, u64)>| i128::from(of.map_or(0, |e| e.0));

@@ -14,9 +14,9 @@ use jitlat_core::summary::Summary;
 /// One side of a comparison. Fields are public so that measurements of other tools can be compared, too.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ComparisonSide {
-    /// Its name.
+    /// Name of the side.
     pub label: String,
-    /// True if its delays are round trips; `None` if unknown.
+    /// True if the delays are round trips; `None` if unknown.
     pub round_trip: Option<bool>,
     /// Period, in ns.
     pub period: Option<i64>,
@@ -26,7 +26,7 @@ pub struct ComparisonSide {
     pub direction: Option<Direction>,
     /// Protocol number.
     pub proto: Option<u8>,
-    /// Code point.
+    /// Differentiated-services code point; `None` if unknown.
     pub dscp: Option<u8>,
     /// Sender and receiver.
     pub path: Option<[String; 2]>,
@@ -34,13 +34,13 @@ pub struct ComparisonSide {
     pub loss: Option<(u64, u64)>,
     /// 95 % interval of the loss ratio that allows for correlation; `None` if unknown.
     pub loss_interval: Option<[f64; 2]>,
-    /// The compared times in ns, run after run, each in send order; empty if only the figures below are known.
+    /// Compared times, in ns, run after run, each in send order; empty if only the figures below are known.
     pub values: Vec<i64>,
-    /// Number of values of each run; empty for one run.
+    /// Number of values per run; empty for one run.
     pub runs: Vec<usize>,
     /// Distribution that is known without values.
     pub comparable: Option<Comparable>,
-    /// The smallest of the compared times.
+    /// Smallest of the compared times, in ns.
     pub least: i64,
     /// Median, in ns, if there are no values.
     pub median: Option<f64>,
@@ -142,7 +142,7 @@ impl ComparisonSide {
             (all.median, all.p99, all.loss_interval) = (None, None, None);
             (all.comparable, all.least) = (None, all.least.min(next.least));
         }
-        // The packets of some runs must not represent all runs.
+        // The packets of only some runs must not represent all of them.
         if all.runs.contains(&0) {
             all.values.clear();
             all.runs.clear();
@@ -155,8 +155,8 @@ impl ComparisonSide {
         self.values.iter().copied().min().unwrap_or(self.least)
     }
 
-    /// Returns the uncertainty of median and 99th percentile, above [`ComparisonSide::least`]; `all` are the
-    /// sorted values.
+    /// Returns the uncertainty of the median and the 99th percentile, both relative to [`ComparisonSide::least`].
+    /// `all`: the sorted values.
     pub(super) fn spread(&self, all: &Sample, seed: u64) -> Option<ResampledSpread> {
         if self.values.is_empty() {
             return self.comparable.as_ref()?.spread().cloned();
@@ -175,7 +175,7 @@ impl ComparisonSide {
         self.runs.is_empty().then(|| Comparable::new(self.values.clone(), all, seed))
     }
 
-    /// Number of packets of the figures.
+    /// Returns the number of packets from which the figures were computed.
     pub(super) fn packets(&self) -> u64 {
         match &self.comparable {
             Some(known) if self.values.is_empty() => known.n(),
@@ -183,7 +183,7 @@ impl ComparisonSide {
         }
     }
 
-    /// The values of each run.
+    /// Returns the values of each run.
     pub(super) fn runs(&self) -> Vec<&[i64]> {
         if self.runs.is_empty() {
             return vec![&self.values];
@@ -198,7 +198,7 @@ impl ComparisonSide {
     }
 }
 
-/// Delays by sequence number.
+/// Returns the delays in the order of sequence numbers.
 fn in_send_order(samples: &Samples) -> impl Iterator<Item = i64> + '_ {
     let mut order: Vec<usize> = (0..samples.len()).collect();
     if !samples.seq.is_sorted() {
@@ -207,7 +207,7 @@ fn in_send_order(samples: &Samples) -> impl Iterator<Item = i64> + '_ {
     order.into_iter().map(|k| samples.delay[k])
 }
 
-/// True if both are the same run: the same delays in the same order, as far as is known.
+/// Returns true if both sides are the same run: they have the same delays in the same order, as far as is known.
 fn is_the_same(a: &ComparisonSide, b: &ComparisonSide) -> bool {
     if !a.values.is_empty() && !b.values.is_empty() {
         return a.values == b.values;

@@ -1,5 +1,5 @@
-//! The answer of a comparison: which run differs, by how much, since when and with what certainty, and the causes found
-//! in a worse run.
+//! Verdict on a comparison: the run that differs, the difference with its start and confidence, and the causes in a
+//! worse run.
 
 use crate::compare::comparison::{Comparison, ComparisonOutcome, Difference};
 use crate::compare::{Cell, ComparisonRow};
@@ -8,12 +8,12 @@ use jitlat_core::answer::Level;
 use jitlat_core::answer::{Answer, Cause, Severity, Suitability};
 use std::collections::BTreeMap;
 
-/// Difference of one side from the other, including its losses, which the outcome does not cover.
+/// Difference of one side from the other, including losses, which the outcome of a comparison does not cover.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum SideChange {
     /// More jitter (or delay), or more loss.
     Worse,
-    /// Less of one and more of the other.
+    /// Less of one, more of the other.
     Mixed,
     /// Less of one, and not more of the other.
     Better,
@@ -47,7 +47,7 @@ impl SideChange {
         }
     }
 
-    /// Returns its name.
+    /// Returns the name of the difference.
     pub fn name(self) -> &'static str {
         match self {
             SideChange::Worse => "worse",
@@ -59,7 +59,7 @@ impl SideChange {
         }
     }
 
-    /// Returns the level with which it is marked.
+    /// Returns the level with which the difference is marked.
     pub fn level(self) -> Level {
         match self {
             SideChange::Worse => Level::Poor,
@@ -76,7 +76,7 @@ pub(crate) fn loss_difference(c: &Comparison) -> Option<Difference> {
     c.loss.filter(|d| d.ci95.is_some_and(beyond))
 }
 
-/// Returns the level of the whole answer, which is that of its worst comparison.
+/// Returns the level of the whole verdict, which is that of its worst comparison.
 pub fn level(rows: &[ComparisonRow]) -> Level {
     let changes: Vec<SideChange> = rows.iter().flat_map(|row| &row.comparisons).map(SideChange::of).collect();
     let first =
@@ -84,7 +84,7 @@ pub fn level(rows: &[ComparisonRow]) -> Level {
     first.into_iter().find(|change| changes.contains(change)).map_or(Level::Bad, SideChange::level)
 }
 
-/// Returns the answer of the comparisons in `rows`. Its severity, buffer and profiles are the worst among the columns
+/// Returns the verdict on the comparisons in `rows`. Its severity, buffer and profiles are the worst among the columns
 /// that are compared with the first.
 pub fn answer(rows: &[ComparisonRow]) -> Answer {
     let compared = || rows.iter().flat_map(compared_cells);

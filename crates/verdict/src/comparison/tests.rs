@@ -2,7 +2,7 @@ use super::*;
 use crate::compare::comparison::{Basis, Precondition, Statistic, Unlike};
 use jitlat_core::answer::Level;
 
-/// B is slower than A by 1 us, for certain and with a large effect.
+/// B is slower than A by 1 us, significantly and with a large effect.
 fn slower() -> Comparison {
     Comparison {
         a: "A".into(),
@@ -53,7 +53,7 @@ fn an_effect_counts_from_a_delta_of_0_147_on() {
     assert_eq!(of(0.146, 0.0), (ComparisonOutcome::Same, true));
     assert_eq!(of(0.147, 0.0), (ComparisonOutcome::Different, false));
     assert_eq!(of(-0.147, 0.0), (ComparisonOutcome::Different, false));
-    // On either side of it, give or take the error.
+    // The limit is within the error on either side.
     assert_eq!(of(0.1, 0.04), (ComparisonOutcome::Same, true));
     assert_eq!(of(0.1, 0.1), (ComparisonOutcome::Undecided, true));
     assert_eq!(of(0.2, 0.1), (ComparisonOutcome::Undecided, true));

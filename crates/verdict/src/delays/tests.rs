@@ -1,7 +1,7 @@
 use super::*;
 use crate::testing::{MS, SECOND, delays, every, first, packets};
 
-/// The pace of packets with these gaps, in us.
+/// Returns the pattern of packets with these gaps, in us.
 fn pace(gaps: &[i64]) -> SendPattern {
     let mut sent = 0;
     let times = gaps.iter().map(|gap| {
@@ -24,15 +24,15 @@ fn bursts_are_gaps_below_a_twentieth_of_the_mean_more_than_35_of_100() {
         pace(&gaps)
     };
     assert_eq!(first(20..=99, |short| matches!(of(short), SendPattern::Bursts(_))), 36);
-    // Half of them: two packets at once; nine of ten: ten.
+    // With half of the gaps short, two packets are sent together; with nine of ten, ten.
     assert_eq!([of(50), of(90)], [SendPattern::Bursts(2), SendPattern::Bursts(10)]);
-    // Half of the gaps are short, the mean is 1000: below 50 us they are none.
+    // Half of the gaps are short, and the mean is 1000 us: gaps below 50 us separate packets of a burst.
     let of = |short: i64| {
         let gaps: Vec<i64> = (0..100).map(|k| if k % 2 == 0 { short } else { 2000 - short }).collect();
         pace(&gaps)
     };
     assert_eq!(first(0..=1000, |short| of(short) != SendPattern::Bursts(2)), 50);
-    // The gap between packets of which one is lost between says nothing.
+    // A gap that contains a lost packet does not count.
     let mut holes = every(MS, 200, |_| Some(0));
     holes.retain(|p| p.seq % 2 == 0);
     assert_eq!(delays(&holes).pace(), SendPattern::Even);
@@ -40,7 +40,7 @@ fn bursts_are_gaps_below_a_twentieth_of_the_mean_more_than_35_of_100() {
 
 #[test]
 fn gaps_vary_where_the_middle_three_fifths_differ_by_half_the_mean() {
-    // A fifth longer and a fifth shorter by the same, so that the mean is 1000.
+    // A fifth of the gaps are longer and a fifth shorter by the same amount, so the mean is 1000 us.
     let of = |by: i64| {
         let gaps: Vec<i64> = (0..100)
             .map(|k| match k {
@@ -50,7 +50,7 @@ fn gaps_vary_where_the_middle_three_fifths_differ_by_half_the_mean() {
             })
             .collect();
         let mut even = gaps.clone();
-        // One more short gap than long ones.
+        // There is one more short gap than long ones.
         even[20] = 1000 - by;
         even[40] = 1000 + by;
         pace(&even)
@@ -94,7 +94,7 @@ fn delays_count_from_the_first_and_excess_from_the_smallest_of_the_route() {
     assert!(d.is_adjusted());
     d.set_levels(&[0]);
     assert!(!d.is_adjusted());
-    // A level that does not begin with the first packet.
+    // A level may begin after the first packet.
     d.levels = vec![(3, 100)];
     assert_eq!((d.excess(2), d.excess(3)), (2000, 2900));
 }
@@ -137,7 +137,7 @@ fn blocks_are_of_four_packets_or_two_bursts_or_a_32768th() {
     assert_eq!((eleven.size, eleven.min, eleven.max), (4, vec![0, 4000], vec![3000, 10_000]));
     let many = |n: u32| delays(&packets((0..n).map(|k| (i64::from(k), 0)))).blocks().size;
     assert_eq!([4 << 15, (4 << 15) + 1].map(many), [4, 5]);
-    // Packets in bursts of ten: two bursts, at most an eighth of all.
+    // Blocks of packets in bursts of ten contain two bursts, but at most an eighth of all packets.
     let bursts = |n: u32| delays(&packets((0..n).map(|k| (i64::from(k / 10) * MS, 0)))).blocks().size;
     assert_eq!([80, 400].map(bursts), [10, 20]);
 }
@@ -155,7 +155,7 @@ fn blocks_have_places_and_groups() {
 
 #[test]
 fn noise_is_how_much_neighbours_differ() {
-    // The k-th differs from the one before by k us, rising and falling by turns.
+    // The k-th delay differs from the one before by k us, alternately up and down.
     let mut at = 0;
     let of: Vec<i64> = (0..101i64)
         .map(|k| {
@@ -165,10 +165,10 @@ fn noise_is_how_much_neighbours_differ() {
         .collect();
     let noise = delays(&every(MS, 101, |k| Some(of[k as usize]))).noise();
     assert_eq!((noise.median, noise.p90), (51_000, 91_000));
-    // Of bursts of two, packets of the same place are compared.
+    // In bursts of two, packets at the same index are compared.
     let pairs = delays(&packets((0..200).map(|k| (k / 2 * MS, k % 2 * 5000))));
     assert_eq!((pairs.pace(), pairs.noise().p90), (SendPattern::Bursts(2), 0));
-    // Of many packets some pairs.
+    // Of many packets only some pairs are sampled.
     let many = delays(&every(MS, 20_000, |k| Some(i64::from(k) * 10)));
     assert_eq!(many.noise().median, 10);
     assert_eq!(delays(&every(MS, 1, |_| Some(5))).noise().p90, 0);

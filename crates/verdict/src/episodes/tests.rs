@@ -24,7 +24,7 @@ fn widened(above: &str, range: core::ops::Range<usize>, limit: usize) -> (usize,
     let mut d = delays(&packets((0..above.len()).map(|k| (k as i64 * MS, of(k)))));
     d.set_level(10 - of(0));
     let found = widen(&d, &d.blocks(), range.clone(), 0, limit);
-    // The result is the same packet by packet.
+    // The result is the same without blocks, packet by packet.
     let unknown = Blocks { size: 1, ..Blocks::default() };
     assert_eq!(widen(&d, &unknown, range, 0, limit), found, "{above}");
     found
@@ -35,12 +35,12 @@ fn an_episode_takes_in_its_foot() {
     let table = [
         ("....####....", 5..7, 0, (4, 8)),
         ("....####....", 4..8, 0, (4, 8)),
-        // One stray packet, followed by two.
+        // A stray packet is skipped if two packets follow.
         ("..##.##.##..", 5..7, 0, (2, 10)),
         ("..#..##..##.", 5..7, 0, (5, 7)),
         (".#.##....#.#", 3..5, 0, (3, 5)),
         ("....###.#.##", 4..6, 0, (4, 7)),
-        // To the ends of the series, and not into ranges that are already taken.
+        // Widening stops at the ends of the series and at the limit.
         ("########", 3..5, 0, (0, 8)),
         ("########", 3..5, 2, (2, 8)),
         ("##.#####", 3..5, 0, (0, 8)),
@@ -49,7 +49,7 @@ fn an_episode_takes_in_its_foot() {
         ("#####.##", 3..5, 0, (0, 8)),
         ("#####.#", 3..5, 0, (0, 5)),
         ("#####.", 3..5, 0, (0, 5)),
-        // With whole blocks of four, or not.
+        // Whole blocks of four packets, or parts of them.
         ("################", 8..12, 0, (0, 16)),
         ("################", 8..12, 3, (3, 16)),
         ("..##########.##.", 8..12, 0, (2, 15)),
@@ -63,13 +63,13 @@ fn an_episode_takes_in_its_foot() {
 #[test]
 fn episodes_that_are_close_are_one() {
     let d = delays(&every(MS, 5000, |_| Some(0)));
-    // Gap between two episodes of 100 ms each (99 ms from the first to the last packet): half of that.
+    // Two episodes of 100 ms (99 ms from the first to the last packet) are merged if the gap is less than half of that.
     let merged = |first: usize, second: usize, gap: i64| {
         let from = first + gap as usize - 1;
         merge(&d, vec![episode(0, first), episode(from, from + second)])
     };
     assert_eq!(first(1..=200, |gap| merged(100, 100, gap).len() == 2), 50);
-    // For unequal ones half of the shorter, or a tenth of the longer.
+    // For unequal ones the limit is half of the shorter, or a tenth of the longer.
     assert_eq!(first(1..=400, |gap| merged(100, 600, gap).len() == 2), 60);
     assert_eq!(first(1..=400, |gap| merged(1001, 11, gap).len() == 2), 100);
     assert_eq!(first(1..=400, |gap| merged(11, 1001, gap).len() == 2), 100);
@@ -96,19 +96,19 @@ fn held_at(place: u32, length: i64, count: u32, off: impl Fn(u32) -> i64) -> Vec
 #[test]
 fn packets_that_arrive_together_after_a_wait_are_held() {
     assert_eq!(held(100 * MS, 10, |_| 0), [Hold { from: 50, to: 62, length: 100 * MS }]);
-    // With any first packet.
+    // The hold may begin at any packet.
     for place in 1..60 {
         assert_eq!(held_at(place, 100 * MS, 8, |_| 0).len(), 1, "at {place}");
         assert_eq!(held_at(place, 100 * MS, 8, |_| 0)[0].from, place as usize);
     }
-    // The last of them is sent after at least three fifths of the wait.
+    // The last held packet is sent after at least three fifths of the wait.
     assert_eq!(first(2..=10, |count| !held(100 * MS, count as u32, |_| 0).is_empty()), 7);
     assert_eq!(first(50 * MS..=150 * MS, |length| held(length, 7, |_| 0).is_empty()), 100 * MS + 1);
 }
 
 #[test]
 fn a_hold_rises_at_once_above_the_threshold() {
-    // By half of its height.
+    // The delay must rise by half of the wait.
     let before = |ns: i64| held(100 * MS, 10, |k| if k == 49 { ns } else { 0 });
     let begins_at_50 = |ns: i64| before(ns).first().is_some_and(|h| h.from == 50);
     assert_eq!(first(0..=100 * MS, |ns| !begins_at_50(ns)), 50 * MS + 1);
@@ -124,7 +124,7 @@ fn a_hold_rises_at_once_above_the_threshold() {
 
 #[test]
 fn a_hold_is_measured_from_what_others_wait() {
-    // All wait 20 ms: half of the 80 ms beyond that.
+    // All packets wait 20 ms, so the rise must be half of the other 80 ms.
     let of = |before: i64| {
         let held = |k: u32| match k {
             49 => before,
@@ -146,7 +146,7 @@ fn a_hold_may_last_to_the_end() {
 
 #[test]
 fn a_packet_after_a_gap_may_come_a_fifth_of_it_later() {
-    // Held for 11 ms: one sent 10 ms after it and two soon after that arrive with it.
+    // A packet is held for 11 ms: one sent 10 ms later and two soon after that arrive with it.
     let of = |late: i64| {
         let held = [(0, 11 * MS), (10 * MS, MS + late), (10 * MS + 10, MS), (10 * MS + 20, MS)];
         let before = (0..20).map(|k| (k * 10 * MS, 0));
@@ -178,7 +178,7 @@ fn the_quiet_spread_is_that_of_nine_of_ten_low_blocks() {
     // Twenty blocks with spreads 0 to 19.
     let spreads: Vec<i64> = (0..20).collect();
     assert_eq!(quiet(&blocks(&[0; 20], &spreads), 0), 18);
-    // Only the low ones count, if they are a tenth of all; otherwise half of all.
+    // Only the low blocks count if they are a tenth of all; otherwise the median of all blocks.
     let of = |low: usize| {
         let min: Vec<i64> = (0..20).map(|b| i64::from(b >= low) * 100).collect();
         let max: Vec<i64> = min.iter().zip(&spreads).map(|(m, s)| m + s).collect();
@@ -216,7 +216,7 @@ fn queues(n: u32, period: i64, count: u32, height: i64, noise: DelayNoise) -> Ve
 fn a_queue_is_5_ms_high() {
     let least = |noise| first(0..=SECOND, |height| !queues(1000, 10 * MS, 100, height, noise).is_empty());
     assert_eq!(least(NO_NOISE), 5 * MS);
-    // And above four times the median difference of neighbours, or twice the 90th percentile.
+    // The waits must also exceed four times the median difference of neighbours, or twice the 90th percentile.
     assert_eq!(least(DelayNoise { median: 2 * MS, p90: 2 * MS }), 8 * MS + 1);
     assert_eq!(least(DelayNoise { median: MS, p90: 5 * MS }), 10 * MS + 1);
     let found = queues(1000, 10 * MS, 100, 40 * MS, NO_NOISE);
@@ -228,17 +228,17 @@ fn a_queue_lasts_0_4_s_or_2_percent_of_a_short_test() {
     let fewest =
         |n, period| first(1..=200, |count| !queues(n, period, count as u32, 40 * MS, NO_NOISE).is_empty());
     assert_eq!(fewest(10_000, 10 * MS), 41);
-    // 6 s: 0.3 s, minus the time of the last packet before the end.
+    // A queue of 0.3 s counts in a test of 6 s; the time of the last packet is not included.
     assert_eq!(fewest(600, 10 * MS), 31);
-    // 0.1 s at least.
+    // A queue lasts at least 0.1 s.
     assert_eq!(fewest(150, 10 * MS), 11);
-    // Two blocks of four packets.
+    // A queue has at least two blocks of four packets.
     assert_eq!(fewest(1000, 200 * MS), 8);
 }
 
 #[test]
 fn a_queue_is_three_times_what_the_rest_varies_by() {
-    // One packet in each block is later by this, in nine of ten of them.
+    // In nine of ten blocks one packet is later by `jitter`.
     let of = |jitter: i64| {
         let late = |k: u32| if k % 4 == 1 { jitter } else { 0 };
         let d =
@@ -250,7 +250,7 @@ fn a_queue_is_three_times_what_the_rest_varies_by() {
 
 #[test]
 fn a_foot_is_a_sixteenth_of_the_hill() {
-    // Packets next to the queue that wait this long belong to it.
+    // Packets next to the queue belong to it if they wait for at least `foot`.
     let from = |foot: i64| {
         let of = |k: u32| match k {
             97..100 => foot,
@@ -261,7 +261,7 @@ fn a_foot_is_a_sixteenth_of_the_hill() {
         Episodes::new(&d, &d.blocks(), NO_NOISE).queues[0].from as i64
     };
     assert_eq!(first(0..=50 * MS, |foot| from(foot) < 100), 10 * MS + 1);
-    // And above the median difference of neighbours, or three fifths of the 90th percentile.
+    // They must also exceed the median difference of neighbours, or three fifths of the 90th percentile.
     let from = |foot: i64, height: i64, noise| {
         let of = |k: u32| match k {
             97..100 => foot,
@@ -282,7 +282,7 @@ fn a_foot_is_a_sixteenth_of_the_hill() {
 
 #[test]
 fn a_queue_may_stand_for_nearly_all_of_the_time() {
-    // In three blocks of four one packet does not wait.
+    // In each of three blocks of four packets, one packet does not wait.
     let of = |low: u32| {
         let d = delays(&every(10 * MS, 1000, |k| Some(if k < low { 0 } else { 40 * MS + i64::from(k % 2) })));
         Episodes::new(&d, &d.blocks(), NO_NOISE).queues.len()
@@ -302,18 +302,18 @@ fn a_hold_is_no_queue_and_a_queue_no_hold() {
         let d = delays(&every(10 * MS, 1000, |k| Some(delay(k))));
         Episodes::new(&d, &d.blocks(), NO_NOISE)
     };
-    // Held for half a second, and released together.
+    // Packets are held for half a second and released together.
     let hold = of(&|k| if (100..150).contains(&k) { 500 * MS - i64::from(k - 100) * 10 * MS } else { 0 });
     assert_eq!((hold.queues.len(), hold.holds.len(), hold.tail), (0, 1, 0));
     assert_eq!(hold.holds[0].from, 100);
-    // A queue that empties as fast as that includes its end.
+    // A queue that empties as fast as this is not divided at its end.
     let queue = of(&|k| match k {
         100..300 => i64::from(k - 100) * 500 * US,
         300..310 => 100 * MS - i64::from(k - 300) * 10 * MS,
         _ => 0,
     });
     assert_eq!((queue.queues.len(), queue.holds.len()), (1, 0));
-    // Waits below the threshold are neither, but still belong to the tail.
+    // Waits below the threshold are neither queues nor holds, but belong to the tail.
     let tail = of(&|k| if k % 300 == 299 { 2 * MS } else { 0 });
     assert_eq!((tail.queues.len(), tail.holds.len(), tail.tail), (0, 0, 2 * MS));
 }

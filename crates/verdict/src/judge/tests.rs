@@ -15,7 +15,7 @@ fn found(id: CauseId, severity: Severity, harm: f64) -> FoundCause {
     FoundCause { cause: Cause { severity, ..cause(id) }, harm, whole_test: false }
 }
 
-/// Judges a test of `n` packets of which those for which `comes` is true are received.
+/// Judges a test of `n` packets; those for which `comes` is true are received.
 fn judged(n: u32, comes: impl Fn(u32) -> bool) -> Judgement {
     judge(&Test::new(n, PERIOD, &every(PERIOD, n, |k| comes(k).then_some(20 * MS))).material())
 }
@@ -54,7 +54,7 @@ fn hosts_have_a_grade_of_their_own() {
 
 #[test]
 fn a_stall_leaves_the_grade_of_the_path() {
-    // The sender stalls for so many packets from packet 100 on, and then sends them at once.
+    // The sender stalls for this number of packets from packet 100, and then sends them at once.
     let stalled = |packets: u32| {
         let late = |k: u32| {
             i64::from((100 + packets).saturating_sub(k).min(if k < 100 { 0 } else { u32::MAX })) * PERIOD
@@ -67,7 +67,7 @@ fn a_stall_leaves_the_grade_of_the_path() {
     assert_eq!((short.severity, short.buffer_ns), (Severity::Good, Some(MIN_BUFFER_NS)));
     let host = short.host.unwrap();
     assert_eq!((host.severity, host.causes), (Severity::Fair, vec![CauseId::SenderStall]));
-    // Where a fifth of the packets left late the test was not as asked.
+    // If a fifth of the packets left late, there is no verdict.
     assert_eq!(first(100..=900, |n| stalled(n as u32).severity == Severity::Unknown), 202);
     assert_eq!(stalled(500).causes[0].id, CauseId::SenderStall);
 }
@@ -81,7 +81,7 @@ fn a_verdict_takes_a_hundred_packets() {
     let enough = judged(100, |_| true).answer;
     assert_eq!((enough.severity, enough.buffer_ns), (Severity::Good, Some(MIN_BUFFER_NS)));
     assert_eq!(enough.profiles.len(), 6);
-    // Too few packets to name an outage.
+    // There are too few packets to report an outage.
     assert_eq!(judged(60, |k| k < 30).answer.causes, []);
 }
 
@@ -108,7 +108,7 @@ fn lost_is_what_the_path_lost() {
 
 #[test]
 fn outages_count_by_the_longest_and_by_all_together() {
-    // Two outages within 100 s; one of 0.15 s is fair.
+    // Two outages within 100 s. A single one of 0.15 s is fair.
     let of = |first: u32, second: u32| {
         judged(10_000, |k| !(2000..2000 + first).contains(&k) && !(7000..7000 + second).contains(&k))
             .answer
@@ -142,7 +142,7 @@ fn the_strongest_effect_is_the_one_that_gives_the_severity() {
     assert_eq!(felt(0, 0.0, Severity::Unknown, None), None);
     let missing = felt(200 * MS, 0.05, Severity::Poor, Some(0.0));
     assert_eq!(missing.unwrap(), "5.0 % of packets arrive too late or never");
-    // The buffer alone is fair and the whole is poor, because of the delay.
+    // The buffer alone is fair, but because of the delay the verdict is poor.
     let delay = felt(80 * MS, 0.0, Severity::Poor, Some(250e6));
     assert_eq!(delay.unwrap(), "packets take 330 ms one way");
     assert_eq!(felt(80 * MS, 0.0, Severity::Fair, Some(250e6)).unwrap(), "the delay varies by 80 ms");

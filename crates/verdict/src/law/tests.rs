@@ -15,7 +15,7 @@ fn periodic() -> Test {
     Test::new(1000, PERIOD, &every(PERIOD, 1000, |_| Some(0)))
 }
 
-/// Law of single losses at these numbers among `sent` packets.
+/// Returns the law of single losses at these numbers, among `sent` packets.
 fn law(sent: u64, lost: impl IntoIterator<Item = u64>) -> Option<LossLaw> {
     let test = periodic();
     LossLaw::of(
@@ -64,7 +64,7 @@ fn a_law_says_between_which_packets_it_holds() {
     let lost = by_chance(40, 300, 600);
     let part = law(1000, lost.clone()).unwrap();
     assert_eq!(part.packets, [lost[0], lost[39]]);
-    // A rate limit acts from its first loss on, unless that is within the first hundredth of the test.
+    // A rate limit is reported from its first loss, unless this is within the first hundredth of the test.
     let policed = |from: u64| law(10_000, (0..1000).map(|k| from + 98 * k / 10)).unwrap();
     assert_eq!((policed(100).manner, policed(100).packets), (LossManner::Policed, [0, 9999]));
     assert_eq!(policed(101).packets, [101, 9999]);
@@ -100,7 +100,7 @@ fn even_losses_are_policed() {
     assert_eq!(first(0..=5000, |z| is_policed(1000, 50, parts(z), None)), 2577, "the runs test at 1 %");
     assert_eq!(first(1..=100, |lost| is_policed(1000, lost as usize, Some(3.0), None)), 21, "more than 2 %");
     assert_eq!(first(0..=1000, |s| !is_policed(1000, 50, Some(3.0), parts(s))), 700);
-    // Without the runs test, distances alone decide, from nine runs on.
+    // Without the runs test, distances alone decide, if there are at least nine runs.
     assert_eq!(first(0..=1000, |s| !is_policed(1000, 50, None, parts(s))), 450);
     assert_eq!(first(1..=100, |lost| is_policed(1000, lost as usize, None, Some(0.2))), 9);
 }
@@ -333,7 +333,7 @@ fn a_bucket_that_is_filled_in_steps_is_a_rate_limit_and_no_row_of_outages() {
     assert!(outages >= MANY && law != Some(LossManner::Policed), "{outages} {law:?}");
 }
 
-/// Number of outages from which on a rate limit is considered.
+/// Minimum number of outages for which a rate limit is considered.
 const MANY: usize = 9;
 
 #[test]

@@ -4,7 +4,7 @@ use crate::testing::{MS, SECOND, US, delays, every, first};
 const PERIOD: i64 = 10 * MS;
 const NO_NOISE: DelayNoise = DelayNoise { median: 0, p90: 0 };
 
-/// Of so many blocks of four packets.
+/// Returns `n` blocks of four packets.
 fn blocks(n: usize) -> Blocks {
     Blocks { size: 4, min: (0..n as i64).collect(), max: vec![0; n] }
 }
@@ -26,12 +26,12 @@ fn a_level_is_the_middle_without_strays() {
     };
     assert_eq!(of(&[9, 1, 5]), (5, 8));
     assert_eq!(of(&[1, 2, 3, 4, 100]), (3, 99));
-    // Of six and more one on either side is left out.
+    // Of six or more values, one at either end is excluded.
     assert_eq!(of(&[100, 1, 2, 3, 4, 50]), (4, 48));
     assert_eq!(of(&[0, 10, 11, 12, 13, 14, 15, 16, 17, 90]), (14, 7));
 }
 
-/// The steps of 400 packets with these delays, of which neighbours differ by `p90`.
+/// Returns the steps of `n` packets with these delays and a 90th percentile of noise of `p90`.
 fn found(n: u32, p90: i64, delay: impl Fn(u32) -> i64) -> Vec<LevelStep> {
     let d = delays(&every(PERIOD, n, |k| Some(SECOND + delay(k))));
     steps(&d, &d.blocks(), DelayNoise { median: 0, p90 })
@@ -85,7 +85,7 @@ fn a_level_stays_for_three_groups_or_about_a_twentieth() {
 
 #[test]
 fn a_step_of_four_deviations_of_jitter_is_found_in_larger_groups() {
-    // The sum of twelve uniform numbers is about normal: of deviation 1 ms.
+    // The sum of twelve uniform numbers is about normal, here with a standard deviation of 1 ms.
     let any =
         |k: u32| i64::from(k.wrapping_mul(2_654_435_761).rotate_left(15).wrapping_mul(2_246_822_519) >> 12);
     let normal = |k: u32| (0..12).map(|i| any(12 * k + i) * MS / (1 << 20)).sum::<i64>();
@@ -111,14 +111,15 @@ fn several_steps_are_found_one_by_one() {
 
 #[test]
 fn a_step_is_measured_between_the_middles_of_both_sides() {
-    // Delays that rise by 1 us a packet, and jump by 5 ms at 200: packets 176 to 191 and 208 to 223.
+    // Delays that rise by 1 us per packet and jump by 5 ms at packet 200. Packets 176 to 191 and 208 to 223 are compared.
     let [step] = found(400, 0, |k| i64::from(k) * US + if k < 200 { 0 } else { 5 * MS }).try_into().unwrap();
     assert_eq!((step.place, step.change), (200, 5 * MS + 32 * US));
     assert_eq!(step.spread, [13 * US, 13 * US]);
     assert_eq!(found(90, 0, |k| if k < 45 { 0 } else { 5 * MS }).len(), 0, "fewer than twelve groups");
 }
 
-/// A step from 40 packets of 0 to 40 of `change`, with these between them (in thousandths of it), refined.
+/// Refines a step from 40 packets with delay 0 to 40 with `change`, and the delays `between` them, in thousandths of
+/// `change`.
 fn refined(change: i64, between: &[i64], median: i64) -> Option<LevelStep> {
     let n = between.len() as u32;
     let delay = |k: u32| match k {
@@ -141,13 +142,13 @@ fn a_ramp_is_what_lies_between_both_levels() {
     for change in [MS, -MS] {
         assert_eq!(of(change, &[], 0), (0, 0));
         assert_eq!(of(change, &[200, 400, 600, 800], 0), (2, 4));
-        // From 15 to 85 of 100.
+        // Packets from 15 to 85 % of the change belong to the ramp.
         assert_eq!(of(change, &[100, 150, 200, 400, 600, 800, 850, 900], 0), (4, 4));
-        // With noise less: one and a half times its median.
+        // With noise the margin is larger by one and a half times its median.
         assert_eq!(of(change, &[200, 400, 600, 800], 100 * US), (2, 2));
         assert_eq!([of(change, &[450, 550], 166_000).1, of(change, &[450, 550], 167_000).1], [2, 0]);
     }
-    // Half of the way is of the higher level.
+    // A packet at half of the change belongs to the higher level.
     assert_eq!([MS, -MS].map(|change| of(change, &[400, 500, 600], 0)), [(1, 3), (2, 3)]);
     assert!(refined(MIN_STEP_NS, &[], 0).is_some() && refined(MIN_STEP_NS - 1000, &[], 0).is_none());
     assert!(refined(-MIN_STEP_NS, &[], 0).is_some() && refined(1000 - MIN_STEP_NS, &[], 0).is_none());
@@ -166,7 +167,7 @@ fn a_median_takes_the_upper_of_two() {
 fn slopes_are_between_points_some_way_apart() {
     let time: Vec<f64> = (0..7).map(f64::from).collect();
     let square: Vec<f64> = time.iter().map(|t| 3.0 * t * t).collect();
-    // 3 (2 k − 2) for k = 2 … 6.
+    // The slopes are 3 (2 k − 2) for k = 2 … 6.
     assert_eq!(median_slope(&time, &square, 2), Some(18.0));
     assert_eq!(median_slope(&time, &square, 1), Some(21.0));
     assert_eq!(median_slope(&[0.0, 0.0, 1.0], &[0.0, 9.0, 5.0], 1), Some(-4.0));
@@ -177,21 +178,21 @@ fn slopes_are_between_points_some_way_apart() {
 fn the_lower_slope_joins_the_lower_halves_of_both_ends() {
     let time: Vec<f64> = (0..20).map(f64::from).collect();
     let mut value = vec![50.0; 20];
-    // Four points at either end, of which the lower two count: at 0 and 3, at 17 and 18.
+    // Of four points at either end the lower two count: at 0 and 3, and at 17 and 18.
     value[..4].copy_from_slice(&[1.0, 9.0, 8.0, 2.0]);
     value[16..].copy_from_slice(&[90.0, 30.0, 40.0, 70.0]);
     assert_eq!(lower_slope(&time, &value), Some((35.0 - 1.5) / (17.5 - 1.5)));
     assert_eq!(lower_slope(&[1.0; 20], &value), None);
 }
 
-/// The slope of 101 points a second apart on a line by `slope`, moved by `off` ns each.
+/// Returns the slope found for 101 points, 1 s apart, on a line with `slope`; each is moved by `off` ns.
 fn line_of(slope: f64, median: i64, off: impl Fn(usize) -> f64) -> Option<f64> {
     drift_of(slope, median, off).map(|drift| drift.rate)
 }
 
 #[test]
 fn the_error_of_a_drift_contains_the_true_one() {
-    // By chance: each point for itself, and each like the one before it.
+    // Random residuals: independent of each other, and similar to the one before.
     let mut state = 1u64;
     let mut chance = move || {
         state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
@@ -236,7 +237,7 @@ fn a_drift_is_20_us_half_the_noise_and_1000_ppm_at_most() {
 
 #[test]
 fn a_drift_is_three_times_what_its_points_scatter() {
-    // Each of 101 points by another multiple of 4 us, by turns: 320 us between the tenths.
+    // Each of the 101 points is off by another multiple of 4 us: 320 us between the 10th and the 90th percentile.
     let of = |total: i64| line_of(total as f64 / 1e11, 0, |k| (k * 37 % 101) as f64 * 4e3).is_some();
     let least = first(300_000..=3_000_000, of);
     assert!((959_990..=960_010).contains(&least), "{least}");
@@ -244,41 +245,41 @@ fn a_drift_is_three_times_what_its_points_scatter() {
 
 #[test]
 fn what_lies_on_the_line_gives_the_slope() {
-    // A drift of 1 ms; every second point 0.1 ms above it.
+    // A drift of 1 ms, with every second point 0.1 ms above the line.
     is_near(line_of(1e-5, 0, |k| (k % 2) as f64 * 1e5), 1e-5);
-    // The slope asked for need not be quite that of the points.
+    // The given slope need not be exactly that of the points.
     let time: Vec<f64> = (0..101).map(|k| k as f64 * 1e9).collect();
     let min: Vec<f64> = time.iter().map(|t| 1.1e-5 * t).collect();
     is_near(line(1e-5, &time, &min, NO_NOISE).map(|drift| drift.rate), 1.1e-5);
-    // A queue in the middle fifth, far above: those points are left out.
+    // Points in a queue, far above the line, are excluded.
     is_near(line_of(1e-5, 0, |k| if (40..60).contains(&k) { 5e6 } else { 0.0 }), 1e-5);
 }
 
 #[test]
 fn a_line_has_points_at_both_ends_and_between() {
-    // On the line are those of `on` only; the others lie 5 ms above it, some more, some less.
+    // Only the points for which `on` is true lie on the line; the others lie about 5 ms above it.
     let with = |on: &dyn Fn(usize) -> bool| {
         let off = |k: usize| if on(k) { 0.0 } else { 5e6 + (k * 7919 % 101) as f64 * 1e5 };
         line_of(1e-5, 0, off)
     };
     is_near(with(&|k| k % 3 == 0), 1e-5);
-    // A twentieth of all in the first and in the last fifth: six of 101.
+    // The first and the last fifth must each have a twentieth of all points on the line: six of 101.
     let ends = |first: usize, last: usize| {
         with(&|k| k < first || k >= 101 - last || (30..70).contains(&k)).is_some()
     };
     assert!(ends(6, 6) && !ends(5, 20) && !ends(20, 5));
-    // A fiftieth in one of the three between: three of them.
+    // One of the three fifths between must have a fiftieth: three points.
     let between = |count: usize| with(&|k| !(20..81).contains(&k) || (50..50 + count).contains(&k)).is_some();
     assert!(between(3) && !between(2));
-    // A quarter of all: 26.
+    // A quarter of all points must be on the line: 26.
     let all = |count: usize| with(&|k| !(7..94).contains(&k) || (40..40 + count - 14).contains(&k)).is_some();
     assert!(all(26) && !all(25));
 }
 
 #[test]
 fn each_third_of_a_drift_is_straight() {
-    // In the third from `o` on, nine of the seventeen slopes are steeper; three points lie so low that those on the line
-    // are not found without it.
+    // In the third that begins at `o`, nine of the seventeen slopes are steeper. Three points lie so low that the
+    // points on the line are only found if the line is accepted as straight.
     let bent = |slope: f64, o: usize, raised: f64, uneven: f64| {
         let off = |k: usize| match k {
             0 | 99 | 100 => -5e6,
@@ -288,12 +289,12 @@ fn each_third_of_a_drift_is_straight() {
         line_of(slope, 0, off)
     };
     for o in [33, 66] {
-        // A quarter steeper: 2.5 ns a ms, over 16 s.
+        // A quarter steeper is 2.5 ns per ms, over 16 s.
         for slope in [1e-5, -1e-5] {
             let least = first(10_000..=200_000, |x| bent(slope, o, x as f64, 0.0).is_none());
             assert!((39_990..=40_010).contains(&least), "{least}");
         }
-        // Three times what the points scatter, over a third of the time, is allowed for.
+        // Three times the scatter of the points, over a third of the time, is tolerated.
         let least = first(10_000..=200_000, |x| bent(1e-5, o, 5_000.0 + x as f64, 10_000.0).is_none());
         assert!((44_000..=66_000).contains(&least), "{least}");
     }
@@ -301,7 +302,7 @@ fn each_third_of_a_drift_is_straight() {
 
 #[test]
 fn points_lie_as_near_to_the_line_as_the_noise_allows() {
-    // Three points in the middle are as far from the line as it needs them.
+    // Three points in the middle, which the line needs, are at this distance from it.
     let width = |slope: f64, median| {
         first(1..=1_000_000, |x| {
             let off = |k: usize| match k {
@@ -315,11 +316,11 @@ fn points_lie_as_near_to_the_line_as_the_noise_allows() {
     let is = |found: i64, expected: i64| assert!((found - expected).abs() <= 2, "{found}, not {expected}");
     is(width(1e-5, 0), 20_000);
     is(width(1e-5, 30_000), 60_000);
-    // An eighth of the whole drift of 1 ms.
+    // The width is at most an eighth of the whole drift of 1 ms.
     is(width(1e-5, 100_000), 125_000);
 }
 
-/// The drift of so many packets of which the smallest delay changes so, in ns.
+/// Returns the drift of `n` packets with these smallest delays, in ns, as a function of the time in seconds.
 fn drifts(n: u32, delay: impl Fn(f64) -> f64) -> Option<f64> {
     let d =
         delays(&every(PERIOD, n, |k| Some((delay(f64::from(k) * 0.01)) as i64 + i64::from(k % 4) * 50 * US)));
@@ -330,13 +331,13 @@ fn drifts(n: u32, delay: impl Fn(f64) -> f64) -> Option<f64> {
 fn a_straight_drift_is_two_clocks() {
     is_near(drifts(2000, |s| 50e3 * s), 5e-5);
     is_near(drifts(2000, |s| -50e3 * s), -5e-5);
-    // Not a step, nor what rises in one half only, nor nothing.
+    // A step, a rise in only one half, and a constant delay are not drifts.
     assert_eq!(drifts(2000, |s| if s < 10.0 { 0.0 } else { 1e6 }), None);
     assert_eq!(drifts(2000, |s| (s - 10.0).max(0.0) * 100e3), None);
     assert_eq!(drifts(2000, |_| 0.0), None);
     assert_eq!(drifts(90, |s| 50e3 * s), None, "fewer than twelve groups");
-    // A queue at the beginning leaves most points as they are.
+    // A queue at the beginning does not affect most points.
     is_near(drifts(2000, |s| 50e3 * s + if s < 3.0 { 30e6 } else { 0.0 }), 5e-5);
-    // Beside a queue of a fifth of the time, and one at each end but for a moment.
+    // The drift is found despite a queue for a fifth of the time, and despite queues at both ends except for a moment.
     is_near(drifts(2000, |s| 50e3 * s + if (8.0..12.0).contains(&s) { 30e6 } else { 0.0 }), 5e-5);
 }

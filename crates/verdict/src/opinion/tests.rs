@@ -85,15 +85,15 @@ fn clocks_say_what_to_believe_of_a_delay() {
     );
     let known = of(|s| (s.clock.offset_ns, s.clock.bound_ns) = (Some(-3000), Some(500.0)));
     assert!(
-        known.starts_with("Latency: the clock offset was -3.00 us (server - client), known to +/- 500 ns."),
+        known.starts_with("Delay: the clock offset was -3.00 us (server - client), known to +/- 500 ns."),
         "{known}"
     );
-    assert!(of(|s| s.clock.offset_ns = Some(5)).starts_with("Latency: the clock offset was about 5 ns"));
+    assert!(of(|s| s.clock.offset_ns = Some(5)).starts_with("Delay: the clock offset was about 5 ns"));
     let synchronised = of(|s| {
         (s.clock.client.after, s.clock.server.after) = (Some(SYNCHRONISED), Some(SYNCHRONISED));
     });
-    assert!(synchronised.starts_with("Latency: both kernels call their clocks synchronised"));
-    assert!(of(|_| ()).starts_with("Latency: the clock offset is unknown"));
+    assert!(synchronised.starts_with("Delay: both kernels report synchronised clocks"));
+    assert!(of(|_| ()).starts_with("Delay: the clock offset is unknown"));
 }
 
 #[test]
@@ -184,5 +184,5 @@ fn what_is_known_is_said_in_order() {
         s.pdv.percentiles.0 = vec![(Percent(99_000), Some(1000))];
     });
     let kinds: Vec<&str> = lines.iter().map(|l| l.split(':').next().unwrap()).collect();
-    assert_eq!(kinds, ["Latency", "Sender", "Stamps", "Sample"]);
+    assert_eq!(kinds, ["Delay", "Sender", "Stamps", "Sample"]);
 }

@@ -9,7 +9,7 @@ use jitlat_core::summary::Summary;
 use jitlat_core::time::{Span, Stamp, StampSource, WallTime};
 
 const MS: i64 = 1_000_000;
-/// Value instead of the time before the queue: the kernel's stamp of entering it was lost.
+/// Replaces the time before the queue if the kernel's stamp of the entry was lost.
 const LOST: i64 = -1;
 
 /// Analyses 800 packets, one every 10 ms. For each packet `left` returns its time in the host and the part of it
@@ -67,7 +67,7 @@ fn packets_held_for_want_of_an_address_are_part_of_the_outage() {
 
 #[test]
 fn a_queue_is_from_where_the_kernel_says_it_begins() {
-    // From 2 s to 6 s packets wait 60 ms, 20 ms of which in the program's own call.
+    // From 2 s to 6 s packets wait 60 ms, 20 ms of which in the send call.
     let left = |seq: i64| match seq {
         200..600 => Some([60 * MS, 20 * MS]),
         _ => Some([5000, 3000]),
@@ -88,7 +88,7 @@ fn a_queue_is_from_where_the_kernel_says_it_begins() {
 
 #[test]
 fn a_packet_whose_entry_was_not_stamped_did_not_enter_an_empty_queue() {
-    // From 2 s to 6 s packets wait 40 ms, after 1 ms in the program's call; the entry of every third is unknown.
+    // From 2 s to 6 s packets wait 40 ms, after 1 ms in the send call; the entry of every third packet is unknown.
     let left = |seq: i64| match seq {
         200..600 => Some([41 * MS, if seq % 3 == 1 { LOST } else { MS }]),
         _ => Some([5000, 3000]),
@@ -100,7 +100,7 @@ fn a_packet_whose_entry_was_not_stamped_did_not_enter_an_empty_queue() {
     assert_eq!((cause.id, cause.count), (CauseId::LocalQueue, 1));
     assert!(cause.because.contains("50 % of the packets waited"), "{}", cause.because);
     assert!((40 * MS..=41 * MS).contains(&cause.magnitude_ns.unwrap()));
-    // They left late, but the program passed them on in time.
+    // The packets left late, but the program passed them to the kernel in time.
     let error = s.schedule_error.unwrap();
     assert_eq!(error.over_half_period, 400);
     assert!(error.of_program().over_half_period == 0 && error.of_program().max <= MS, "{error:?}");
@@ -109,7 +109,7 @@ fn a_packet_whose_entry_was_not_stamped_did_not_enter_an_empty_queue() {
 
 #[test]
 fn a_packet_whose_entry_was_not_stamped_is_in_no_queue_where_no_other_is() {
-    // The program stalls in its call for five packets, whose entry is unknown.
+    // The program stalls in its send call for five packets, whose entries are unknown.
     let left = |seq: i64| match seq {
         200..205 => Some([(205 - seq) * 10 * MS, LOST]),
         _ => Some([5000, 3000]),

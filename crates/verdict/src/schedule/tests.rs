@@ -5,7 +5,7 @@ use jitlat_core::metrics::classify::AcceptedPacket;
 const PERIOD: i64 = 10 * MS;
 const NO_NOISE: DelayNoise = DelayNoise { median: 0, p90: 0 };
 
-/// 100 packets whose send times and delays are off by what `off` says of each.
+/// Test of 100 packets whose send times and delays are changed by `off`, in ns.
 fn set(off: impl Fn(u32) -> (i64, i64)) -> Test {
     let packets = every(PERIOD, 100, |_| Some(20 * MS));
     let moved = packets.into_iter().map(|p| {
@@ -36,7 +36,7 @@ fn a_clock_of_the_sender_that_is_set_by_a_millisecond_is_seen() {
         _ => (6 * MS, -6 * MS),
     });
     assert_eq!(steps_of(&twice, NO_NOISE), [(30, -3 * MS), (70, -3 * MS)]);
-    // Six packets on either side.
+    // At least six packets are required on either side.
     let at = |place: i64| !steps_of(&stepped(place as u32, 3 * MS), NO_NOISE).is_empty();
     assert_eq!((first(1..=50, at), first(50..=99, |place| !at(place))), (6, 94));
 }
@@ -45,21 +45,23 @@ fn a_clock_of_the_sender_that_is_set_by_a_millisecond_is_seen() {
 fn packets_near_their_schedule_left_it_by_no_step() {
     let with = |range| steps_of(&Test { off_schedule: range, ..stepped(50, 3 * MS) }, NO_NOISE).len();
     assert_eq!([with(Some([-5, MS - 6])), with(Some([-5, MS - 5])), with(None)], [0, 1, 1]);
-    // Nor where departures follow another schedule than the log says.
+    // No step is found if packets follow another schedule than the log states.
     let mut random = stepped(50, 3 * MS);
     let packets: Vec<AcceptedPacket> = random.series.iter().collect();
     random = Test::of(100, PERIOD, &packets, Schedule::Poisson { seed: 1 });
     assert_eq!(steps_of(&random, NO_NOISE), []);
-    let pairs = set(|k| {
+    // A log of version 2 does not state bursts.
+    let mut pairs = set(|k| {
         (-i64::from(k % 2) * PERIOD + if k < 50 { 0 } else { 3 * MS }, if k < 50 { 0 } else { -3 * MS })
     });
+    pairs.session.version = 2;
     assert_eq!(pairs.delays().pace(), SendPattern::Bursts(2));
     assert_eq!(steps_of(&pairs, NO_NOISE), [(50, -3 * MS)]);
 }
 
 #[test]
 fn delays_change_by_as_much_the_other_way_as_send_times() {
-    // By 8 ms: to within an eighth, twice the noise, or 0.1 ms.
+    // For a step of 8 ms, the two changes must agree to within an eighth, twice the noise, or 0.1 ms.
     let with = |p90| {
         move |error: i64| {
             let test = set(|k| if k < 50 { (0, 0) } else { (8 * MS, -8 * MS + error) });
@@ -69,25 +71,25 @@ fn delays_change_by_as_much_the_other_way_as_send_times() {
     assert_eq!(first(0..=8 * MS, with(0)), MS + 1);
     assert_eq!(first(-8 * MS..=0, |e| !with(0)(e)), -MS);
     assert_eq!(first(0..=8 * MS, with(750_000)), 1_500_001);
-    // A small step: within 0.1 ms, which must be less than half of it.
+    // For a small step the changes must agree to within 0.1 ms, and this must be less than half of the step.
     let small = |error: i64| {
         steps_of(&set(|k| if k < 50 { (0, 0) } else { (MS / 2 * 2, -MS + error) }), NO_NOISE).is_empty()
     };
     assert_eq!(first(0..=MS, small), 125_001);
-    // Nothing is seen of a step below twice what noise allows.
+    // Steps below twice the margin for noise are not found.
     let noisy = |by| !steps_of(&stepped(50, by), DelayNoise { median: 0, p90: 5 * MS }).is_empty();
     assert_eq!(first(0..=SECOND, noisy), 20 * MS);
 }
 
 #[test]
 fn a_step_stays() {
-    // For seven packets of the twelve after it.
+    // The step must last for seven of the twelve packets after it.
     let for_packets = |n: i64| {
         let test = set(|k| if (50..50 + n as u32).contains(&k) { (8 * MS, -8 * MS) } else { (0, 0) });
         steps_of(&test, NO_NOISE).iter().any(|(place, _)| *place == 50)
     };
     assert_eq!(first(1..=20, for_packets), 7);
-    // Those after the first are off by more, to within a quarter: by their send times, by their delays and the noise.
+    // Later packets may be off by a quarter more: in send time, and in delay, where the noise is added.
     let later = |sent: i64, late: i64, p90| {
         let test = set(|k| match k {
             ..50 => (0, 0),
@@ -102,7 +104,7 @@ fn a_step_stays() {
     assert_eq!(first(0..=8 * MS, |more| !later(0, -more, 500_000)), 2_500_001);
 }
 
-/// Which of packets that left at these times, in ms, after so long in the interface, waited behind others.
+/// Returns the indices of the packets that waited behind others. `left`: departure time and time in the interface, in ms.
 fn behind(left: &[(i64, i64)]) -> Vec<usize> {
     let test = Test::new(left.len() as u32, PERIOD, &packets(left.iter().map(|(at, _)| (at * MS, 0))));
     let queued: Vec<(usize, i64)> = left
@@ -116,14 +118,14 @@ fn behind(left: &[(i64, i64)]) -> Vec<usize> {
 
 #[test]
 fn packets_wait_behind_one_that_has_not_left_yet() {
-    // The first of the two was handed over at 30 ms and left at 60 ms.
+    // The first of the two packets was passed to the kernel at 30 ms and left at 60 ms.
     let next_handed_over = |at: i64| behind(&[(0, 0), (10, 0), (60, 30), (61, 61 - at), (90, 0)]);
     assert_eq!(next_handed_over(40), [2, 3]);
     assert_eq!(next_handed_over(59), [2, 3]);
     assert_eq!(next_handed_over(60), [0usize; 0], "when the first had left");
     assert_eq!(next_handed_over(30), [0usize; 0], "with one reading of the clock");
     assert_eq!(next_handed_over(31), [2, 3]);
-    // The other need not have waited itself, and may be the last of all.
+    // The other packet need not have waited itself, and it may be the last one.
     assert_eq!(behind(&[(0, 0), (60, 30), (40, 0)]), [1]);
     assert_eq!(behind(&[(60, 30), (61, 20)]), [0, 1]);
     assert_eq!(behind(&[(0, 0), (60, 30)]), [0usize; 0]);
@@ -155,11 +157,12 @@ fn a_height_takes_eight_waits_of_5_ms_and_one_of_100() {
     assert_eq!(first(0..=50, |n| of(100, vec![9 * MS; n as usize]).is_some()), 8);
     assert_eq!(first(0..=50, |n| of(2000, vec![9 * MS; n as usize]).is_some()), 20);
     assert_eq!(first(0..=9 * MS, |ns| of(100, vec![ns; 10]).is_some()), MIN_STAY_NS);
-    // The 95th percentile: of 40 waits the 39th.
+    // The 95th percentile of 40 waits is the 39th.
     assert_eq!(of(100, (0..40).rev().map(|k| (10 + k) * MS).collect()), Some(48 * MS));
 }
 
-/// 200 packets one every `period` ns; those from 100 on leave `length` ns late, then those behind at once, then in time.
+/// Test of 200 packets, one every `period` ns: packet 100 leaves `length` ns late, those due meanwhile leave with it,
+/// and the others in time.
 fn stalled(period: i64, length: i64, usual: impl Fn(u32) -> i64) -> Test {
     stalled_at(100, period, length, usual)
 }
@@ -181,11 +184,11 @@ fn a_stall_is_one_and_a_half_periods_and_15_ms_late() {
     };
     assert_eq!(least(5 * MS, |_| 0), 15 * MS);
     assert_eq!(least(20 * MS, |_| 0), 30 * MS);
-    // Eight times what is usual: two in three are 3 ms late.
+    // Two of three packets are 3 ms late, so a stall must be eight times as long.
     assert_eq!(least(5 * MS, |k| if k % 3 == 0 { 0 } else { 3 * MS }), 24 * MS);
-    // What all are late by is no delay of theirs.
+    // Lateness that is common to all packets does not count.
     assert_eq!(least(5 * MS, |k| if k == 0 { 0 } else { 3 * MS }), 18 * MS);
-    // Twenty packets show what is usual.
+    // At least 20 packets are needed to know the usual lateness.
     let of = |n: i64| {
         let late = |k: i64| if k == n - 3 { 40 * MS } else { 0 };
         let test = Test::new(n as u32, PERIOD, &packets((0..n).map(|k| (k * PERIOD + late(k), 0))));
@@ -198,7 +201,7 @@ fn a_stall_is_one_and_a_half_periods_and_15_ms_late() {
 fn a_stall_ends_when_the_schedule_is_caught_up_with() {
     let of = |length: i64| stalls_of(&stalled(PERIOD, length * MS, |_| 0));
     let stall = |to, length: i64| [Stall { from: 100, to, length: length * MS }];
-    // Below 15 ms, a quarter of the stall where that is less, but half a period.
+    // A stall ends below the smaller of 15 ms and a quarter of its length, but not less than half a period.
     assert_eq!(of(100), stall(109, 100));
     assert_eq!(of(96), stall(109, 96));
     assert_eq!(of(40), stall(104, 40));
@@ -206,14 +209,14 @@ fn a_stall_ends_when_the_schedule_is_caught_up_with() {
     assert_eq!(of(16), stall(102, 16));
     assert_eq!(of(15), stall(102, 15), "5 ms late is half a period");
     assert_eq!(of(19), stall(102, 19));
-    // Half a period is near enough.
+    // A stall ends within half a period of the schedule.
     let late = |k: i64| [36_000_000, 9_500_000].get((k - 100) as usize).copied().unwrap_or(0);
     let short = packets((0..200).map(|k| (k * 2 * PERIOD + late(k), 0)));
     assert_eq!(
         stalls_of(&Test::new(200, 2 * PERIOD, &short)),
         [Stall { from: 100, to: 101, length: 36 * MS }]
     );
-    // The longest wait counts, not the first.
+    // The largest lateness counts, not the first.
     let late = |k: i64| [40 * MS, 60 * MS].get((k - 100) as usize).copied().unwrap_or(0);
     let rising = packets((0..200).map(|k| (k * PERIOD + late(k), 0)));
     assert_eq!(stalls_of(&Test::new(200, PERIOD, &rising)), [Stall { from: 100, to: 102, length: 60 * MS }]);
@@ -221,7 +224,7 @@ fn a_stall_ends_when_the_schedule_is_caught_up_with() {
 
 #[test]
 fn a_stall_is_one_however_many_packets_leave_late() {
-    // 200 packets, of which these shares leave late and are caught up with at once.
+    // These shares of 200 packets leave late, all at once.
     for percent in [5, 29, 31, 50, 69, 71, 90, 95] {
         let (from, late) = (100 - percent, 2 * i64::from(percent));
         let test = stalled_at(from, PERIOD, late * PERIOD, |_| 0);
@@ -230,7 +233,7 @@ fn a_stall_is_one_however_many_packets_leave_late() {
         let Stall { from: begun, length, .. } = stalls[0];
         assert_eq!((begun, length), (from as usize, late * PERIOD), "{percent} %");
     }
-    // Two stalls: one of half the test.
+    // Two stalls, one of which takes half of the test.
     let late = |k: i64| {
         (1000 * MS - (k - 40) * PERIOD).max(0) * i64::from(k >= 40)
             + (300 * MS - (k - 160) * PERIOD).max(0) * i64::from(k >= 160)
@@ -242,7 +245,7 @@ fn a_stall_is_one_however_many_packets_leave_late() {
 
 #[test]
 fn a_program_that_goes_on_late_stood_still_once() {
-    // It does not catch up: every packet after the stall is as late as the first.
+    // The sender does not catch up: every packet after the stall is as late as the first.
     for length in [30 * MS, 100 * MS, 3 * SECOND, 600 * SECOND] {
         for from in [10, 100, 195] {
             let sent = |k: i64| k * PERIOD + if k < from { 0 } else { length };
@@ -251,7 +254,7 @@ fn a_program_that_goes_on_late_stood_still_once() {
             assert_eq!(stalls_of(&test), [Stall { from: from as usize, to, length }]);
         }
     }
-    // It catches up with a part, and then stands still again.
+    // The sender catches up with a part of the schedule and then stalls again.
     let late = |k: i64| match k {
         ..50 => 0,
         50..60 => 200 * MS - (k - 50) * PERIOD,
@@ -267,7 +270,7 @@ fn a_program_that_goes_on_late_stood_still_once() {
 
 #[test]
 fn a_clock_that_is_set_forward_is_no_stall() {
-    // Packets leave in time and are stamped late, so that they seem to arrive sooner.
+    // Packets leave in time but their send stamps are late, so their delays seem shorter.
     for by in [50 * MS, 3 * SECOND, 3600 * SECOND] {
         for from in [10, 100, 195] {
             let sent =
@@ -286,7 +289,7 @@ fn a_sender_of_a_lower_rate_does_not_stand_still() {
         let sent = |k: i64| (k * (PERIOD + slow), 0);
         let all = Test::new(400, PERIOD, &packets((0..400).map(sent)));
         assert_eq!(stalls_of(&all), [], "{slow} ns more");
-        // Nor where a hundred packets are lost in a row.
+        // A burst of 100 lost packets is not a stall either.
         let received: Vec<AcceptedPacket> =
             packets((0..400).map(sent)).into_iter().filter(|p| !(200..300).contains(&p.seq)).collect();
         assert_eq!(stalls_of(&Test::new(400, PERIOD, &received)), [], "{slow} ns more");
@@ -310,13 +313,13 @@ fn a_range_of_lateness_below_the_limit_leaves_no_stall() {
         stalls_of(&Test { off_schedule: Some([-5, most - 5]), ..stalled(PERIOD, 40 * MS, |_| 0) }).len()
     };
     assert_eq!([with(15 * MS - 1), with(15 * MS)], [0, 1]);
-    // Unless a clock was set, which moves send times by itself.
+    // This shortcut does not apply if a clock was set, because that changes send times.
     let test = Test { off_schedule: Some([0, 15 * MS - 1]), ..stalled(PERIOD, 40 * MS, |_| 0) };
     let mut delays = test.delays();
     delays.set_shift(199, 0, 1);
     assert_eq!(SenderDelays::new(&delays, &test.material()).stalls.len(), 1);
     let packets: Vec<AcceptedPacket> = stalled(PERIOD, 40 * MS, |_| 0).series.iter().collect();
-    // Where packets do not follow the schedule, the gap shows the stall.
+    // If packets do not follow the schedule, the gap shows the stall.
     let other = Test::of(200, PERIOD, &packets, Schedule::Poisson { seed: 1 });
     assert_eq!(stalls_of(&other), [Stall { from: 100, to: 105, length: 40 * MS }]);
 }

@@ -1,9 +1,9 @@
-//! Reliability of the figures: clocks, sender, stamps and sample.
+//! Sentences about the reliability of the figures: clocks, sender, stamps and sample.
 
 use super::numbers::count;
 use jitlat_core::units::eng3 as time;
 
-/// Nothing is known of a path.
+/// Sentence for a path about which nothing is known.
 pub const NOTHING_KNOWN: &str = "Nothing is known about this path.";
 
 /// Knowledge of the clocks of a test.
@@ -11,47 +11,47 @@ pub const NOTHING_KNOWN: &str = "Nothing is known about this path.";
 pub enum ClockKnowledge {
     /// Round trips: one clock stamps both ends.
     OneClock,
-    /// The offset and its bound, in ns.
+    /// Clock offset and its error bound, in ns.
     Bounded(f64, f64),
-    /// The offset, in ns, without a bound.
+    /// Clock offset, in ns, without a bound of its error.
     Unbounded(f64),
-    /// Both kernels call their clocks synchronised.
+    /// Both kernels report synchronised clocks.
     Synchronised,
-    /// Nothing.
+    /// The offset is unknown.
     Unknown,
 }
 
-/// Consequences of the clocks for the figures.
+/// Describes the consequences of the clocks for the figures.
 pub fn clocks(knowledge: ClockKnowledge) -> String {
     match knowledge {
         ClockKnowledge::OneClock => {
             "Round trips: one clock stamps both ends, so absolute round-trip times are known.".to_owned()
         }
         ClockKnowledge::Bounded(offset, bound) => format!(
-            "Latency: the clock offset was {} (server - client), known to +/- {}. Corrected delays have this uncertainty; \
+            "Delay: the clock offset was {} (server - client), known to +/- {}. Corrected delays have this uncertainty; \
              jitter and loss are not affected.",
             time(offset),
             time(bound)
         ),
         ClockKnowledge::Unbounded(offset) => format!(
-            "Latency: the clock offset was about {} (server - client); the log does not bound its error. Jitter and loss are \
+            "Delay: the clock offset was about {} (server - client); the log does not bound its error. Jitter and loss are \
              not affected.",
             time(offset)
         ),
         ClockKnowledge::Synchronised => {
-            "Latency: both kernels call their clocks synchronised; the offset between them was not measured. Jitter and \
+            "Delay: both kernels report synchronised clocks; the offset between them was not measured. Jitter and \
              loss are not affected."
                 .to_owned()
         }
         ClockKnowledge::Unknown => {
-            "Latency: the clock offset is unknown, so absolute delays mean nothing; their differences, jitter and loss are \
+            "Delay: the clock offset is unknown, so absolute delays mean nothing; their differences, jitter and loss are \
              not affected."
                 .to_owned()
         }
     }
 }
 
-/// The sender's own timing error at the 99th percentile against the jitter at the same percentile, in ns.
+/// Compares the sender's own timing error at the 99th percentile with the jitter at the same percentile, in ns.
 pub fn sender(error: f64, jitter: f64) -> String {
     let compared = match error {
         e if e * 10.0 <= jitter => "which is small compared with",
@@ -67,7 +67,7 @@ pub fn sender(error: f64, jitter: f64) -> String {
     )
 }
 
-/// The sources of the stamps at either end, by name, and whether programs read any of them.
+/// Describes the sources of the stamps at both ends. `by_programs`: some were read by programs, so scheduling affects them.
 pub fn stamps(sent: &[&str], arrived: &[&str], by_programs: bool) -> String {
     let sources = |names: &[&str]| if names.is_empty() { "none".to_owned() } else { names.join(" and ") };
     let noise = if by_programs {
@@ -78,7 +78,7 @@ pub fn stamps(sent: &[&str], arrived: &[&str], by_programs: bool) -> String {
     format!("Stamps: {} on sending, {} on arrival; {noise}.", sources(sent), sources(arrived))
 }
 
-/// The finest percentile that `packets` resolve.
+/// Describes the finest percentile that `packets` resolve. `dependent`: delays of neighbouring packets are correlated.
 pub fn sample(packets: u64, dependent: bool, tcp: bool) -> String {
     let finest = match packets {
         0..100 => ", too few for the 99th percentile",

@@ -1,17 +1,17 @@
-//! The evidence of each cause in one sentence (`Cause::because`), and where the cause lies.
+//! Evidence of each cause in one clause (`Cause::because`), and the location of the cause.
 
 use super::numbers::{count, moment, percent, time};
 use jitlat_core::answer::{Cause, CauseId, Fault};
 use jitlat_core::session::Ending;
 use jitlat_core::spec::Direction;
 
-/// Separates the number of events from the sentence about the largest of them.
+/// Separates the number of events from the description of the largest.
 const LARGEST: &str = " times, the largest: ";
 
 /// Separates the share of packets from their size in the evidence of size-dependent loss.
 const OF_SIZE: &str = ", all of ";
 
-/// Returns the evidence of `cause` with its direction, where it lies and its confidence: `no packet arrived for 3.0 s, from
+/// Returns the evidence of `cause` with its direction, location and confidence: `no packet arrived for 3.0 s, from
 /// 6.0 s on: 150 packets lost in a row (path, 97 % confidence)`.
 pub fn evidence(cause: &Cause) -> String {
     let place = match cause.fault {
@@ -28,7 +28,7 @@ pub fn evidence(cause: &Cause) -> String {
     format!("{}{} ({place}{confidence})", cause.because, direction(cause.direction))
 }
 
-/// ` in the up direction`; empty if unknown.
+/// Returns ` in the up direction` or ` in the down direction`; empty if the direction is unknown.
 pub(super) fn direction(direction: Option<Direction>) -> &'static str {
     match direction {
         Some(Direction::Up) => " in the up direction",
@@ -37,19 +37,19 @@ pub(super) fn direction(direction: Option<Direction>) -> &'static str {
     }
 }
 
-/// Several causes of one kind: their number, and the sentence about the largest of them.
+/// Describes several causes of one kind: their number, and the largest of them.
 pub fn repeated(count: u64, largest: &str) -> String {
-    // The largest may itself stand for several.
+    // The largest may itself describe several causes.
     let of_one = largest.rsplit(LARGEST).next().unwrap_or_default();
     format!("{count}{LARGEST}{of_one}")
 }
 
-/// None of `packets` arrived.
+/// Describes a test in which none of `packets` arrived.
 pub fn nothing_arrived(packets: u64) -> String {
     format!("none of {} arrived", count(packets, "packet"))
 }
 
-/// An outage of `length_ns` in which `lost` packets were lost in a row.
+/// Describes an outage of `length_ns` in which `lost` packets were lost in a row.
 pub fn outage(from_s: f64, length_ns: f64, lost: u64) -> String {
     format!(
         "no packet arrived for {}, from {} on: {} lost in a row",
@@ -59,7 +59,7 @@ pub fn outage(from_s: f64, length_ns: f64, lost: u64) -> String {
     )
 }
 
-/// An outage in which the sending host stored its packets instead of losing them.
+/// Describes an outage during which the sending host stored its packets instead of losing them.
 pub fn outage_at_sender(from_s: f64, length_ns: f64, packets: u64) -> String {
     format!(
         "no packet left the sending host for {}, from {} on: it stored {} until it reached the next hop again",
@@ -69,7 +69,7 @@ pub fn outage_at_sender(from_s: f64, length_ns: f64, packets: u64) -> String {
     )
 }
 
-/// An outage over TCP, after which `packets` arrived at once.
+/// Describes an outage over TCP, after which `packets` arrived at once.
 pub fn outage_over_tcp(from_s: f64, length_ns: f64, packets: u64) -> String {
     format!(
         "nothing arrived for {}, from {} on, then {} at once: TCP delivers nothing before a lost segment is repaired",
@@ -79,7 +79,7 @@ pub fn outage_over_tcp(from_s: f64, length_ns: f64, packets: u64) -> String {
     )
 }
 
-/// A queue of `height_ns`.
+/// Describes a queue of `height_ns`.
 pub fn queue(from_s: f64, to_s: f64, height_ns: i64) -> String {
     format!(
         "packets waited up to {} in a queue, from {} to {}",
@@ -89,7 +89,7 @@ pub fn queue(from_s: f64, to_s: f64, height_ns: i64) -> String {
     )
 }
 
-/// A queue of `height_ns`, and packets that it dropped because it was full.
+/// Describes a queue of `height_ns` that dropped packets because it was full.
 pub fn queue_with_drops(from_s: f64, to_s: f64, height_ns: i64, dropped: u64) -> String {
     let queue = queue(from_s, to_s, height_ns);
     match dropped {
@@ -98,7 +98,7 @@ pub fn queue_with_drops(from_s: f64, to_s: f64, height_ns: i64, dropped: u64) ->
     }
 }
 
-/// A time in which the path itself delivered nothing.
+/// Describes a time during which the path itself delivered nothing.
 pub fn path_hold(at_s: f64, length_ns: i64) -> String {
     format!(
         "the path delivered nothing for {} at {}, then everything at once; the kernel's stamps rule out the receiving \
@@ -108,38 +108,39 @@ pub fn path_hold(at_s: f64, length_ns: i64) -> String {
     )
 }
 
-/// A queue that never empties: every packet took at least `least_ns`, where idle probes made a round trip in `rtt_ns`.
+/// Describes a queue that never empties: every packet took at least `least_ns`, although the probes of the idle path
+/// took only `rtt_ns` for a round trip.
 pub fn standing_queue(least_ns: i64, rtt_ns: i64) -> String {
     format!(
-        "every packet took at least {} one way, where clock probes before and after the test made a round trip in {}: a \
-         queue that never empties",
+        "every packet took at least {} one way, although clock probes before and after the test took {} for a round trip: \
+         a queue that never empties",
         time(least_ns as f64),
         time(rtt_ns as f64)
     )
 }
 
-/// Part of the test in which losses happen.
+/// Part of the test in which losses occur.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct LossSpan {
-    /// All of them between these times, in seconds.
+    /// Times between which all losses occur, in seconds; `None` for the whole test.
     pub part_s: Option<[f64; 2]>,
-    /// The worst part.
+    /// Part with the highest loss ratio, if it is much higher.
     pub worst: Option<WorstPart>,
 }
 
-/// The part of a test in which most is lost.
+/// Part of a test with the highest loss ratio.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct WorstPart {
     /// Loss ratio in this part.
     pub share: f64,
-    /// Begin, in seconds.
+    /// Start, in seconds.
     pub from_s: f64,
     /// End, in seconds.
     pub to_s: f64,
 }
 
 impl LossSpan {
-    /// The span as the end of a sentence; empty for the whole test.
+    /// Returns the span as the end of a sentence; empty for the whole test.
     fn text(self) -> String {
         let part = self
             .part_s
@@ -156,53 +157,52 @@ impl LossSpan {
     }
 }
 
-/// Losses without a pattern.
+/// Describes losses without a pattern.
 pub fn random_loss(share: f64, span: LossSpan) -> String {
     format!("{} lost, in isolated losses without a pattern{}", percent(share), span.text())
 }
 
-/// Losses in bursts of `mean` packets on average, `burst_ratio` times what random loss would give; without it, lost packets
-/// of a burst are not adjacent.
+/// Describes losses in bursts of `mean` packets on average, which is `burst_ratio` times the length of random bursts;
+/// `None` if the lost packets of a burst are not adjacent.
 pub fn bursty_loss(share: f64, bursts: u64, mean: f64, burst_ratio: Option<f64>, span: LossSpan) -> String {
     let (packets, compared) = match burst_ratio {
         Some(ratio) => ("packets", format!("{ratio:.1} times what random loss would give")),
         None => ("lost packets", "closer together than random loss would be".to_owned()),
     };
-    format!(
-        "{} lost in {} of {mean:.1} {packets} on average, {compared}{}",
-        percent(share),
-        count(bursts, "burst"),
-        span.text()
-    )
+    let size = match bursts {
+        1 => format!("{mean:.0} {packets}"),
+        _ => format!("{mean:.1} {packets} on average"),
+    };
+    format!("{} lost in {} of {size}, {compared}{}", percent(share), count(bursts, "burst"), span.text())
 }
 
-/// Losses above a rate.
+/// Describes losses above a rate limit.
 pub fn policing(share: f64, span: LossSpan) -> String {
     format!(
-        "{} lost at even distances, or where most was sent, without additional delay: a rate limit drops them{}",
+        "{} lost at even intervals or at peaks of the rate{}, without additional delay: a rate limit drops them",
         percent(share),
         span.text()
     )
 }
 
-/// Losses of `length` packets on average every `period_s` seconds.
+/// Describes losses of `length` packets on average, every `period_s` seconds.
 pub fn periodic_loss(share: f64, period_s: f64, length: f64, span: LossSpan) -> String {
     let each = if length < 1.05 { "1 packet".to_owned() } else { format!("{length:.1} packets on average") };
     format!("{} lost at regular times: {each} every {}{}", percent(share), time(1e9 * period_s), span.text())
 }
 
-/// Losses of packets of `size` bytes and more.
+/// Describes the loss of packets of `size` bytes and more.
 pub fn size_dependent(share: f64, size: u16) -> String {
     format!("{} lost{OF_SIZE}{size} bytes or more; shorter packets pass", percent(share))
 }
 
-/// The size in the evidence of size-dependent loss: `700 bytes or more`.
+/// Returns the size from the evidence of size-dependent loss: `700 bytes or more`.
 pub(super) fn lost_size(because: &str) -> &str {
     let after = because.split(OF_SIZE).nth(1).and_then(|size| size.split(';').next());
     after.unwrap_or("more than a certain size")
 }
 
-/// Reordered packets, half of which were late by `late_ns` or more, and the part of the test in which they all are.
+/// Describes reordered packets, half of which were late by `late_ns` or more, and the part of the test that contains them.
 pub fn reordering(share: f64, late_ns: i64, part_s: Option<[f64; 2]>) -> String {
     let span = LossSpan { part_s, worst: None }.text();
     format!(
@@ -212,7 +212,8 @@ pub fn reordering(share: f64, late_ns: i64, part_s: Option<[f64; 2]>) -> String 
     )
 }
 
-/// A path that became longer or shorter by `change_ns`, until `until_s` or for good; `lost` packets were lost meanwhile.
+/// Describes a path that became longer or shorter by `change_ns`, until `until_s` or to the end of the test; `lost`
+/// packets were lost during the change.
 pub fn route_change(from_s: f64, until_s: Option<f64>, change_ns: i64, lost: u64) -> String {
     let how = if change_ns > 0 { "longer" } else { "shorter" };
     let by = time(change_ns.saturating_abs() as f64);
@@ -228,13 +229,13 @@ pub fn route_change(from_s: f64, until_s: Option<f64>, change_ns: i64, lost: u64
 /// Host whose clock was set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SteppedClock {
-    /// The sending host's.
+    /// Clock of the sending host.
     Sender,
-    /// The receiving host's.
+    /// Clock of the receiving host.
     Receiver,
 }
 
-/// A clock that was set by `by_ns`.
+/// Describes a clock that was set by `by_ns`.
 pub fn clock_step(at_s: f64, clock: SteppedClock, by_ns: i64) -> String {
     let who = match clock {
         SteppedClock::Sender => "sending",
@@ -248,9 +249,9 @@ pub fn clock_step(at_s: f64, clock: SteppedClock, by_ns: i64) -> String {
     )
 }
 
-/// Clocks that drift apart.
+/// Describes clocks that drift apart.
 pub fn clock_skew(ppm: f64, error: f64, drift_ns: i64) -> String {
-    // An error that no digit shows is not worth a word.
+    // Errors that would be rounded to 0 are omitted.
     let interval = if error < 0.05 {
         String::new()
     } else {
@@ -262,7 +263,7 @@ pub fn clock_skew(ppm: f64, error: f64, drift_ns: i64) -> String {
     )
 }
 
-/// A stall of the sending program, after which `packets` left late.
+/// Describes a stall of the sending program, after which `packets` left late.
 pub fn sender_stall(from_s: f64, length_ns: i64, packets: u64) -> String {
     format!(
         "the sender stalled for {}, from {} on: {} left late",
@@ -272,7 +273,7 @@ pub fn sender_stall(from_s: f64, length_ns: i64, packets: u64) -> String {
     )
 }
 
-/// A stall of the receiving program, after which it read `packets` at once.
+/// Describes a stall of the receiving program, after which it read `packets` at once.
 pub fn receiver_stall(from_s: f64, length_ns: i64, packets: u64) -> String {
     format!(
         "the receiver stalled for {}, from {} on, and then read {} at once",
@@ -285,21 +286,21 @@ pub fn receiver_stall(from_s: f64, length_ns: i64, packets: u64) -> String {
 /// Packets that waited in the interface of the sending host.
 #[derive(Clone, Copy, Debug)]
 pub struct LocalQueueFacts {
-    /// Seconds from the first packet to the first that waited.
+    /// Time from the first packet to the first that waited, in seconds.
     pub from_s: f64,
-    /// Seconds from the first packet to the last that waited.
+    /// Time from the first packet to the last that waited, in seconds.
     pub to_s: f64,
     /// Share of packets that waited.
     pub share: f64,
-    /// Wait that 95 % of them did not exceed, in ns.
+    /// 95th percentile of the waits, in ns.
     pub height_ns: i64,
     /// Longest wait, in ns.
     pub longest_ns: i64,
-    /// The kernel stamped only departures, so the waits are upper bounds.
+    /// True if the waits are upper bounds, because the kernel stamped only departures.
     pub upper_bounds: bool,
 }
 
-/// A queue in the sending host.
+/// Describes a queue in the sending host.
 pub fn local_queue(facts: LocalQueueFacts) -> String {
     let bound = if facts.upper_bounds { " (upper bounds: the kernel stamped departures only)" } else { "" };
     format!(
@@ -313,7 +314,7 @@ pub fn local_queue(facts: LocalQueueFacts) -> String {
     )
 }
 
-/// Packets that arrive twice, or `more_often`.
+/// Describes packets that arrive twice, or `more_often`.
 pub fn duplication(share: f64, more_often: bool) -> String {
     let times = if more_often { "more than twice" } else { "twice" };
     if share > 0.95 {
@@ -323,7 +324,7 @@ pub fn duplication(share: f64, more_often: bool) -> String {
     }
 }
 
-/// Packets that the sending host did not send, between two times where these are known.
+/// Describes packets that the sending host did not send, between the times `when_s` if these are known.
 pub fn send_failure(packets: u64, share: f64, when_s: Option<[f64; 2]>) -> String {
     let when =
         when_s.map_or_else(String::new, |[from, to]| format!(", from {} to {}", moment(from), moment(to)));
@@ -351,7 +352,7 @@ pub enum MissingPart {
 }
 
 impl MissingPart {
-    /// The reason that a session with this `ending` gives. `truncated`: its log has no end; `tail`: packets at its end are
+    /// Returns the reason for a session with this `ending`. `truncated`: the log has no end; `tail`: packets at its end are
     /// unknown.
     pub fn of(ending: Ending, truncated: bool, tail: bool) -> MissingPart {
         match ending {
@@ -364,7 +365,7 @@ impl MissingPart {
     }
 }
 
-/// A part of the test that was not recorded: `unknown` packets, at the end or within the log.
+/// Describes a part of the test that was not recorded: `unknown` packets, at the end or within the log.
 pub fn incomplete_log(part: MissingPart, unknown: u64, share: f64, at_end: bool) -> String {
     let how = match part {
         MissingPart::PeerLost => "the connection to the other host was lost",

@@ -1,4 +1,4 @@
-//! The answers of `compare` in words.
+//! Sentences about comparisons of runs.
 
 use super::numbers::{count, percent, time};
 use crate::compare::comparison::{Comparison, ComparisonOutcome, Difference, Effect, Statistic};
@@ -19,7 +19,7 @@ pub enum OutcomeReason {
     WithinInterval,
     /// Certain but negligible: Cliff's delta.
     Negligible(f64),
-    /// Certain; whether negligible, the summaries do not show: Cliff's delta and its error.
+    /// Certain, but the summaries do not show whether it is negligible: Cliff's delta and its error.
     PerhapsNegligible(f64, f64),
     /// Smaller than the error of the measurements.
     WithinError,
@@ -27,13 +27,13 @@ pub enum OutcomeReason {
     Beyond(Effect, f64),
 }
 
-/// The reason as a clause.
+/// Returns the reason as a clause.
 pub fn reason(reason: OutcomeReason) -> String {
     match reason {
         OutcomeReason::ClocksUnknown => "the clock offset of at least one run is unknown".to_owned(),
         OutcomeReason::NoPackets => {
-            "one of the two has no packets: nothing arrived, or only a summary is known that lacks the distribution (of an \
-             older version, in constant memory, or of several runs); give its log"
+            "one of the two has no packets: nothing arrived, or its summary lacks the distribution (written by an older \
+             version, in constant memory, or for several runs); compare its log instead"
                 .to_owned()
         }
         OutcomeReason::TooFewPackets => "too few packets to tell a change from chance".to_owned(),
@@ -52,7 +52,7 @@ pub fn reason(reason: OutcomeReason) -> String {
     }
 }
 
-/// The name of an effect size.
+/// Returns the name of an effect size.
 pub fn effect(e: Effect) -> &'static str {
     match e {
         Effect::Negligible => "negligible",
@@ -62,7 +62,7 @@ pub fn effect(e: Effect) -> &'static str {
     }
 }
 
-/// The name of an outcome.
+/// Returns the name of the outcome of `c`.
 pub fn outcome(c: &Comparison) -> &'static str {
     match c.outcome {
         ComparisonOutcome::Different if c.is_worse() => "worse",
@@ -73,7 +73,7 @@ pub fn outcome(c: &Comparison) -> &'static str {
     }
 }
 
-/// The conclusion about jitter or delay as one sentence.
+/// Returns the conclusion about jitter or delay as one sentence.
 pub fn sentence(c: &Comparison) -> String {
     let what = figure(c);
     match (c.outcome, c.chosen()) {
@@ -97,26 +97,26 @@ pub fn sentence(c: &Comparison) -> String {
     }
 }
 
-/// `-1.58 s (95 % interval -1.61 s to -1.55 s)`.
+/// Formats a difference of times: `-1.58 s (95 % interval -1.61 s to -1.55 s)`.
 pub fn change(d: &Difference) -> String {
     let interval = d.ci95.map(|[low, high]| format!(" (95 % interval {} to {})", signed(low), signed(high)));
     format!("{}{}", signed(d.change), interval.unwrap_or_default())
 }
 
-/// A change of time, in ns, with its sign.
+/// Formats a change of a time given in ns, with its sign.
 pub fn signed(ns: f64) -> String {
     let text = eng3(ns);
     if ns > 0.0 { format!("+{text}") } else { text }
 }
 
-/// A change of a ratio in percentage points.
+/// Formats the change of a ratio in percentage points.
 pub fn points(d: &Difference) -> String {
     let p = |x: f64| format!("{:+.2}", x * 100.0);
     let interval = d.ci95.map(|[low, high]| format!(" (95 % interval {} to {})", p(low), p(high)));
     format!("{} percentage points{}", p(d.change), interval.unwrap_or_default())
 }
 
-/// `p = 0.0729`; below a millionth only the bound.
+/// Formats a p-value: `p = 0.0729`; below a millionth only as a bound.
 pub fn p_value(p: f64) -> String {
     match p {
         p if p < 1e-6 => "p < 0.000001".to_owned(),
@@ -125,7 +125,7 @@ pub fn p_value(p: f64) -> String {
     }
 }
 
-/// The effect of a load on a path, idle against loaded, and how it is marked.
+/// Returns the level and the description of the effect of a load on a path, from a comparison of loaded with idle.
 pub fn of_load(c: &Comparison) -> (Level, String) {
     let (level, text) = match c.outcome {
         ComparisonOutcome::Different => (Level::Note, "The load makes a difference"),
@@ -139,7 +139,7 @@ fn more(change: f64) -> &'static str {
     if change > 0.0 { "more" } else { "less" }
 }
 
-/// `jitter at the median`.
+/// Returns the compared figure: `jitter at the median`.
 fn figure(c: &Comparison) -> String {
     let at = match c.statistic {
         Statistic::Median => "at the median",
@@ -148,7 +148,8 @@ fn figure(c: &Comparison) -> String {
     format!("{} {at}", c.basis.noun())
 }
 
-/// `97 ms more jitter at the median (95 ms to 99 ms)`, `1.2 percentage points more loss`; empty if nothing differs.
+/// Returns the differences: `97 ms more jitter at the median (95 ms to 99 ms)`, `1.2 percentage points more loss`; empty if
+/// nothing differs.
 fn differences(c: &Comparison) -> Vec<String> {
     let size = |ci: [f64; 2]| {
         let [low, high] = ci.map(f64::abs);
@@ -167,7 +168,7 @@ fn differences(c: &Comparison) -> Vec<String> {
     all
 }
 
-/// The headline of one comparison.
+/// Returns the headline of one comparison.
 pub fn headline(c: &Comparison) -> String {
     let different = differences(c);
     let name = match SideChange::of(c) {
@@ -183,11 +184,11 @@ pub fn headline(c: &Comparison) -> String {
     format!("{name}: {} has {} than {}, beyond chance.", c.b, different.join(" and "), c.a)
 }
 
-/// The headline of no comparison.
+/// Headline if there are no comparisons.
 pub const NOTHING_COMPARED: &str = "Nothing was compared.";
 
-/// The headline of several comparisons, each with the name of its row. `in_order`: they are steps of one row, so the first
-/// step of a lasting change can be named.
+/// Returns the headline of several comparisons, each with the name of its row. `in_order`: they are steps of one row,
+/// so the first step of a lasting change can be named.
 pub fn headline_of_several(all: &[(&str, &Comparison)], in_order: bool) -> String {
     let with = |change: SideChange| -> Vec<&(&str, &Comparison)> {
         all.iter().filter(|(_, c)| SideChange::of(c) == change).collect()
@@ -230,14 +231,14 @@ pub fn headline_of_several(all: &[(&str, &Comparison)], in_order: bool) -> Strin
     text + "."
 }
 
-/// The difference of two runs that makes their comparison doubtful or meaningless.
+/// Property in which two runs differ, which makes their comparison doubtful or meaningless.
 #[derive(Clone, Debug, PartialEq)]
 pub enum UnlikeFacts<'a> {
-    /// One is of round trips, the other one-way.
+    /// One run measures round trips, the other one-way delays.
     Kind,
-    /// One is up, the other down.
+    /// One run is up, the other down.
     Direction,
-    /// Both are the same packets.
+    /// Both runs contain the same packets.
     SamePackets,
     /// Transports, by name.
     Transport(&'a str, &'a str),
@@ -247,13 +248,13 @@ pub enum UnlikeFacts<'a> {
     Payload(u64, u64),
     /// Numbers of packets.
     Length(u64, u64),
-    /// Sender and receiver of each.
+    /// Sender and receiver of each run.
     Path(&'a [String; 2], &'a [String; 2]),
     /// Traffic classes, by name.
     Dscp(&'a str, &'a str),
 }
 
-/// The difference as a clause.
+/// Returns the difference as a clause.
 pub fn unlike(facts: &UnlikeFacts<'_>) -> String {
     match facts {
         UnlikeFacts::Kind => "one is a round trip, the other is one-way".to_owned(),

@@ -1,45 +1,45 @@
-//! Findings: the meaning of single figures, one sentence each.
+//! Findings: meaning of single figures, one sentence each.
 
-use super::numbers::percent;
+use super::numbers::{count, percent};
 use jitlat_core::metrics::regression::TrendVerdict;
 use jitlat_core::units::eng3 as time;
 
-/// Nothing usable arrived.
+/// Finding if no usable packet arrived.
 pub const NOTHING: &str = "Nothing usable arrived.";
 
-/// No loss in `sent` packets, with the 95 % upper bound of the loss ratio.
+/// Describes a test without loss in `sent` packets, with the 95 % upper bound of the loss ratio.
 pub fn no_loss(sent: u64, bound: f64) -> String {
-    format!("No loss in {sent} packets: below {} with 95 % confidence.", percent(bound))
+    format!("No loss in {}: below {} with 95 % confidence.", count(sent, "packet"), percent(bound))
 }
 
-/// No loss in so few packets that nothing follows.
+/// Describes a test without loss in too few packets for a conclusion.
 pub fn no_loss_in_few(sent: u64, bound: f64) -> String {
-    format!("No loss, but only {sent} packets: loss of up to {} is possible.", percent(bound))
+    format!("No loss, but only {}: loss of up to {} is possible.", count(sent, "packet"), percent(bound))
 }
 
 /// Distribution of lost packets.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum LossDistribution {
-    /// Most of them in this number of outages.
+    /// Mostly in this number of outages.
     Outages(u64),
     /// In bursts.
     Bursts {
         /// Mean number of packets of a burst.
         mean: f64,
-        /// Number of packets of the longest.
+        /// Number of packets of the longest burst.
         longest: u64,
     },
     /// Like independent losses.
     Random,
     /// More evenly than independent losses would be.
     Even,
-    /// Too few to decide; the longest burst.
+    /// Too few losses to decide, with the length of the longest burst in packets.
     TooFew(u64),
-    /// Only their number is known.
+    /// Unknown: only the number of losses is known.
     Unknown,
 }
 
-/// Share of packets lost, with their distribution.
+/// Describes the share of packets lost and their distribution.
 pub fn loss(share: f64, distribution: LossDistribution) -> String {
     let pattern = match distribution {
         LossDistribution::Outages(1) => ", most of them in one outage".to_owned(),
@@ -58,7 +58,7 @@ pub fn loss(share: f64, distribution: LossDistribution) -> String {
     format!("{} of packets were lost{pattern}.", percent(share))
 }
 
-/// Jitter of half and of 99.9 % of the packets, in ns.
+/// Describes the jitter of half and of 99.9 % of the packets, in ns.
 pub fn jitter(p50: Option<f64>, p999: f64) -> String {
     match p50 {
         Some(p50) => format!(
@@ -70,7 +70,7 @@ pub fn jitter(p50: Option<f64>, p999: f64) -> String {
     }
 }
 
-/// Jitter of 99.9 % of the packets between changes of the smallest delay, and of the whole test, in ns.
+/// Describes the jitter of 99.9 % of the packets, between changes of the smallest delay and in the whole test, in ns.
 pub fn jitter_between_steps(within: f64, whole: f64) -> String {
     format!(
         "Jitter: 99.9 % of the packets arrive within {} of the fastest between two changes of the smallest delay, {} over \
@@ -80,12 +80,12 @@ pub fn jitter_between_steps(within: f64, whole: f64) -> String {
     )
 }
 
-/// Share of packets that were reordered.
+/// Describes the share of packets that were reordered.
 pub fn reordering(share: f64) -> String {
     format!("{} of packets were reordered.", percent(share))
 }
 
-/// A trend of the delay, with its evidence.
+/// Describes a trend of the delay, with its evidence.
 pub fn trend(verdict: TrendVerdict, because: &str) -> String {
     let what = match verdict {
         TrendVerdict::Overload => "Delay keeps rising: the path carries less than is sent",
@@ -96,20 +96,20 @@ pub fn trend(verdict: TrendVerdict, because: &str) -> String {
     format!("{what} ({because}).")
 }
 
-/// The rating of speech with a play-out buffer.
+/// Describes the rating of speech with a play-out buffer.
 pub fn buffer(ns: f64, mos: f64, codec: &str, without_outages: bool) -> String {
     let outages = if without_outages { ", not counting outages" } else { "" };
     format!("With a play-out buffer of {} speech is rated MOS {mos:.2} ({codec}){outages}.", time(ns))
 }
 
-/// The mean one-way delay after correction of the clocks; `noticed`: long enough to disturb a conversation.
+/// Describes the mean one-way delay after correction of the clocks. `noticed`: it is long enough to disturb a conversation.
 pub fn corrected_delay(mean: f64, bound: Option<f64>, noticed: bool) -> String {
     let bound = bound.map_or_else(String::new, |bound| format!(", +/- {} at most", time(bound)));
     let noticed = if noticed { " Conversation suffers above 150 ms from mouth to ear." } else { "" };
     format!("One-way delay averages {} after correction of the clocks{bound}.{noticed}", time(mean))
 }
 
-/// The mean one-way delay between clocks that both kernels call synchronised.
+/// Describes the mean one-way delay between clocks that both kernels report as synchronised.
 pub fn delay(mean: f64, error: f64) -> String {
     format!("One-way delay averages {}, +/- {} according to both kernels' clocks.", time(mean), time(error))
 }
@@ -125,7 +125,7 @@ pub enum ClassKind {
     Unspecified,
 }
 
-/// The best class of ITU-T Y.1541 that a path meets.
+/// Describes the best ITU-T Y.1541 class that a path meets.
 pub fn class(kind: ClassKind, class: u8, enough_packets: bool, clocks_verified: bool) -> String {
     let sample = if enough_packets { "" } else { "; too few packets to prove its loss bound" };
     let clocks = if clocks_verified { "" } else { "; its delay bound rests on unverified clocks" };

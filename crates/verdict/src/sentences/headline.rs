@@ -1,4 +1,4 @@
-//! The answer of a test in one sentence.
+//! Headline: the verdict on a test in one sentence.
 
 use super::causes::{direction, lost_size};
 use super::numbers::{buffer_size, count, moment, percent, time};
@@ -6,8 +6,8 @@ use jitlat_core::answer::{Answer, Cause, CauseId, Fault, Severity};
 use jitlat_core::evidence::KnownPackets;
 use jitlat_core::metrics::stat::wilson95;
 
-/// Returns the headline of `answer` to a test of which `known` is known, of which `received` packets arrived and `lost`
-/// were lost. `effect` is the effect that users notice most, for an answer whose severity no cause explains.
+/// Returns the headline of `answer` for a test with the packets `known`, of which `received` arrived and `lost` were
+/// lost. `effect` is the effect that users notice most, for a verdict whose severity no cause explains.
 pub fn headline(
     answer: &Answer,
     known: KnownPackets,
@@ -35,7 +35,7 @@ pub fn headline(
     } else if severity == Severity::Unknown {
         too_few(known.sent, lost)
     } else {
-        // What a host or a clock did does not explain the path's grade.
+        // Causes in a host or a clock do not explain the path's grade.
         let explains =
             |c: &Cause| severity == Severity::Good || matches!(c.fault, Fault::Path | Fault::Record);
         let wrong = causes.iter().find(|c| c.id != CauseId::IncompleteLog && explains(c));
@@ -59,7 +59,7 @@ pub fn headline(
     format!("{incomplete}{finding}")
 }
 
-/// The grade that a headline begins with.
+/// Returns the grade with which a headline begins.
 fn grade(severity: Severity) -> &'static str {
     match severity {
         Severity::Unknown => "Unknown",
@@ -73,7 +73,7 @@ fn grade(severity: Severity) -> &'static str {
 const NOTHING_ARRIVED: &str =
     "Bad: nothing arrived: there is no path for this traffic, or a firewall blocks it.";
 
-/// The headline of a test of which only the far host's count is known: `received` of `sent` packets.
+/// Returns the headline of a test of which only the far host's count is known: `received` of `sent` packets.
 pub fn of_counts(sent: u64, received: u64) -> String {
     if received == 0 {
         return NOTHING_ARRIVED.to_owned();
@@ -91,31 +91,34 @@ pub fn of_counts(sent: u64, received: u64) -> String {
     format!("No verdict: {result}; the far host reports nothing but this count.")
 }
 
-/// Reason for no verdict: hosts touched so many packets of `sent`.
+/// Describes why there is no verdict: the hosts themselves affected `touched` of `sent` packets.
 pub fn not_as_asked(touched: u64, sent: u64) -> String {
     let share = percent(touched as f64 / sent.max(1) as f64);
-    format!("it was not measured as asked: the hosts sent late, read late or refused {share} of packets")
+    format!("the hosts themselves sent late, read late or refused {share} of the packets")
 }
 
-/// Hosts answered `received` of `sent` requests that were broadcast.
+/// Describes a test of `sent` broadcast requests, `received` of which were answered.
 pub fn broadcast(sent: u64, received: u64) -> String {
     let were = if sent == 1 { "was" } else { "were" };
-    let answers =
-        if received == 0 { "no host answered".to_owned() } else { format!("{received} were answered") };
+    let answers = match received {
+        0 => "no host answered".to_owned(),
+        1 => "1 was answered".to_owned(),
+        n => format!("{n} were answered"),
+    };
     format!("{} {were} broadcast and {answers}; missing answers are not losses", count(sent, "request"))
 }
 
-/// Effect of lost and late packets.
+/// Describes the effect of lost and late packets.
 pub fn effect_of_missing(share: f64) -> String {
     format!("{} of packets arrive too late or never", percent(share))
 }
 
-/// Effect of a long path.
+/// Describes the effect of a long path.
 pub fn effect_of_delay(ns: f64) -> String {
     format!("packets take {} one way", time(ns))
 }
 
-/// Effect of jitter.
+/// Describes the effect of jitter.
 pub fn effect_of_jitter(ns: i64) -> String {
     format!("the delay varies by {}", time(ns as f64))
 }
@@ -143,12 +146,12 @@ fn too_few(sent: u64, lost: u64) -> String {
     format!("No verdict: {} {are} too few; {loss}.", count(sent, "packet"))
 }
 
-/// True if the profiles of `answer` are judged by the path's delay, or there are none.
+/// Returns true if the profiles of `answer` are judged by the path's delay, or if there are no profiles.
 fn is_delay_known(answer: &Answer) -> bool {
     answer.profiles.values().all(|suits| suits.delay_ns.is_some())
 }
 
-/// The time of a cause that does not affect the whole test; a cause from the first tenth to the last affects all of it.
+/// Returns the time of a cause that affects only a part of the test; empty if it lasts from the first tenth to the last.
 fn part(c: &Cause, packets: u64) -> String {
     let [first, last] = c.packets;
     if packets == 0 || first <= packets / 10 && last.saturating_add(packets / 10) >= packets {
@@ -157,7 +160,7 @@ fn part(c: &Cause, packets: u64) -> String {
     format!(", from {} to {}", moment(c.from_s), moment(c.to_s))
 }
 
-/// The sentence about `c` in a test of `packets`.
+/// Returns the clause about `c` in a test of `packets` packets.
 fn sentence(c: &Cause, packets: u64) -> String {
     let direction = direction(c.direction);
     let ns = time(c.magnitude_ns.unwrap_or(0).unsigned_abs() as f64);
@@ -187,7 +190,7 @@ fn sentence(c: &Cause, packets: u64) -> String {
         }
         CauseId::RouteChange => {
             let how = if c.magnitude_ns.unwrap_or(0) < 0 { "shorter" } else { "longer" };
-            format!("a route change at {from} made the path{direction} {ns} {how}")
+            format!("the path{direction} became {ns} {how} at {from}: a route change")
         }
         CauseId::ClockStep => format!("nothing is wrong with the path; a clock was set by {ns} at {from}"),
         CauseId::ClockSkew => format!("nothing is wrong with the path; the clocks drift apart by {ns}"),

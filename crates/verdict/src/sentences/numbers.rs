@@ -1,8 +1,8 @@
-//! Formats the numbers in sentences: two significant digits, in a suitable unit.
+//! Formats numbers for sentences: two significant digits, in a suitable unit.
 
 use crate::severity::MIN_BUFFER_NS;
 
-/// A time, given in ns: `3.0 s`, `97 ms`, `320 us`.
+/// Formats a time given in ns: `3.0 s`, `97 ms`, `320 us`.
 pub fn time(ns: f64) -> String {
     let size = ns.abs();
     let (value, unit) = match size {
@@ -16,17 +16,17 @@ pub fn time(ns: f64) -> String {
     if value.abs() < 9.95 { format!("{value:.1} {unit}") } else { format!("{value:.0} {unit}") }
 }
 
-/// The size of a play-out buffer, given in ns; the smallest one is only bounded.
+/// Formats the size of a play-out buffer given in ns; the smallest one is given as an upper bound.
 pub fn buffer_size(ns: i64) -> String {
     if ns <= MIN_BUFFER_NS { "under 1 ms".to_owned() } else { time(ns as f64) }
 }
 
-/// Time since the first packet of a test, in seconds: `9.5 s`, `120 s`.
+/// Formats the time since the first packet of a test, given in seconds: `9.5 s`, `120 s`.
 pub fn moment(s: f64) -> String {
     if s < 100.0 { format!("{s:.1} s") } else { format!("{s:.0} s") }
 }
 
-/// A share: `2.7 %`, `0.14 %`, `31 %`.
+/// Formats a share: `2.7 %`, `0.14 %`, `31 %`.
 pub fn percent(share: f64) -> String {
     let value = 100.0 * share;
     match value {
@@ -36,7 +36,7 @@ pub fn percent(share: f64) -> String {
     }
 }
 
-/// A number of packets per second, with two digits where there are few: `50`, `1.4`, `0.71`.
+/// Formats a number of packets per second, with decimals below 10: `50`, `1.4`, `0.71`.
 pub fn rate(per_second: f64) -> String {
     match per_second {
         ..0.995 => format!("{per_second:.2}"),
@@ -45,7 +45,7 @@ pub fn rate(per_second: f64) -> String {
     }
 }
 
-/// `1 packet`, `7 packets`.
+/// Formats a number with its noun: `1 packet`, `7 packets`.
 pub fn count(n: u64, what: &str) -> String {
     format!("{n} {what}{}", if n == 1 { "" } else { "s" })
 }

@@ -1,9 +1,9 @@
-//! Suitability of a path for a profile, in words.
+//! Sentences about the suitability of a path for a profile.
 
 use super::numbers::{percent, time};
 use jitlat_core::answer::{Answer, Severity};
 
-/// Nothing limits the use: its delay including the buffer where that is known, its buffer otherwise.
+/// Describes a profile without a limiting figure: its delay including the buffer if known, otherwise its buffer.
 pub fn suits(delay_ns: Option<f64>, buffer_ns: i64, missing: f64) -> String {
     match delay_ns {
         Some(delay) => format!("{} one way with the buffer, {} missing", time(delay), percent(missing)),
@@ -11,37 +11,37 @@ pub fn suits(delay_ns: Option<f64>, buffer_ns: i64, missing: f64) -> String {
     }
 }
 
-/// More packets than the limit are lost or late.
+/// Describes a share of lost and late packets above the limit.
 pub fn missing(share: f64, limit: f64) -> String {
     format!("{} missing, limit {}", percent(share), short_percent(limit))
 }
 
-/// The delay exceeds the limit, both in ns.
+/// Describes a delay above the limit, both in ns.
 pub fn delay(ns: f64, limit: f64) -> String {
     format!("{} one way with the buffer, limit {}", time(ns), time(limit))
 }
 
-/// The buffer alone exceeds the limit, both in ns; the path's delay is unknown.
+/// Describes a buffer that alone exceeds the delay limit, both in ns; the path's delay is unknown.
 pub fn buffer(ns: i64, limit: f64) -> String {
     format!("buffer of {} alone, limit {}", time(ns as f64), time(limit))
 }
 
-/// The rating of speech is below the limit.
+/// Describes a speech rating below the limit.
 pub fn rating(rating: f64, limit: f64) -> String {
     format!("speech rating R {rating:.0}, limit {limit:.0}")
 }
 
-/// The path's delay is unknown, and nothing else is against the use.
+/// Describes an unknown delay, if no other figure exceeds a limit.
 pub fn delay_unknown(missing: f64) -> String {
     format!("delay unknown, {} missing", percent(missing))
 }
 
-/// Too few packets to exclude more missing packets than `limit`.
+/// Describes a test with too few packets to exclude a share of lost and late packets above `limit`.
 pub fn too_few_packets(packets: u64, limit: f64) -> String {
     format!("{packets} packets cannot show less than {} missing", short_percent(limit))
 }
 
-/// A limit as it is written: `1 %`, `0.3 %`.
+/// Formats a limit without trailing zeros: `1 %`, `0.3 %`.
 fn short_percent(share: f64) -> String {
     let text = format!("{:.2}", 100.0 * share);
     format!("{} %", text.trim_end_matches('0').trim_end_matches('.'))
@@ -49,9 +49,8 @@ fn short_percent(share: f64) -> String {
 
 /// Reason of an interruption: outages of the path.
 pub const OUTAGES: &str = "outages";
-/// Reason of an interruption: packets that the sending host did not send.
 
-/// Traffic: payload in bytes, time between packets in ms.
+/// Traffic of a test or a profile.
 #[derive(Clone, Copy, Debug)]
 pub struct Traffic {
     /// Payload, in bytes.
@@ -60,7 +59,7 @@ pub struct Traffic {
     pub period_ms: f64,
 }
 
-/// The test sent other traffic than the profile does.
+/// States that the test sent other traffic than the profile does.
 pub fn other_traffic(measured: Traffic, profile: Traffic) -> String {
     let text = |of: Traffic| format!("{} bytes every {}", of.payload, time(1e6 * of.period_ms));
     format!("{MEASURED}{}{SENDS}{}", text(measured), text(profile))
@@ -69,8 +68,8 @@ pub fn other_traffic(measured: Traffic, profile: Traffic) -> String {
 const MEASURED: &str = "measured with ";
 const SENDS: &str = "; this profile sends ";
 
-/// The limits of several profiles, each with its name, as one sentence about the traffic: `measured with 80 bytes every 20 ms;
-/// video sends 1200 bytes every 5.0 ms`. `None` if the test sent what each of them sends.
+/// Combines the traffic notes of several profiles, given as name and limits, into one sentence: `measured with 80 bytes
+/// every 20 ms; video sends 1200 bytes every 5.0 ms`. `None` if the test sent what each of them sends.
 pub fn other_traffic_of<'a>(limits: impl Iterator<Item = (&'a str, &'a str)>) -> Option<String> {
     let mut measured = "";
     let mut uses: Vec<String> = Vec::new();
@@ -84,10 +83,10 @@ pub fn other_traffic_of<'a>(limits: impl Iterator<Item = (&'a str, &'a str)>) ->
     (!uses.is_empty()).then(|| format!("{MEASURED}{measured}; {}", uses.join(", ")))
 }
 
-/// The path's delay is not known.
+/// States that the path's delay is unknown.
 pub const DELAY_UNKNOWN: &str = "the path's delay is unknown and not counted";
 
-/// Explains the grade of `answer` if a profile has a worse one.
+/// Returns an explanation of the grade of `answer` if a profile has a worse one.
 pub fn grade_note(answer: &Answer) -> Option<&'static str> {
     let worse = |severity: Severity| severity > answer.severity && answer.severity > Severity::Unknown;
     let is_worse = answer.profiles.values().any(|suits| worse(suits.severity));

@@ -1,4 +1,4 @@
-//! The answer of a sweep in words.
+//! Sentences about a sweep.
 
 use crate::sweep::ConditionEffect;
 use jitlat_core::answer::Severity;
@@ -11,24 +11,24 @@ pub struct WorstPoint {
     pub name: String,
     /// Number of other combinations that are as bad.
     pub others: usize,
-    /// Share of packets lost there.
+    /// Share of packets lost at the worst point.
     pub lost: f64,
 }
 
-/// Content of the second half of a sweep's headline.
+/// Second half of a sweep's headline.
 #[derive(Clone, Copy, Debug)]
 pub enum SweepChange<'a> {
     /// Every condition had one value.
     NothingVaried,
-    /// No condition changes the delay beyond what runs differ by; the largest change.
+    /// No condition changes the delay by more than runs differ; with the largest change.
     NothingCertain(&'a ConditionEffect),
-    /// The largest change, from one run of each combination.
+    /// The largest change, from one run per combination.
     SingleRuns(&'a ConditionEffect),
     /// The largest change.
     Certain(&'a ConditionEffect),
 }
 
-/// The headline of a sweep; `too_few`: no combination had that many packets.
+/// Returns the headline of a sweep. `too_few`: number of packets that no combination reached.
 pub fn headline(
     severity: Severity,
     worst: Option<WorstPoint>,
@@ -44,17 +44,17 @@ pub fn headline(
     let what = match change {
         SweepChange::NothingVaried => "nothing was varied".to_owned(),
         SweepChange::NothingCertain(c) => format!(
-            "nothing changes along the sweep beyond what its runs differ by (delay {} to {})",
+            "no change along the sweep exceeds the variation between runs (delay {} to {})",
             eng3(c.least.1),
             eng3(c.most.1)
         ),
-        SweepChange::SingleRuns(c) => format!("{}, from one run each", effect(c)),
+        SweepChange::SingleRuns(c) => format!("{}, from one run per combination", effect(c)),
         SweepChange::Certain(c) => effect(c),
     };
     format!("{name}{place}{few}; {what}.")
 }
 
-/// `delay grows with payload: 120 us at 60, 1.45 ms at 1460`.
+/// Returns the effect of a condition: `delay grows with payload: 120 us at 60, 1.45 ms at 1460`.
 pub fn effect(effect: &ConditionEffect) -> String {
     let with = match effect.trend {
         Some(true) => "grows with",

@@ -1,11 +1,11 @@
-//! The warnings: reasons to doubt a figure, and what to do about them.
+//! Warnings: reasons to doubt a figure, and advice.
 
 use super::numbers::{count, rate};
 use jitlat_core::session::Ending;
 use jitlat_core::spec::Transport;
 use jitlat_core::units::eng3 as time;
 
-/// The test or its log ended early.
+/// Warns that the test or its log ended early.
 pub fn incomplete(ending: Ending, reason: Option<&str>) -> String {
     let how = match ending {
         Ending::Interrupted => "the test was stopped early",
@@ -17,11 +17,11 @@ pub fn incomplete(ending: Ending, reason: Option<&str>) -> String {
     format!("{how}{why}; the figures cover what was received")
 }
 
-/// The log of a complete test could not be stored.
+/// Warning that the log of a complete test could not be stored.
 pub const LOG_NOT_STORED: &str =
     "the log could not be stored completely; the figures of this report are complete";
 
-/// The fate of some packets is unknown: those after the last arrival, or those of which the log has no rows.
+/// Warns that the fate of some packets is unknown: those after the last arrival, or those without rows in the log.
 pub fn tail_unknown(within_log: bool) -> &'static str {
     if within_log {
         "the log has no rows for some packets: they count neither as sent nor as lost"
@@ -33,7 +33,7 @@ pub fn tail_unknown(within_log: bool) -> &'static str {
 pub const NOTHING_RECEIVED: &str = "no packet was received, so there are no figures";
 pub const NOTHING_VALID: &str = "no valid packet was received, so there are no figures";
 
-/// Answers without the far host's processing time.
+/// Warns about answers without the far host's processing time.
 pub fn processing_unknown(without: u64, answers: u64) -> String {
     format!(
         "{without} of {} did not carry the far host's processing time: they count as received, but have no delay",
@@ -41,7 +41,7 @@ pub fn processing_unknown(without: u64, answers: u64) -> String {
     )
 }
 
-/// Too few packets for the 99.9th percentile.
+/// Warns that there are too few packets for the 99.9th percentile.
 pub fn few_packets(packets: u64) -> String {
     let are = if packets == 1 { "is" } else { "are" };
     format!(
@@ -54,30 +54,30 @@ pub const COARSE_CLOCK: &str =
     "the quartiles of delay variation coincide: the clocks are too coarse for this path";
 pub const TCP: &str = "TCP repairs loss and order: neither is observable, and both appear as delay";
 
-/// The smallest delay changed `changes` times; the first change, in ns, and its packet.
+/// Warns that the smallest delay changed `changes` times; the first change was by `first_ns`, at `packet`.
 pub fn path_change(changes: u64, first_ns: Option<i64>, packet: u64) -> String {
-    let first = first_ns.map_or_else(String::new, |ns| format!(" by {}", time(ns as f64)));
+    let by = first_ns.map_or_else(String::new, |ns| format!(" by {}", time(ns as f64)));
     format!(
-        "the smallest delay changes {}, first{first} at packet {packet}: the route or a clock changed; use the figures of \
-         each segment, not the jitter of the whole test",
-        count(changes, "time")
+        "the smallest delay changes {}{by} at packet {packet}: the route or a clock changed; use the figures of each \
+         segment, not the jitter of the whole test",
+        if changes == 1 { "once,".to_owned() } else { format!("{}, first", count(changes, "time")) }
     )
 }
 
 pub const CLOCK_INCONSISTENT: &str =
     "no single clock offset fits all probes: a clock was set, or the clocks drift apart";
 
-/// The clock of a host (`client` or `server`) was set.
+/// Warns that the clock of a host (`client` or `server`) was set.
 pub fn clock_step(host: &str, by_ns: i64) -> String {
     format!("the {host}'s clock was set by {} during the test", time(by_ns as f64))
 }
 
-/// Receive times went back.
+/// Warns that receive times went back this number of `times`.
 pub fn receive_time_went_back(times: u64) -> String {
     format!("receive times go back {}: the receiver's clock was set", count(times, "time"))
 }
 
-/// The smallest raw delay is negative.
+/// Warns that the smallest raw delay is negative.
 pub fn negative_delay(min_ns: i64) -> String {
     format!(
         "the smallest raw delay is {}: the clocks disagree; jitter and loss are not affected",
@@ -88,7 +88,7 @@ pub fn negative_delay(min_ns: i64) -> String {
 pub const CLOCKS_UNKNOWN: &str =
     "clock offset unknown: no absolute delay; jitter, loss and buffer are not affected";
 
-/// The smallest raw delay is larger than a round trip.
+/// Warns that the smallest raw delay is larger than a round trip.
 pub fn delay_exceeds_rtt(min_ns: i64, rtt_ns: i64) -> String {
     format!(
         "the smallest raw one-way delay, {}, exceeds the round trip of {}: the clocks disagree",
@@ -97,7 +97,7 @@ pub fn delay_exceeds_rtt(min_ns: i64, rtt_ns: i64) -> String {
     )
 }
 
-/// The smallest corrected delay is impossible.
+/// Warns that the smallest corrected delay is impossible.
 pub fn corrected_out_of_range(min_ns: i64, rtt_ns: i64) -> String {
     format!(
         "the smallest corrected delay, {}, is not between 0 and the round trip of {}: the clock estimate is wrong, or the \
@@ -107,7 +107,7 @@ pub fn corrected_out_of_range(min_ns: i64, rtt_ns: i64) -> String {
     )
 }
 
-/// The round trip is not about twice the smallest corrected delay.
+/// Warns that the round trip is not about twice the smallest corrected delay.
 pub fn asymmetric(min_ns: i64, rtt_ns: i64) -> String {
     format!(
         "the round trip of {} is {:.1} times the smallest corrected delay of {}: the path is asymmetric, or the clock \
@@ -121,7 +121,7 @@ pub fn asymmetric(min_ns: i64, rtt_ns: i64) -> String {
 pub const DIRECTION_UNKNOWN: &str = "this log does not name the sender: the correction assumes the client; if it was the \
                                      server, corrected delays are wrong by twice the offset";
 
-/// The sender could not keep the schedule: packets per second sent and requested, and ns behind at the end.
+/// Warns that the sender fell behind its schedule: packets per second sent and requested, and lateness at the end in ns.
 pub fn schedule_stretched(transport: Transport, sent: f64, asked: f64, late_ns: f64) -> String {
     let (who, advice) = match transport {
         Transport::Udp => ("the sending host", "; --pace spin may help"),
@@ -135,7 +135,7 @@ pub fn schedule_stretched(transport: Transport, sent: f64, asked: f64, late_ns: 
     )
 }
 
-/// The sender was late by itself.
+/// Warns that the sending host itself was late.
 pub fn sender_late(times: u64, longest_ns: i64) -> String {
     format!(
         "the sender was more than half a period late {}, at most {}: this is the sending host, not the path",
@@ -144,7 +144,7 @@ pub fn sender_late(times: u64, longest_ns: i64) -> String {
     )
 }
 
-/// Groups of packets arrived together after a pause.
+/// Warns that groups of packets arrived together after a pause.
 pub fn stall_suspect(groups: u64) -> String {
     format!(
         "{} of packets arrived together after a pause: the receiving host stalled, or a queue on the path did",
@@ -152,7 +152,7 @@ pub fn stall_suspect(groups: u64) -> String {
     )
 }
 
-/// Jitter at some percentiles is within the host's own noise.
+/// Warns that jitter at some percentiles is within the host's own noise.
 pub fn noise_floor(percentiles: &str, floor_p99_ns: i64) -> String {
     format!(
         "jitter at {percentiles} % is less than twice the noise of this host (99 % within {} on its loopback): it may come \
@@ -161,7 +161,7 @@ pub fn noise_floor(percentiles: &str, floor_p99_ns: i64) -> String {
     )
 }
 
-/// The receiving kernel dropped packets.
+/// Warns that the receiving kernel dropped packets.
 pub fn receiver_drops(packets: u64) -> String {
     format!(
         "the receiving kernel dropped {} because its buffer was full: the path did not lose them",
@@ -169,14 +169,14 @@ pub fn receiver_drops(packets: u64) -> String {
     )
 }
 
-/// The clocks drift apart, and the jitter shown does not include it.
+/// Warns that the clocks drift apart, which the raw jitter includes.
 pub fn skew(ppm: f64) -> String {
     format!(
         "the clocks drift apart by {ppm:.1} ppm: the raw jitter includes this drift, the de-skewed figures do not"
     )
 }
 
-/// Packets arrived with another traffic class than they (or, `of_answers`, their answers) were sent with.
+/// Warns that packets (or, with `of_answers`, answers) arrived with another traffic class than requested.
 pub fn dscp_changed(of_answers: bool, asked: u8, others: u64, all: u64, mostly: u8) -> String {
     format!(
         "{} DSCP {asked}, but {others} of {} arrived with another, mostly {mostly}",
@@ -185,7 +185,7 @@ pub fn dscp_changed(of_answers: bool, asked: u8, others: u64, all: u64, mostly: 
     )
 }
 
-/// `marked` of `all` packets arrived with congestion marks; `queue`: they waited in a queue, too.
+/// Warns that `marked` of `all` packets arrived with congestion marks. `queue`: packets also waited in a queue.
 pub fn congestion_marked(marked: u64, all: u64, queue: bool) -> String {
     let meaning = if queue {
         "the queue on the path signals congestion"

@@ -52,7 +52,7 @@ fn a_level_stays_by_half_the_step() {
 
 #[test]
 fn a_level_that_does_not_stay_until_the_next_was_a_queue() {
-    // A return to the previous level, without a step that was found.
+    // Delays return to the previous level without a step that was found.
     let of = |delay: fn(u32) -> i64, steps: &[LevelStep]| {
         let test = test(delay);
         explain(&test.delays(), steps, &test.material(), NO_NOISE)
@@ -106,12 +106,12 @@ fn hill(rise: (usize, i64), fall: (usize, i64)) -> [LevelStep; 2] {
 #[test]
 fn a_rise_and_the_fall_back_are_one_thing() {
     assert_eq!(reasons(&hill((0, 0), (0, 0))), [StepReason::Route; 2]);
-    // Ramps of three packets in total.
+    // A hill with ramps of three packets in total is a queue.
     assert_eq!(reasons(&hill((1, 0), (1, 0))), [StepReason::Route; 2]);
     assert_eq!(reasons(&hill((2, 0), (1, 0))), [StepReason::Queue; 2]);
     assert_eq!(reasons(&hill((1, 0), (2, 0))), [StepReason::Queue; 2]);
     assert_eq!(reasons(&hill((3, 0), (0, 0))), [StepReason::Queue; 2]);
-    // A larger spread on the higher side, at either end.
+    // A hill with a larger spread on the higher side, at either end, is a queue.
     assert_eq!(reasons(&hill((0, 100 * US), (0, 100 * US))), [StepReason::Route; 2]);
     assert_eq!(reasons(&hill((0, 100 * US + 1), (0, 0))), [StepReason::Queue; 2]);
     assert_eq!(reasons(&hill((0, 0), (0, 100 * US + 1))), [StepReason::Queue; 2]);
@@ -151,7 +151,7 @@ fn what_falls_from_a_queue_is_no_route() {
     );
 }
 
-/// True if the packets drain when packet `drop` arrives `apart` ns after its predecessor, for a fall at 500.
+/// True if packets drain when packet `drop` arrives `apart` ns after the one before it, for a fall at `place`.
 fn is_drained(period: i64, drop: usize, apart: i64, place: usize, noise: DelayNoise) -> bool {
     let at = |k: u32| if (k as usize) < drop { SECOND } else { SECOND + apart - period };
     let packets = every(period, 1000, |k| Some(at(k)));
@@ -162,10 +162,10 @@ fn is_drained(period: i64, drop: usize, apart: i64, place: usize, noise: DelayNo
 fn a_queue_drains_as_fast_as_packets_can_follow() {
     assert_eq!(first(0..=MS, |apart| !is_drained(MS, 500, apart, 500, NO_NOISE)), 250 * US);
     assert!(is_drained(MS, 500, 0, 500, NO_NOISE) && !is_drained(MS, 500, -1, 500, NO_NOISE));
-    // Also next to the edge.
+    // The packets that drain may also be next to the edge.
     let beside = [498, 499, 500, 501, 502].map(|drop| is_drained(MS, drop, 0, 500, NO_NOISE));
     assert_eq!(beside, [false, true, true, true, false]);
-    // Sent farther apart than four times the noise, or 0.2 ms.
+    // The packets must be sent farther apart than four times the noise, or 0.2 ms.
     assert_eq!(first(10..=MS, |period| is_drained(period, 500, 0, 500, NO_NOISE)), 200 * US + 1);
     let noise = DelayNoise { median: 0, p90: 100 * US };
     assert_eq!(first(10..=MS, |period| is_drained(period, 500, 0, 500, noise)), 400 * US + 1);
@@ -201,7 +201,8 @@ fn proven(change: i64, down: bool, set: impl FnOnce(&mut Test)) -> char {
 
 #[test]
 fn a_host_that_says_its_clock_was_set_proves_it() {
-    // The server receives in the direction up, so that a change of its clock adds to delays. Within a third.
+    // In the up direction the server receives, so a forward step of its clock adds to delays. The sizes agree to
+    // within a third.
     let server =
         |down, change: i64, by: i64| proven(change, down, |t| t.session.server.clock_step = Some(Span(by)));
     let client =
@@ -224,7 +225,7 @@ fn a_host_that_says_its_clock_was_set_proves_it() {
     assert_eq!(found[0].1, StepReason::ReceiverClock);
 }
 
-/// The same if the probes' offset changed by `moved`, and the round trip became longer by `longer`.
+/// Like [`proven`], if the probes' offset changed by `moved` and the round trip became longer by `longer`.
 fn by_probes(change: i64, down: bool, moved: f64, longer: i64) -> char {
     proven(change, down, |t| {
         (t.clock.offset_before_ns, t.clock.offset_after_ns) = (Some(7.0), Some(7.0 + moved));
@@ -236,12 +237,12 @@ fn by_probes(change: i64, down: bool, moved: f64, longer: i64) -> char {
 fn probes_tell_a_clock_from_a_way() {
     let change = 10 * MS;
     let up = |moved: i64, longer| by_probes(change, false, moved as f64, longer);
-    // The offset changes by as much: twice as close as to a longer route.
+    // The offset changes by about the size of the step, clearly more than for a longer route.
     assert_eq!(up(change, 0), 'c');
     assert_eq!(first(0..=change, |missing| up(change - missing, 0) != 'c'), 3_333_334);
     // Within two fifths, with half of the round trip's change counted.
     assert_eq!(first(0..=20 * MS, |shorter| up(change, -shorter) != 'c'), 8 * MS);
-    // Longer in this direction, in both, or another queue at the probes: not the clock.
+    // A longer path in this direction or in both, or a queue during the probes, is not a clock step.
     assert_eq!([up(5 * MS, 10 * MS), up(0, 20 * MS), up(0, 0)], ['-'; 3]);
     assert_eq!(by_probes(change, true, -10e6, 0), 'c');
     assert_eq!(by_probes(change, true, 10e6, 0), '-');
@@ -299,7 +300,7 @@ fn another_time_to_live_is_another_route() {
     let at = [496, 497, 503, 504].map(|at| of(&[0, at]));
     assert_eq!(at, ['-', 'r', 'r', '-']);
     assert_eq!(of(&[500]), '-', "the first is no change");
-    // Even with a ramp.
+    // The proof also holds for a ramp.
     let mut test = test(|k| if k < 500 { 0 } else { 5 * MS });
     test.notes.ttl = vec![(0, 64), (500, 60)];
     let found =
@@ -333,7 +334,7 @@ fn what_is_proven_is_no_queue() {
 
 #[test]
 fn a_drift_may_be_two_clocks_where_the_probes_moved_about_as_much() {
-    // 1 ms in ten seconds, by half of it and twice 50 us and the spread of round trips.
+    // A drift of 1 ms in 10 s. The tolerance is half of it, plus twice the sum of 50 us and the spread of round trips.
     let of = |down: bool, moved: f64, spread: Option<f64>| {
         let direction = if down { Direction::Down } else { Direction::Up };
         let packets = every(10 * MS, 1001, |_| Some(0));

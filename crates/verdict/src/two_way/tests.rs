@@ -47,7 +47,7 @@ fn nine_of_ten_lost_on_a_way_are_lost_there() {
 
 #[test]
 fn packets_before_and_after_a_cause_do_not_count() {
-    // Ten of the cause's own packets were lost in the direction down, and many others in the direction up.
+    // Ten packets of the cause were lost in the down direction, and many others in the up direction.
     let runs = [lost(0, 100, LossSide::Up), lost(150, 10, LossSide::Down), lost(200, 100, LossSide::Up)];
     assert_eq!(way_of_loss(CauseId::Policing, &runs), Some(Direction::Down));
     // The first and the last packet belong to the cause.
@@ -57,7 +57,7 @@ fn packets_before_and_after_a_cause_do_not_count() {
     for first in [90, 200] {
         assert_eq!(way_of_loss(CauseId::Policing, &[lost(first, 10, LossSide::Up)]), None);
     }
-    // Nine of the cause's own packets in the direction up, one and a part of a longer run in the direction down.
+    // Nine packets of the cause were lost in the up direction, one in the down direction, in a longer run.
     let runs = [lost(91, 18, LossSide::Up), lost(199, 50, LossSide::Down)];
     assert_eq!(way_of_loss(CauseId::Policing, &runs), Some(Direction::Up));
 }
@@ -91,7 +91,7 @@ fn what_one_way_shows_at_that_time_is_of_that_way() {
     assert_eq!(shown([Some(&there), None]), Some(Direction::Up));
     assert_eq!(shown([Some(&there), Some(&there)]), None);
     assert_eq!(shown([Some(&elsewhere), None]), None);
-    // Both times touch, or do not.
+    // Two times overlap, or do not.
     for ((from, to), touches) in
         [((0.0, 0.9), false), ((0.0, 1.0), true), ((2.0, 3.0), true), ((2.1, 3.0), false)]
     {
@@ -128,7 +128,7 @@ fn packets_under_way_while_a_clock_was_set_are_not_held() {
         both.answer.causes.iter().any(|c| c.id == id)
     };
     for id in [CauseId::ReceiverStall, CauseId::Queue] {
-        // The clock was set by 100 ms at 1 s: within a second, and within a fifth.
+        // The clock was set by 100 ms at 1 s. A hold must be within 1 s of this, and its length within a fifth.
         let table = [
             (1.0, 100 * MS, false),
             (1.0, -100 * MS, false),

@@ -40,7 +40,7 @@ fn text(change: impl FnOnce(&mut Summary)) -> String {
     warning.text
 }
 
-/// Returns the first number for which this is the only warning.
+/// Returns the first number for which `code` is the only warning.
 fn from(code: &str, range: core::ops::RangeInclusive<i64>, set: impl Fn(&mut Summary, i64)) -> i64 {
     first(range, |x| codes(|s| set(s, x)).iter().any(|c| c == code))
 }
@@ -107,7 +107,7 @@ fn jumps_are_said_where_the_answer_names_one() {
     assert_eq!(codes(jumps(2, CauseId::Queue)), [""; 0]);
     let said = text(jumps(3, CauseId::ClockStep));
     assert!(said.starts_with("the smallest delay changes 2 times, first by 3.00 ms at packet 70"), "{said}");
-    // Without an answer.
+    // A summary without a verdict.
     let unanswered = codes(|s| {
         jumps(2, CauseId::Queue)(s);
         s.answer = None;
@@ -176,7 +176,7 @@ fn a_delay_above_the_round_trip_contradicts_it() {
 fn a_corrected_delay_lies_between_0_and_the_round_trip() {
     let set = |s: &mut Summary, ns| s.latency_corrected.as_mut().unwrap().min = Some(ns);
     let code = "corrected_out_of_range";
-    // The hosts' own 0.1 ms are allowed.
+    // 0.1 ms are allowed for the hosts.
     assert_eq!(from(code, 0..=MS, |s, ns| set(s, -ns)), HOST_WAKE_UP_NS + 1);
     assert_eq!(from(code, MS..=90 * MS, set), 10 * MS + HOST_WAKE_UP_NS + 1);
     let behind_a_queue = |ns| {
@@ -223,7 +223,7 @@ fn a_late_sender_is_said_once() {
     };
     assert_eq!(first(0..=5, |n| codes(late(n, None)) == ["sender_late"]), 1);
     assert!(text(late(2, None)).contains("half a period late 2 times, at most 3.00 ms"));
-    // Packets that waited in the host's own queue were handed over in time.
+    // Packets that waited in the host's own queue were passed to the kernel in time.
     assert_eq!(codes(late(500, Some(0))), [""; 0]);
     assert!(text(late(500, Some(1))).contains("half a period late 1 time, at most 2.00 ms"));
 }

@@ -86,7 +86,7 @@ fn what_a_receiver_waits_on_purpose_is_no_stall() {
             let kernel = |at| Stamp { at, source: StampSource::Kernel };
             record.set(Moment::Sent, kernel(sent));
             record.set(Moment::Arrived, kernel(sent + Span::micros(50)));
-            // Each is read together with the others of the same millisecond.
+            // Packets of the same millisecond are read together.
             record.set_receive_lag(Some(Span(longest - seq % 100 * 10_000)));
             record
         });
@@ -96,6 +96,6 @@ fn what_a_receiver_waits_on_purpose_is_no_stall() {
     assert_eq!((usual.stalls.receiver_waits, usual.stalls.without), (0, None));
     assert_eq!(usual.stamps.receive_pause_ns, Some(900_000));
     assert!(!usual.answer.as_ref().unwrap().names(CauseId::ReceiverStall));
-    // Half a period more is a wait like any other.
+    // Packets that are read later by half a period count as waiting.
     assert_eq!(of(1_015_001).stalls.receiver_waits, 400);
 }

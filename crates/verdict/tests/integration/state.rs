@@ -1,5 +1,5 @@
-//! States that are cut anywhere, saved, read and merged give the result of one analysis; arbitrary bytes are an
-//! error.
+//! Analyses that are split anywhere, saved, read and merged give the result of a single analysis; arbitrary bytes give
+//! an error.
 
 use crate::common;
 use crate::stream;
@@ -51,7 +51,7 @@ fn with_id(session: Session, id: &str) -> Session {
     Session { id: Some(id.to_owned()), ..session }
 }
 
-/// Returns the rows of a round-trip test made from those of a one-way test: every third is answered late.
+/// Converts the rows of a one-way test to those of a round-trip test: every third packet is answered late.
 fn round_trips(n: u64, rows: &[PacketRecord]) -> (Session, Vec<PacketRecord>) {
     let facts = TwoWay { protocol: "stamp".into(), far_clock: true, ..TwoWay::default() };
     let session = Session { two_way: Some(Box::new(facts)), ..session(n) };
@@ -124,7 +124,7 @@ proptest! {
             parts.resume(begun.clone()).unwrap();
             rows[part[0]..part[1]].iter().for_each(|row| parts.push(row));
         }
-        // Facts that only the last part has.
+        // Facts that only the last part contains.
         parts.resume(session).unwrap();
         prop_assert_eq!(json(parts).to_string(), json(whole).to_string());
     }
@@ -140,7 +140,7 @@ proptest! {
         let session = with_id(session, "cut");
         let (first, second) = rows.split_at(cut.min(rows.len()));
         let of = |exact: bool, rows: &[PacketRecord]| if exact { of(&session, rows) } else { streaming(&session, rows) };
-        // One of them in constant memory is sufficient.
+        // It suffices that one of them is in constant memory.
         let mut merged = of(exact[0] && !exact[1], first);
         merged.merge(of(exact[1], second)).unwrap();
         prop_assert_eq!(json(again(&merged)).to_string(), json(streaming(&session, &rows)).to_string());
@@ -168,7 +168,7 @@ proptest! {
         prop_assert_eq!(json(state).to_string(), json(whole).to_string());
     }
 
-    /// True if all packets fit into memory, some, or none.
+    /// Each analysis keeps all packets, some, or none in memory.
     #[test]
     fn the_bytes_of_a_state_do_not_tell_how_its_rows_came(
         (n, rows) in rows(),
@@ -241,7 +241,7 @@ proptest! {
         prop_assert_eq!(both.counts.out_of_sequence, sum(|s| s.counts.out_of_sequence));
         let minima = parts.iter().filter_map(|s| s.latency.min);
         prop_assert_eq!(both.latency.min, minima.min());
-        // The only additional value is that of the pair across the border.
+        // The only additional value is that of the pair of packets across the border.
         let seam = both.ipdv.defined - sum(|s| s.ipdv.defined);
         prop_assert!(seam <= 1);
         prop_assert_eq!(both.session.tags["tests"].as_str(), "2");
@@ -378,7 +378,7 @@ fn parts_analysed_apart_in_constant_memory_are_the_whole() {
     let warnings = json(merged(nested.clone()))["warnings"].to_string();
     assert!(warnings.contains("percentiles may be up to 3/1024 too high"), "{warnings}");
     assert_whole(&session, &rows, nested, &[]);
-    // Packets so late that the bounded reorder density never expects the same again.
+    // Packets so late that the bounded reorder density never has the same expectation again.
     let (session, rows) = long(30_000, 1, 150);
     assert_whole(&session, &rows, split(&session, &rows, &[15_000]), &[".reordering.rd_fd_dt128"]);
 }
@@ -406,7 +406,7 @@ fn parts_that_do_not_follow_each_other_in_constant_memory_are_refused() {
     let before = json(first.clone());
     assert!(first.merge(first.clone()).is_err());
     assert_eq!(json(first.clone()), before);
-    // More numbers than are stored.
+    // More sequence numbers than are stored.
     let (session, rows) = long(30_000, 200, 100);
     let [mut first, second] = [&rows[..1000], &rows[1000..]].map(|rows| streaming(&session, rows));
     let error = first.merge(second).unwrap_err();
@@ -415,7 +415,7 @@ fn parts_that_do_not_follow_each_other_in_constant_memory_are_refused() {
     assert_whole(&session, &rows, split(&session, &rows, &[24_000]), &[".answer"]);
 }
 
-/// Changes a byte, or replaces a number (MessagePack's of one byte, or the one after a marker).
+/// Changes a byte, or replaces a number (a one-byte MessagePack number, or the number after a marker).
 fn change() -> impl Strategy<Value = (prop::sample::Index, u8, Option<u32>)> {
     (any::<prop::sample::Index>(), any::<u8>(), prop::option::weighted(0.8, 0u32..=64))
 }

@@ -1,5 +1,4 @@
-//! Streams of any length that are judged stretch by stretch in constant memory have the same verdict as with all
-//! packets.
+//! Streams that are judged stretch by stretch, in constant memory, have the same verdict as with all packets in memory.
 
 use jitlat_core::answer::{Answer, CauseId};
 use jitlat_core::record::Flags;

@@ -1,11 +1,11 @@
 //! Brute-force twins: what the analysis computes in one pass, computed again straight from the definitions in
-//! docs/metrics, over vectors with one place a packet, on random streams.
+//! docs/metrics, with one vector entry per packet, on random streams.
 //!
-//! Where the other figures have their twins: order statistics, half-sample mode (`metrics/sample.rs`), moments and
-//! regressions (`moments.rs`), reordering extents (`reorder.rs`), stay-back and buffer density (`density.rs`), loss
-//! runs, distances, Gilbert (`loss.rs`), lower hull (`hull.rs`), windows (`interval.rs`), all pairs of a comparison
-//! (`compare`), sequence-number sets (`seqset.rs`). Merging, offsets and the streaming mode's stated errors are
-//! proven on whole summaries, so on every figure at once, in `properties.rs`.
+//! Twins of other figures are in the modules that compute these: order statistics, half-sample mode
+//! (`metrics/sample.rs`), moments and regressions (`moments.rs`), reordering extents (`reorder.rs`), stay-back and
+//! buffer density (`density.rs`), loss runs, distances, Gilbert (`loss.rs`), lower hull (`hull.rs`), windows
+//! (`interval.rs`), all pairs of a comparison (`compare`), sequence-number sets (`seqset.rs`). Merging, offsets and
+//! the streaming mode's stated errors are proven on whole summaries, so on every figure at once, in `properties.rs`.
 
 use crate::stream;
 use crate::stream::{PERIOD, rows, session};
@@ -133,7 +133,7 @@ proptest! {
         prop_assert!(near(s.mean_gap_duration_ms.unwrap(), duration(&gaps)));
     }
 
-    /// RFC 5560 and the runs of duplicated numbers.
+    /// RFC 5560, and the runs of duplicated numbers.
     #[test]
     fn duplicates((n, rows) in rows()) {
         let mut twin = Twin::of(n, &rows);
@@ -154,7 +154,7 @@ proptest! {
         prop_assert_eq!(d.time_to_duplicate.map(|t| (t.min, t.max)), times.first().copied().zip(times.last().copied()));
     }
 
-    /// Metrics §18: every packet is checked against every buffer.
+    /// Buffers (metrics §18): every packet is checked against every buffer.
     #[test]
     fn buffers((n, rows) in rows()) {
         let twin = Twin::of(n, &rows);
@@ -250,7 +250,7 @@ proptest! {
         }
     }
 
-    /// Metrics §9 and §22.
+    /// Periods (metrics §9) and schedule (§22).
     #[test]
     fn periods_and_schedule((n, rows) in rows()) {
         let (twin, s) = (Twin::of(n, &rows), summary(n, &rows));
@@ -268,7 +268,7 @@ proptest! {
         prop_assert_eq!(figures.over_half_period, errors.iter().filter(|e| 2 * (**e - anchor) > PERIOD).count() as u64);
     }
 
-    /// Metrics §21: no other cell and overhead fit better, and none as well is preferred.
+    /// Metrics §21: no other cell and overhead fit better, and none that fit as well are preferred.
     #[test]
     fn steps_of_cells(cell in 33u32..60, overhead in 0u32..60, noise in prop::collection::vec(-0.2f64..0.2, 40)) {
         let points: Vec<(u32, f64)> = (0..40)
@@ -296,7 +296,7 @@ proptest! {
         prop_assert!(found.significant && (found.per_cell - 4.0).abs() < 0.2);
     }
 
-    /// Metrics §21: the strength is that of its spacing, and a spacing put in comes out.
+    /// Metrics §21: the strength is that of the spacing, and a given spacing is found again.
     #[test]
     fn bands_of_times(q in 2.0f64..6.0, from in 0.0f64..1e3, values in prop::collection::vec((0u32..12, -0.5f64..0.5), 60..120)) {
         let times: Vec<f64> = values.iter().map(|(k, e)| from + f64::from(*k) * q + e * q / 8.0).collect();
@@ -331,7 +331,7 @@ fn with_headers(rows: &mut [PacketRecord], seen: u32) {
     }
 }
 
-/// Two threads in addition to the test's own.
+/// Pool with two threads in addition to the test's own.
 struct Three;
 
 impl Helpers for Three {
@@ -397,7 +397,7 @@ fn repeated(
     (session, rows)
 }
 
-/// Makes it a two-way test in which most rows contain the time of the answer.
+/// Turns the test into a two-way test in which most rows contain the time of the answer.
 fn answered(session: &mut Session, rows: &mut [PacketRecord]) {
     session.two_way = Some(Box::new(TwoWay { far_clock: true, ..TwoWay::default() }));
     for (k, row) in rows.iter_mut().enumerate() {

@@ -56,7 +56,7 @@ const GAUGES: [(&str, &str, TotalFn); 3] = [
         "Estimated clock of the server minus that of the client in the newest test.",
         |s| s.clock_error_ns.map(|ns| ns / 1e9),
     ),
-    ("jitlat_clock_error_bound_seconds", "Maximum error of the estimated clock difference.", |s| {
+    ("jitlat_clock_error_bound_seconds", "Maximum error of the estimated clock offset.", |s| {
         s.clock_bound_ns.map(|ns| ns / 1e9)
     }),
 ];
@@ -65,7 +65,7 @@ type Distributed = fn(&StreamTotal, &TestTotals) -> MetricHistogram;
 
 /// Distributions: name, help, value.
 const HISTOGRAMS: [(&str, &str, Distributed); 3] = [
-    ("jitlat_delay_seconds", "Delay as measured; one-way delays include the clock difference.", |_, s| {
+    ("jitlat_delay_seconds", "Delay as measured; one-way delays include the clock offset.", |_, s| {
         s.delay.histogram()
     }),
     ("jitlat_delay_variation_seconds", "Delay above the smallest of its test.", |_, s| {

@@ -21,7 +21,7 @@ pub const ZERO_BUCKET_S: f64 = 1.0 / (1u64 << 30) as f64;
 /// A distribution of times, reduced to Prometheus' buckets.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Reduced {
-    /// Number of values in each of [`BUCKETS_US`], and of those above all.
+    /// Number of values in each of [`BUCKETS_US`], and above the last one.
     classic: [u64; BUCKETS_US.len() + 1],
     zero: u64,
     /// Number of values by index of the native bucket.
@@ -54,7 +54,7 @@ impl Reduced {
         self.sum += sum;
     }
 
-    /// Converts it to a histogram for output.
+    /// Converts the distribution to a histogram for output.
     pub fn histogram(&self) -> MetricHistogram {
         let mut below = 0;
         let classic = BUCKETS_US.iter().zip(&self.classic).map(|(us, n)| {
@@ -91,7 +91,7 @@ pub struct MetricHistogram {
     pub zero_count: u64,
     /// Native buckets that are not empty, by number: bucket k ends at 2^(k / 2^schema).
     pub positive: Vec<(i32, u64)>,
-    /// The same for values below 0.
+    /// Native buckets of values below 0, like `positive`, by magnitude.
     pub negative: Vec<(i32, u64)>,
 }
 

@@ -22,7 +22,7 @@ use axum::response::{IntoResponse, Response};
 use families::families;
 use std::sync::{Arc, PoisonError};
 
-/// Maximum number of streams that have samples; the number of those left out is a sample, too.
+/// Maximum number of streams with samples; the number of streams left out is itself a sample.
 const MAX_STREAMS: usize = 2000;
 
 /// Format of the answer.
@@ -35,7 +35,7 @@ enum MetricsFormat {
 }
 
 impl MetricsFormat {
-    /// Best first.
+    /// All formats, the preferred one first.
     const ALL: [MetricsFormat; 3] =
         [MetricsFormat::Protobuf, MetricsFormat::OpenMetrics, MetricsFormat::Text];
 
@@ -68,7 +68,7 @@ impl MetricsFormat {
         }
     }
 
-    /// Returns the format that a client prefers; text if it names none of them.
+    /// Returns the format that a client prefers; text if it accepts none of the others.
     fn wanted(accepted: &str) -> MetricsFormat {
         let weight = |format: MetricsFormat| {
             let ranges = accepted.split(',').filter(|range| format.is(range));

@@ -157,7 +157,7 @@ fn histogram(of: &MetricHistogram) -> model::ProtoHistogram {
     }
 }
 
-/// Returns runs of adjacent buckets; each offset counts from the end of the run before.
+/// Returns runs of adjacent buckets; each offset counts from the end of the previous run.
 fn spans(buckets: &[(i32, u64)]) -> Vec<model::BucketSpan> {
     let runs = buckets.chunk_by(|(k, _), (next, _)| *next == k + 1);
     let mut end = 0;
@@ -170,7 +170,7 @@ fn spans(buckets: &[(i32, u64)]) -> Vec<model::BucketSpan> {
     runs.map(span).collect()
 }
 
-/// Returns the difference of each count to the bucket before.
+/// Returns the difference between each count and that of the previous bucket.
 fn deltas(buckets: &[(i32, u64)]) -> Vec<i64> {
     let counts = buckets.iter().map(|(_, count)| i64::try_from(*count).unwrap_or(i64::MAX));
     let before = core::iter::once(0).chain(counts.clone());

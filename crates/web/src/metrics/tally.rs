@@ -1,5 +1,5 @@
-//! [`MetricsTally`]: totals of every test that ever entered the archive, per stream. The first update reads everything, each
-//! further one only new tests.
+//! [`MetricsTally`]: totals per stream of all tests ever added to the archive. The first update reads everything, later ones only
+//! new tests.
 
 use super::histogram::Reduced;
 use jitlat_archive::{Archive, ArchiveError, StreamTotal};
@@ -9,9 +9,9 @@ use std::collections::HashMap;
 /// Totals as of the last update.
 #[derive(Debug, Default)]
 pub struct MetricsTally {
-    /// Number of tests that had entered by then; `None` before the first update.
+    /// Number of tests added to the archive by then; `None` before the first update.
     entered: Option<i64>,
-    /// Streams, in the order in which they became known: facts from the catalogue, with the pool of the new tests only.
+    /// Streams in the order of their first test: data from the catalogue, with the pool of the new tests only.
     pub streams: Vec<StreamTotal>,
     /// Totals of all tests of each stream, by the stream's number.
     all: HashMap<i64, TestTotals>,
@@ -44,7 +44,7 @@ impl TestTotals {
 }
 
 impl MetricsTally {
-    /// Adds the tests that entered since the last update.
+    /// Adds the tests that were added to the archive since the last update.
     ///
     /// # Errors
     /// [`ArchiveError`]; the next update then reads everything.

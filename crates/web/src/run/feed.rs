@@ -102,7 +102,7 @@ enum Happened {
 }
 
 impl Happened {
-    /// Copies the events that are shown; `None` for others.
+    /// Copies an event if it is shown; `None` otherwise.
     fn of(event: &Event<'_>) -> Option<Happened> {
         Some(match *event {
             Event::Connecting(address) => Happened::Connecting(address),
@@ -180,7 +180,7 @@ impl LiveRun {
         self.stop.store(true, Ordering::SeqCst);
     }
 
-    /// Time since the request.
+    /// Returns the time since the request.
     pub fn now(&self) -> SteadyTime {
         SteadyTime(i64::try_from(self.begun.elapsed().as_nanos()).unwrap_or(i64::MAX))
     }
@@ -208,12 +208,12 @@ impl RunFeed {
         RunFeed(run)
     }
 
-    /// Id of the test.
+    /// Returns the id of the test.
     pub fn id(&self) -> &str {
         &self.0.id
     }
 
-    /// Flag that asks the test to end.
+    /// Returns the flag that asks the test to end.
     pub fn stop(&self) -> Arc<AtomicBool> {
         self.0.stop.clone()
     }
@@ -273,7 +273,7 @@ impl Drop for RunFeed {
 /// Creates a unique id.
 fn identity(created_ns: i64) -> String {
     let mut bytes = [0; 6];
-    // Without random numbers, which every system has, the time is unique enough.
+    // If there are no random numbers, which is unlikely, the time is unique enough.
     if getrandom::fill(&mut bytes).is_err() {
         bytes.copy_from_slice(&created_ns.to_le_bytes()[..6]);
     }

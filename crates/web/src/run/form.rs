@@ -136,7 +136,7 @@ pub async fn with_secret(
     }
 }
 
-/// Page for when running tests is off, with instructions to turn it on.
+/// Renders the page shown while running tests is off, with instructions to turn it on.
 fn off() -> Html<String> {
     let main = html! {
         p {
@@ -169,7 +169,7 @@ fn write(all: &RunsNow, secret: &str, wanted_test: &RunRequest, refusal: Option<
     page::page("Run a test", PageTab::Run, &header, &main).0
 }
 
-/// The form.
+/// Renders the form.
 fn form(all: &RunsNow, secret: &str, wanted_test: &RunRequest, refusal: Option<&RunRefusal>) -> Markup {
     let wrong = match refusal {
         Some(RunRefusal::Field(field, _)) => field.as_str(),
@@ -232,7 +232,7 @@ fn form(all: &RunsNow, secret: &str, wanted_test: &RunRequest, refusal: Option<&
     }
 }
 
-/// A list of options, one of which is selected.
+/// Renders a list of options, one of which is selected.
 fn choice(name: &str, label: &str, value: &str, options: &[(&str, String)], wrong: &str) -> Markup {
     let (invalid, by) = marked(name, wrong);
     html! {
@@ -253,7 +253,7 @@ fn marked(name: &str, wrong: &str) -> (Option<&'static str>, Option<&'static str
     }
 }
 
-/// List of requested tests.
+/// Renders the list of requested tests.
 fn recent(runs: &[RunNow]) -> Markup {
     let state = |run: &RunNow| match run.state {
         RunState::Waiting => "waiting",

@@ -1,7 +1,7 @@
 //! Tests that are started from a page and watched there.
 //!
 //! * [`Runner`] – runs them: the command provides one; [`RunOffer`], [`RunRequest`], [`Planned`] – data exchanged with it
-//! * [`PageRuns`] – who may start tests, and their limits; `table` – the list of tests
+//! * [`PageRuns`] – authorisation to start tests, and their limits; `table` – the list of tests
 //! * [`feed`] – events of a test; `watched` – its state and its figures
 //! * `form` – `/run`, the form that starts a test; `page` – `/run/ID`, where it is watched; `api` – both as JSON
 
@@ -24,15 +24,15 @@ use serde::{Deserialize, Serialize};
 use std::fmt::Debug;
 use std::sync::Arc;
 
-/// Runs tests. Its calls may block: they are made from threads that may wait.
+/// Runs tests. Its functions may block; they are called from threads that may wait.
 pub trait Runner: Debug + Send + Sync {
     /// Returns the hosts and tests to choose from.
     ///
     /// # Errors
-    /// Errors of the archive, which knows hosts.
+    /// Errors of the archive, from which hosts may be read.
     fn offer(&self, archive: &Archive) -> Result<RunOffer, jitlat_archive::ArchiveError>;
 
-    /// Returns what a test would send.
+    /// Returns the traffic that a test would send.
     ///
     /// # Errors
     /// Reason why the request is invalid.
@@ -41,7 +41,7 @@ pub trait Runner: Debug + Send + Sync {
     /// Starts a test, now or when capacity is free, and reports its progress to `feed`.
     ///
     /// # Errors
-    /// Reason why it is never started.
+    /// Reason why the test is not started.
     fn start(&self, wanted_test: &RunRequest, host: &HostOffer, feed: RunFeed) -> Result<(), RunRefusal>;
 }
 
@@ -83,8 +83,8 @@ pub struct TestOffer {
     pub one_way: bool,
 }
 
-/// A request for a test. Texts are as on the command line; an empty field has the default of the command line or of the
-/// profile.
+/// Request for a test. Values have the same form as on the command line; an empty field has the default of the command line or of
+/// the profile.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default, deny_unknown_fields)]
@@ -150,7 +150,7 @@ pub enum RunRefusal {
     /// A field of the request is wrong or not allowed: the field (empty for the request as a whole), and what to write
     /// instead.
     Field(String, String),
-    /// No capacity is free: until when, or because of what.
+    /// No capacity is free; with the reason, or the time until which that is so.
     Busy(String),
 }
 
@@ -168,16 +168,16 @@ impl RunRefusal {
 pub struct PageRuns {
     /// Runs the tests.
     pub runner: Arc<dyn Runner>,
-    /// Rule for who may start and stop them.
+    /// Clients that may start and stop them.
     pub who: Starters,
     /// Limits of the tests.
     pub limits: RunLimits,
 }
 
-/// Rule for who may start and stop tests.
+/// Clients that may start and stop tests.
 #[derive(Clone, Debug)]
 pub enum Starters {
-    /// All users of this host. Only if the page is for its users.
+    /// All users of this host; only if the page is restricted to them.
     Local,
     /// Anyone with this token, which differs from the one for reading.
     Token(Token),

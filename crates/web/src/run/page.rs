@@ -97,7 +97,7 @@ fn stop(now: &RunNow, secret: &str) -> Markup {
     }
 }
 
-/// Progress, and the verdict so far.
+/// Renders the progress, and the verdict so far.
 fn state(now: &RunNow) -> Markup {
     let class = match now.state {
         RunState::Failed => "bad",
@@ -123,7 +123,7 @@ fn state(now: &RunNow) -> Markup {
     }
 }
 
-/// Verdict of a stream so far, and a warning if nothing arrives.
+/// Renders the verdict of a stream so far, and a warning if nothing arrives.
 fn so_far(now: &RunNow, stream: &RunStream) -> Markup {
     let of = if now.streams.len() == 1 { String::new() } else { format!(", {}", stream.name) };
     // After the end, the reports have the verdict.
@@ -152,7 +152,7 @@ fn without_word<'a>(answer: &'a str, severity: &str) -> &'a str {
     }
 }
 
-/// Links to the results, once they are in the archive.
+/// Renders links to the results, once they are in the archive.
 fn reports(archive: &Archive, now: &RunNow) -> Markup {
     let report = |test: &String| {
         let listed = archive.find(test).and_then(|id| archive.listed(id));
@@ -174,7 +174,7 @@ fn reports(archive: &Archive, now: &RunNow) -> Markup {
     }
 }
 
-/// List of figures, above the pane with the selected one.
+/// Renders the list of figures, above the pane with the selected one.
 fn selector(now: &RunNow, plot: &LivePlot) -> Markup {
     html! {
         h2 { "Live view" }
@@ -194,7 +194,7 @@ fn selector(now: &RunNow, plot: &LivePlot) -> Markup {
     }
 }
 
-/// Pane with the figures.
+/// Renders the pane with the figures.
 fn pane(plot: &LivePlot, figures: &[Figure]) -> Markup {
     html! {
         div data-live="plot" {
@@ -211,7 +211,7 @@ fn pane(plot: &LivePlot, figures: &[Figure]) -> Markup {
     }
 }
 
-/// Table of the figures so far.
+/// Renders the table of the figures so far.
 fn streams(now: &RunNow) -> Markup {
     if now.streams.is_empty() {
         return Markup::default();
@@ -243,7 +243,7 @@ fn streams(now: &RunNow) -> Markup {
             p.help { "Packets received by the far host are reported once per second; the final report has every packet." }
         }
         @if raw {
-            p.help { "One-way delays include the clock difference, which is not known well enough." }
+            p.help { "One-way delays include the clock offset, which is not known precisely enough." }
         }
     }
 }

@@ -16,7 +16,7 @@ const UPDATE_INTERVAL: Duration = Duration::from_millis(250);
 /// Number of updates per message to watchers.
 const STEPS_PER_MESSAGE: u32 = 4;
 
-/// Error for when running tests is off, with instructions to turn it on.
+/// Returns the error that running tests is off, with instructions to turn it on.
 pub fn off() -> Problem {
     Problem::NotFound(
         "Running tests is off: turn it on with jitlat web --run, or run = true in [web] of the monitor's file."
@@ -85,7 +85,7 @@ fn start_with(
     }
 }
 
-/// Updates the state of a test and notifies watchers until it is over.
+/// Updates the state of a test and sends it to watchers until it is over.
 async fn follow(run: Arc<LiveRun>) {
     let (mut steps, mut known): (u32, Option<RunStatus>) = (0, None);
     loop {

@@ -34,7 +34,7 @@ impl Default for RunLimits {
     }
 }
 
-/// Number of ended tests that are remembered.
+/// Maximum number of ended tests in the table.
 const MAX_ENDED_RUNS: usize = 32;
 const HOUR: i64 = 3_600_000_000_000;
 
@@ -114,7 +114,7 @@ impl RunTable {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).retain(|known| known.id != run.id);
     }
 
-    /// Returns the test with an id; `None` if it is unknown or forgotten.
+    /// Returns the test with an id; `None` if it is unknown or was removed.
     pub fn find(&self, id: &str) -> Option<Arc<LiveRun>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).iter().find(|run| run.id == id).cloned()
     }

@@ -1,4 +1,4 @@
-//! [`WatchedRun`]: state of a running test, as its watchers see it.
+//! [`WatchedRun`]: state of a running test as shown to its watchers.
 
 use super::feed::{LiveRun, RunStatus};
 use jitlat_core::live::{FigureSource, LivePhase, LiveState, StreamState, summary};
@@ -148,7 +148,7 @@ pub struct RunStream {
     pub received: Option<u64>,
     /// Number of packets missing below the highest number received; some may still arrive.
     pub missing: Option<u64>,
-    /// Share of the packets that are missing, as far as known.
+    /// Share of missing packets among those whose fate is known.
     pub loss: Option<f64>,
     /// Smallest delay, ns.
     pub delay_min_ns: Option<i64>,
@@ -156,7 +156,7 @@ pub struct RunStream {
     pub delay_median_ns: Option<i64>,
     /// 99th percentile of the delay, ns.
     pub delay_p99_ns: Option<i64>,
-    /// True if delays include the clock difference of the two hosts, because it is not known well enough.
+    /// True if delays include the clock offset between the two hosts, because it is not known precisely enough.
     pub raw: bool,
     /// Inter-arrival jitter of RFC 3550, ns.
     pub jitter_ns: Option<i64>,

@@ -115,7 +115,7 @@ fn who_proves_to_be_the_one_that_was_asked_is_told_and_nobody_else() {
     refused(&certificate(own_folder, "DNS:localhost", true), Some(&own), "has expired");
 }
 
-/// The same with the authorities of this system. Without any, the server receives no request at all.
+/// Like [`posted`], but with the authorities of this system. Without any, the server receives no request at all.
 fn posted_or_no_authorities(certificate: &[PathBuf; 2]) -> (Result<(), PostError>, String) {
     match post("https://127.0.0.1:9/", String::new(), None, PATIENCE) {
         Err(PostError::Authorities(why)) => (Err(PostError::Authorities(why)), String::new()),

@@ -5,7 +5,8 @@ use crate::summary::Duplicates;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Further copies of packets. They are counted as runs once their numbers are too old to occur again.
+/// Further copies of packets. Copies are counted as runs once their numbers are too old to occur
+/// again.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct CopyRuns {
     pub total: u64,

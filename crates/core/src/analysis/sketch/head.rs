@@ -1,4 +1,5 @@
-//! [`Head`]: the first rows of a stream. They are pushed again if its analysis is merged behind another one.
+//! [`Head`]: the first rows of a stream. These rows are pushed again if the analysis is appended to another
+//! one.
 
 use super::super::Samples;
 use super::super::row::Row;
@@ -15,7 +16,7 @@ pub struct Head {
     rows: Samples,
     /// Indices of rows that are not clean copies; their times are meaningless.
     damaged: Vec<u32>,
-    /// Indices of rows without a delay.
+    /// Indices of rows whose delay is unknown.
     #[serde(default)]
     delayless: Vec<u32>,
 }

@@ -1,6 +1,6 @@
 //! [`Sketch`]: the state of an analysis in constant memory (metrics §23). Every figure takes one pass,
-//! percentiles come from log-linear histograms, and everything else is exact as far as a bounded window
-//! reaches.
+//! percentiles come from log-linear histograms, and all other figures are exact within a bounded window of
+//! packets.
 
 mod copies;
 mod head;
@@ -39,11 +39,11 @@ const BATCH: usize = 256;
 /// The state of an analysis in constant memory: about 7 MB at most.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Sketch {
-    /// Counts of the rows, in the stored form only. While packets arrive, the
-    /// [`Engine`](super::engine::Engine) has it.
+    /// Counts of the rows, in the stored form only. While packets arrive, the counts are in the
+    /// [`Engine`](super::engine::Engine).
     #[serde(default)]
     pub classifier: Option<Classifier>,
-    /// Number of packets received without a delay.
+    /// Number of received packets whose delay is unknown.
     #[serde(default)]
     pub delayless: u64,
     /// Stamps and headers of the rows, also in the stored form only.
@@ -52,7 +52,7 @@ pub struct Sketch {
     head: Head,
     /// The smallest valid sequence number of the rows after the head.
     lowest: Option<u32>,
-    /// Numbers below this are forgotten: it is no longer known whether they were accepted.
+    /// Numbers below this limit are forgotten: whether they were accepted is no longer known.
     forgotten: u64,
     losses: Losses,
     pub copies: CopyRuns,
@@ -149,22 +149,24 @@ impl Sketch {
         }
     }
 
-    /// Returns how much too high percentiles may be, in parts of 1024.
+    /// Returns the maximum error of percentiles, which are never too low, in units of 1/1024.
     pub fn error(&self) -> u32 {
         self.moved.saturating_add(1)
     }
 
-    /// Returns the number below which packets are forgotten, and the number of pages beyond which more are.
+    /// Returns the number below which packets are forgotten, and the number of pages beyond which further
+    /// packets are forgotten.
     pub fn remembers(&self) -> (u64, usize) {
         (self.forgotten, PAGES)
     }
 
-    /// Returns how many rows may be added together; 0 while the head is being filled.
+    /// Returns the maximum number of rows that may be added together; 0 while the head is being filled.
     pub fn max_batch(&self) -> usize {
         if self.head.rows() < HEAD { 0 } else { usize::MAX }
     }
 
-    /// Returns the length of the longest run of losses below `met`, where `came` has the recent numbers.
+    /// Returns the length of the longest run of losses below `met`, where `came` contains the recent
+    /// numbers.
     pub fn longest(&self, came: &SeqSet, met: u64) -> u64 {
         self.losses.longest(came, met)
     }
@@ -174,7 +176,7 @@ impl Sketch {
         self.head.iter()
     }
 
-    /// Adds the next row of packet `seq`. Without its `record` it does not take part in a verdict.
+    /// Adds the next row of packet `seq`. Without `record`, the row is not judged.
     pub(super) fn push(&mut self, to: &mut Classifier, seq: u32, row: Row, record: Option<&PacketRecord>) {
         if self.head.rows() < HEAD {
             self.head.push(seq, row);
@@ -182,7 +184,8 @@ impl Sketch {
             self.follow_head(seq);
         }
         if u64::from(seq) < self.forgotten {
-            // Too late to distinguish a first copy from a duplicate; the packet already counts as lost.
+            // The packet already counts as lost: it is too late to distinguish a first copy from a
+            // duplicate.
             return to.refuse();
         }
         let counts = row.count(seq, to);
@@ -275,7 +278,7 @@ impl Sketch {
         }
     }
 
-    /// Checks that it can be merged behind an analysis whose highest number is `highest`.
+    /// Checks that this analysis can be appended to one whose highest number is `highest`.
     pub fn check_behind(&self, highest: Option<u32>) -> Result<(), NotMergeable> {
         if self.forgotten > 0 {
             return Err(NotMergeable::Forgotten);
@@ -290,8 +293,8 @@ impl Sketch {
             self.stretches.take().and_then(|mut mine| mine.append_packets(next, came, tally).then_some(mine));
     }
 
-    /// Adds what `next` has received since it was in the state `lead`; this analysis already has the rows of
-    /// `lead`. `all` has all accepted packets.
+    /// Adds the packets that `next` received after its state was `lead`. This analysis already contains the
+    /// rows of `lead`; `all` contains all accepted packets.
     pub fn join(&mut self, mut next: Sketch, mut lead: Sketch, all: &mut Classifier) {
         let stretches = self.stretches.take().zip(next.stretches.take());
         self.stretches = stretches.and_then(|(mut mine, later)| mine.append(*later).then_some(mine));
@@ -312,8 +315,8 @@ impl Sketch {
         self.forget(all);
     }
 
-    /// Counts what is still pending when the stream has ended; `came` has the numbers that are not counted
-    /// yet.
+    /// Counts everything that is pending when the stream has ended; `came` contains the numbers that are
+    /// not counted yet.
     pub fn end(&mut self, came: &SeqSet) {
         self.settle();
         came.runs().for_each(|run| self.losses.received(run));

@@ -169,8 +169,8 @@ impl SparseHistogram {
         let low = take_i64(bytes)?;
         let high = low.checked_add_unsigned(take_u64(bytes)?)?;
         read.extremes = Some((low, high));
-        // Each value, and each bucket with its count, takes at least one byte, so a larger number cannot be
-        // true.
+        // Each value, and each bucket with its count, takes at least one byte, so a number above the number
+        // of bytes is invalid.
         let room = |n: u64, bytes: &[u8]| usize::try_from(n).ok().filter(|n| *n <= bytes.len());
         if n <= exact as u64 {
             let n = room(n, bytes)?;
@@ -196,7 +196,8 @@ impl SparseHistogram {
         Some(read)
     }
 
-    /// Skips what [`LogHistogram::write`] appended without decoding the values; `None` if it is cut short.
+    /// Skips what [`LogHistogram::write`] appended without decoding the values; `None` if the bytes end
+    /// early.
     pub(crate) fn skip(bytes: &mut &[u8]) -> Option<()> {
         let exact = take_u64(bytes)?;
         *bytes = bytes.get(2..)?;
@@ -229,8 +230,8 @@ impl SparseHistogram {
         LogHistogram { precision, origin, first, above, below, n, extremes }
     }
 
-    /// Returns true if this can be a histogram. Like [`LogHistogram::is_possible`], without the checks that
-    /// reading has done.
+    /// Returns true if this can be a histogram. Like [`LogHistogram::is_possible`], without the checks made
+    /// during reading.
     pub(crate) fn is_possible(&self) -> bool {
         let is_exact = self.n <= self.precision.exact as u64;
         let counted = self.sides.iter().flatten().map(|(_, count)| u128::from(*count)).sum::<u128>();
@@ -254,7 +255,7 @@ impl SparseHistogram {
         if !self.first.is_empty() {
             return self.first.get(rank).copied();
         }
-        // Find the bucket first, then compute the value of this one only.
+        // Find the bucket first, then compute only the value of this bucket.
         let [above, below] = &self.sides;
         let mut before = 0u64;
         let mut has_rank = |count: u64| {

@@ -28,7 +28,7 @@ fn four_sizes_are_enough_where_cells_explain_them() {
     assert!(f.cells_assumed && f.coarse && f.steps.is_some_and(|s| s.0 == 48), "{f:?}");
     assert!((f.series_rate - 102_400.0).abs() < 100.0, "{f:?}");
     assert!(f.encapsulations.iter().any(|e| e == "pppoe-llc"), "{f:?}");
-    // From the seed document: further hops cost 1.55 µs per byte, so the rate in series is lower.
+    // From the source document: further hops cost 1.55 µs per byte, so the rate in series is lower.
     let printed = [(68, 17.84), (368, 46.99), (668, 72.52), (968, 97.66), (1268, 123.19)];
     let f = fit(&printed.map(|(l, ms)| (l, ms * 1e6)), 28).unwrap();
     assert!(f.cells_assumed && (f.series_rate - 100_600.0).abs() < 300.0, "{f:?}");

@@ -51,7 +51,7 @@ impl Metric for PacketCounts {
         .only(Applies::WHOLE)
         .openmetrics("packets_invalid"),
     Scalar::new("lost", "lost packets", ScalarUnit::Packets, ScalarGetter::Count(|s| s.lost()))
-        .about("packets sent but not accepted")
+        .about("packets that did not arrive intact and in time")
         .source("RFC 7680")
         .lower_is_better()
         .openmetrics("packets_lost"),

@@ -32,7 +32,7 @@ macro_rules! percentile {
     };
 }
 
-/// Delay above the smallest: jitter in the seed document.
+/// Delay above the smallest: jitter in the source document.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Pdv;
 

@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 pub struct LatenessMetric {
     /// Period in ns, and the distribution of send time minus due time.
     offsets: Option<(i64, LogHistogram)>,
-    /// First number and total delay, in ns, of each part of the schedule that was shifted; empty while the test runs.
+    /// First packet number and total shift, in ns, of each shifted part of the schedule; empty while the test runs.
     #[serde(default)]
     shifts: Vec<(u32, i64)>,
 }
@@ -80,8 +80,7 @@ impl Metric for LatenessMetric {
 
     fn begin(test: &Session) -> LatenessMetric {
         let period = test.period().filter(|_| test.spec.schedule() == Schedule::Periodic);
-        let shifts = test.two_way.iter().flat_map(|facts| &facts.shifts);
-        let total = shifts.scan(0_i64, |total, shift| {
+        let total = test.schedule_shifts.iter().scan(0_i64, |total, shift| {
             *total = total.saturating_add(shift.by.0);
             Some((shift.seq, *total))
         });
@@ -361,7 +360,7 @@ impl Metric for StampSources {
             ScalarUnit::Time,
             ScalarGetter::Whole(|s| s.stamps().receive_lag_mean_ns),
         )
-        .about("mean time from the arrived stamp to the receiving program's clock reading")
+        .about("mean time from the arrival stamp to the receiving program's clock reading")
         .lower_is_better(),
         Scalar::new(
             "receive-lag-max",
@@ -369,7 +368,7 @@ impl Metric for StampSources {
             ScalarUnit::Time,
             ScalarGetter::Whole(|s| s.stamps().receive_lag_max_ns),
         )
-        .about("largest time from the arrived stamp to the receiving program's clock reading")
+        .about("largest time from the arrival stamp to the receiving program's clock reading")
         .lower_is_better(),
     ];
 

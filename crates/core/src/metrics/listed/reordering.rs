@@ -95,7 +95,7 @@ impl Metric for ReorderMetric {
             ScalarUnit::Share,
             ScalarGetter::Real(|s| density(s).map(|d| d.percent_early / 100.0)),
         )
-        .about("share of packets that arrived earlier than in order")
+        .about("share of packets that arrived before their position in send order")
         .source("RFC 5236 §4")
         .lower_is_better()
         .only(Applies::WHOLE),
@@ -105,7 +105,7 @@ impl Metric for ReorderMetric {
             ScalarUnit::Packets,
             ScalarGetter::Real(|s| density(s).map(|d| d.mean_displacement)),
         )
-        .about("mean distance of a packet from its position in order, in arrivals")
+        .about("mean distance of a packet from its position in send order, in arrivals")
         .source("RFC 5236 §4")
         .lower_is_better()
         .only(Applies::WHOLE),

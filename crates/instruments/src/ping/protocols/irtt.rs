@@ -126,7 +126,7 @@ pub struct IrttClient {
     pub port: u16,
     /// Key of packets; only answers with a valid HMAC are accepted. `None`: no HMAC.
     pub key: Option<IrttKey>,
-    /// When the server should read its clocks.
+    /// Events at which the server should read its clocks.
     pub stamp_at: StampAt,
     /// Clocks that the server should read.
     pub clocks: ServerClocks,
@@ -184,7 +184,7 @@ impl IrttClient {
         })
     }
 
-    /// The requested parameters, except duration and interval.
+    /// Returns the requested parameters, except duration and interval.
     fn params(&self, length: i64, tos: i64) -> IrttParams {
         IrttParams {
             length,
@@ -251,10 +251,10 @@ fn interval(text: &str) -> Result<Span, Error> {
     quantity::pause(text).map_err(|e| Error::Settings(format!("irtt-min-interval: {e}")))
 }
 
-/// The argument of the file with keys by peer.
+/// Name of the argument for the file with keys by peer.
 pub const KEYS_FILE: &str = "irtt-keys-file";
 
-/// The keys of a server: one for all peers, and those of single peers.
+/// Returns the keys of a server: one for all peers, and those of single peers.
 fn server_keys(arguments: &Arguments) -> Result<Keys<IrttKey>, Error> {
     let mut keys = Keys::from(arguments.file(KEY_FILE.name).map(key).transpose()?);
     for (name, key) in arguments.file(KEYS_FILE).map(keys_by_peer).transpose()?.unwrap_or_default() {

@@ -35,7 +35,7 @@ pub static PROTOCOL: PingProtocol = PingProtocol {
             "follow-up",
             "KIND",
             "Have the server report its processing time\n\nThe round trip then excludes it. KIND is the \
-             source of its two time stamps (default: the kind given with --stamps).",
+             source of its two timestamps (default: the kind given with --stamps).",
             &[
                 ("same", "The kind given with --stamps"),
                 ("app", "Both by the program"),
@@ -123,7 +123,7 @@ pub struct LampClient {
     pub mode: LampMode,
     /// Ask the server to report its processing time; `None`: do not ask.
     pub follow_up: Option<FollowUpKind>,
-    /// Send requests without time stamps.
+    /// Send requests without timestamps.
     pub timeless: bool,
     /// Send whole Ethernet frames, including IP and UDP headers, through a packet socket.
     pub raw: bool,
@@ -135,11 +135,11 @@ pub struct LampClient {
     pub any_port: bool,
 }
 
-/// Time stamps that the server uses for its processing time.
+/// Timestamps that the server uses for its processing time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FollowUpKind {
-    /// The same kind as this host.
+    /// Same kind as at this host.
     Same,
     /// The given kind.
     Given(LampFollowUp),

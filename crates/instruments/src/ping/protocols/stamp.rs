@@ -111,9 +111,9 @@ pub struct StampClient {
     pub class_of_service: Option<Dscp>,
     /// Ask the far host for its packet counters.
     pub direct_measurement: bool,
-    /// Ask for the time when answers really left, and for the source of the far host's stamps.
+    /// Ask for the actual departure times of answers, and for the source of the far host's stamps.
     pub telemetry: bool,
-    /// Format of time stamps.
+    /// Format of timestamps.
     pub format: TimeFormat,
     /// Accept answers from any UDP port of the far host.
     pub any_port: bool,
@@ -147,7 +147,7 @@ impl StampClient {
         })
     }
 
-    /// Makes a client of TWAMP Light.
+    /// Creates a client of TWAMP Light.
     pub(super) fn light(arguments: &Arguments) -> Result<StampClient, Error> {
         Ok(StampClient { light: true, ..StampClient::common(arguments)? })
     }
@@ -229,13 +229,13 @@ fn remarks(sender: &StampSender, dscp: Dscp) -> Vec<String> {
     }
     if let Some(c) = sender.counters() {
         remarks.push(format!(
-            "counted by the far host: {} sent up to then, {} arrived, {} answered",
+            "counters in the far host's last report: {} requests sent, {} arrived, {} answered",
             c.sender_sent, c.reflector_received, c.reflector_sent
         ));
     }
     if let Some([source_in, method_in, source_out, method_out]) = sender.far_stamps() {
         remarks.push(format!(
-            "time stamps of the far host: arrivals {}, clock synchronised by {}; answers {}, clock synchronised by {}",
+            "timestamps of the far host: arrivals {}, clock synchronised by {}; answers {}, clock synchronised by {}",
             method(method_in),
             sync_source(source_in),
             method(method_out),
@@ -245,7 +245,7 @@ fn remarks(sender: &StampSender, dscp: Dscp) -> Vec<String> {
     let lag = sender.lag();
     if lag.known > 0 {
         remarks.push(format!(
-            "{} answers contain the departure time of the answer before: on average {} after the time stamp \
+            "{} answers contain the departure time of the previous answer: on average {} after the timestamp \
              in it, at most {}; this time is not part of round trips and of the down direction",
             lag.known,
             units::eng4(lag.sum.0 / lag.known as i64),
@@ -255,7 +255,7 @@ fn remarks(sender: &StampSender, dscp: Dscp) -> Vec<String> {
     remarks
 }
 
-/// Name of the source that synchronises a clock, by the codes of RFC 8972 §4.3.
+/// Returns the name of the source that synchronises a clock, by the codes of RFC 8972 §4.3.
 fn sync_source(code: u8) -> &'static str {
     match code {
         1 => "NTP",
@@ -267,7 +267,7 @@ fn sync_source(code: u8) -> &'static str {
     }
 }
 
-/// Name of the method by which a stamp was taken, by the codes of RFC 8972 §4.3.
+/// Returns the name of the method by which a stamp was taken, by the codes of RFC 8972 §4.3.
 fn method(code: u8) -> &'static str {
     match code {
         1 => "in hardware",

@@ -12,7 +12,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 use tracing::{info, warn};
 
-/// Most messages in one request. A command gets one message at a time, so that its acceptance is stored before the
+/// Maximum number of messages in one request. A command gets one message at a time, so that its acceptance is stored before the
 /// next one.
 const MAX_MESSAGES_PER_REQUEST: usize = 64;
 /// Pause before the second attempt. It doubles after each further failure, up to [`MAX_RETRY_PAUSE`].
@@ -29,7 +29,7 @@ const MAX_ALERT_AGE: Span = Span::seconds(366 * 86_400);
 pub struct ChannelSender {
     channel: NotifyChannel,
     root: PathBuf,
-    /// Folder to which files of the channel are relative.
+    /// Folder that relative paths in the channel's settings refer to.
     folder: PathBuf,
     print: Print,
     archive: Option<Archive>,
@@ -45,7 +45,7 @@ impl ChannelSender {
 
     /// Sends the messages that are due. Returns when the next message is due; `None` if no message is waiting.
     pub fn step(&mut self, now: WallTime) -> Option<WallTime> {
-        // The judging thread reports an archive that cannot be opened or read.
+        // If the archive cannot be opened or read, the judging thread reports it.
         let again = Some(now + FIRST_RETRY_PAUSE);
         let archive = self.archive.take().map_or_else(|| Archive::open_to_write(&self.root), Ok);
         let Ok(archive) = archive else { return again };
@@ -296,7 +296,7 @@ mod tests {
         let mut sender = ChannelSender::new(channel, folder.path().to_owned(), PathBuf::new(), silent());
         let at = |second: i64| WallTime(second * 1_000_000_000);
         sender.step(at(100));
-        // A later message waits for the one before it.
+        // A message waits until the previous one is accepted.
         let (changes, channels) = (vec![resolved("b")], vec!["n".to_owned()]);
         archive.note(&Note { changes, channels, most_waiting: 100, ..Note::default() }).unwrap();
         sender.step(at(104));

@@ -10,17 +10,17 @@ use jitlat_verdict::compare::{
 use std::collections::BTreeMap;
 use tracing::debug;
 
-/// Number of tests of the earlier period whose packets are read, evenly chosen; and smallest number for a comparison.
+/// Number of evenly spaced tests of the earlier period whose packets are read; also the minimum number for a comparison.
 const BASELINE_TESTS: usize = 16;
 const MIN_BASELINE_TESTS: usize = 5;
-/// Most packets that are read of a test.
+/// Maximum number of packets that are read from a test.
 const MAX_PACKETS_PER_TEST: u64 = 50_000;
-/// Time for which the earlier period of a stream is reused for the tests that follow.
+/// Time for which the earlier period of a stream is reused for later tests.
 const BASELINE_LIFETIME: Span = Span::seconds(3600);
-/// Most streams whose earlier period is cached.
+/// Maximum number of streams whose earlier period is cached.
 const MAX_CACHED_STREAMS: usize = 64;
 
-/// Compared quantities: jitter needs no clocks; delay is compared as far as clocks are known.
+/// Compared quantities. Jitter can always be compared, delay only if the clock offset is known.
 const BASES: [Basis; 2] = [Basis::Pdv, Basis::Delay];
 
 /// Compares tests, and caches earlier periods for a while.
@@ -36,8 +36,8 @@ struct BaselineTests {
     usual: UsualSpread,
 }
 
-/// Usual spread of the medians of one stream's tests while nothing changes. One cause: packets of each test meet the
-/// time slots of a mobile network at other phases.
+/// Usual spread of the medians of one stream's tests while nothing changes. One cause: each test's packets reach the time slots
+/// of a mobile network at a different phase.
 struct UsualSpread {
     lowest: f64,
     highest: f64,
@@ -96,7 +96,7 @@ impl Comparer {
         let differs =
             |(c, unusual): &(Comparison, bool)| *unusual && c.outcome == ComparisonOutcome::Different;
         let is_worse = |(c, unusual): &(Comparison, bool)| *unusual && c.is_worse();
-        // A worsening is reported before an improvement.
+        // If one quantity is worse and another is better, the worse one is reported.
         let first = found
             .iter()
             .find(|c| is_worse(c))
@@ -120,7 +120,7 @@ fn sides(archive: &Archive, test: TestId, label: &str) -> Result<Option<[Compari
     Ok(Some(BASES.map(|basis| ComparisonSide::new(label, &summary, &samples, basis, Statistic::Median))))
 }
 
-/// Combines evenly chosen tests before `test`.
+/// Combines evenly spaced tests before `test`.
 fn earlier(
     archive: &Archive,
     test: &Entered,

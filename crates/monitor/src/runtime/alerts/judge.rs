@@ -1,4 +1,4 @@
-//! [`ResultJudge`]: judges results when they enter the archive. Their number, the states of rules, alerts and
+//! [`ResultJudge`]: judges results when they are added to the archive. Their number, the states of rules, alerts and
 //! messages are stored in one transaction.
 
 use super::compare::Comparer;
@@ -12,13 +12,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tracing::{info, warn};
 
-/// Prefix of the keys of states.
+/// Prefix of the keys under which the states of rules are stored.
 const PREFIX: &str = "alert/";
-/// Most results that are judged in one transaction.
+/// Maximum number of results that are judged in one transaction.
 const MAX_RESULTS_PER_ROUND: usize = 200;
-/// Most messages that may wait in a channel.
+/// Maximum number of messages that wait in a channel.
 const MAX_QUEUED_MESSAGES: u64 = 1000;
-/// Time between two checks for silence.
+/// Time between two checks whether results are missing.
 pub const SILENCE_CHECK_INTERVAL: Span = Span::seconds(5);
 
 /// Judges the results in an archive.
@@ -40,7 +40,7 @@ struct OpenArchive {
 }
 
 impl ResultJudge {
-    /// Creates the judge of the host `host`, with the archive in the folder `root`.
+    /// Creates a judge for the host `host` and the archive in the folder `root`.
     pub fn new(model: Arc<Model>, host: &str, root: &Path) -> ResultJudge {
         ResultJudge {
             model,
@@ -52,7 +52,7 @@ impl ResultJudge {
         }
     }
 
-    /// Follows a new version of the file.
+    /// Applies a new version of the file.
     pub fn follow(&mut self, model: Arc<Model>, root: &Path) {
         (self.model, self.root, self.open) = (model, root.to_owned(), None);
     }
@@ -99,7 +99,7 @@ impl ResultJudge {
         Ok(OpenArchive { archive, machine, judged, ticked: None })
     }
 
-    /// Judges some results; returns their number.
+    /// Judges up to [`MAX_RESULTS_PER_ROUND`] results; returns their number.
     fn judge(&mut self, open: &mut OpenArchive, now: WallTime) -> Result<usize, ArchiveError> {
         let results = open.archive.entered_after(open.judged, MAX_RESULTS_PER_ROUND)?;
         for entered in &results {

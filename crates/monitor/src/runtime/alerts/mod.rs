@@ -1,7 +1,7 @@
-//! Alerts of a monitor, on threads of their own: results are judged when they enter the archive, and messages are
-//! sent to channels.
+//! Alerts of a monitor, on separate threads: results are judged when they are added to the archive, and messages are sent to
+//! channels.
 //!
-//! * [`judge`] – results to states, alerts and messages, in one transaction
+//! * [`judge`] – converts results to states, alerts and messages, in one transaction
 //! * [`compare`] – compares a test with those of an earlier period
 //! * [`channel`] – sends messages to their receivers until they are accepted
 
@@ -27,13 +27,13 @@ use std::sync::mpsc::{self, Receiver};
 use std::thread::JoinHandle;
 use tracing::{error, warn};
 
-/// Pause after a failure of the archive.
+/// Pause after the archive could not be read or written.
 const PAUSE: Span = Span::seconds(10);
 
-/// Prints the text of an alert, for channels that print.
+/// Prints the text of an alert, for channels with `print`.
 pub type Print = Arc<dyn Fn(&str) -> std::io::Result<()> + Send + Sync>;
 
-/// Threads that judge and send messages, until this is dropped.
+/// Threads that judge results and send messages; dropping this stops them.
 pub struct RunningAlerts {
     stop: StopSignal,
     thread: Option<JoinHandle<()>>,
@@ -49,7 +49,7 @@ enum JudgeTask {
     File(Arc<Model>, PathBuf),
 }
 
-/// Checks that the rules of the file can be followed: alerts need an archive.
+/// Checks that the monitor has an archive if the file has alert rules.
 ///
 /// # Errors
 /// Advice on what to write in the file.
@@ -82,7 +82,7 @@ impl RunningAlerts {
         Ok(Some(RunningAlerts { stop, thread: Some(thread), to, waker }))
     }
 
-    /// Follows a new version of the file.
+    /// Applies a new version of the file.
     pub fn follow(&self, model: Arc<Model>, archive: &Path) {
         self.send(JudgeTask::File(model, archive.to_owned()));
     }
@@ -93,7 +93,7 @@ impl RunningAlerts {
     }
 
     fn send(&self, news: JudgeTask) {
-        // Sending fails only if the thread has ended, which then has reported the reason.
+        // Sending fails only if the thread has ended; it has then reported the reason.
         let _ = self.to.send(news);
         self.waker.wake();
     }
@@ -103,7 +103,7 @@ impl Drop for RunningAlerts {
     fn drop(&mut self) {
         self.stop.request();
         if self.thread.take().is_some_and(|thread| thread.join().is_err()) {
-            error!("the thread of the alerts failed");
+            error!("the thread that judges alerts failed (a bug in jitlat)");
         }
     }
 }
@@ -158,7 +158,7 @@ fn judge(
         if last {
             return;
         }
-        // Rules about silence need regular checks.
+        // Rules about missing results need regular checks.
         let pause = match went {
             Ok(()) if model.alerts.rules.is_empty() => None,
             Ok(()) => Some(SILENCE_CHECK_INTERVAL),
@@ -168,7 +168,7 @@ fn judge(
     }
 }
 
-/// Threads that send notifications, one per channel, until this is dropped.
+/// Threads that send notifications, one per channel; dropping this stops them.
 struct Channels {
     stop: StopSignal,
     threads: Vec<JoinHandle<()>>,
@@ -215,7 +215,7 @@ impl Drop for Channels {
         self.stop.request();
         for thread in self.threads.drain(..) {
             if thread.join().is_err() {
-                error!("a thread of [[notify]] failed");
+                error!("a thread of [[notify]] failed (a bug in jitlat)");
             }
         }
     }

@@ -1,5 +1,5 @@
-//! Measures how often `changed` and `worse` fire on paths that do not change, and how soon on paths that do. Results
-//! in virtual time go into an archive and are judged as in a monitor. `just alert-rates` makes the table of
+//! Measures the false-alarm rates of `changed` and `worse` on paths that do not change, and their detection times on paths that
+//! do. Results in virtual time go into an archive and are judged as in a monitor. `just alert-rates` makes the table of
 //! docs/guide/monitoring.md; `cargo test` runs a small part.
 
 use super::compare::Comparer;
@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 
 /// Time between two tests of a path.
 const EVERY: Span = Span::seconds(600);
-/// Number of tests before those that are judged.
+/// Number of tests before the judged ones.
 const BEFORE: u64 = 24;
 /// Number of tests after the change.
 const AFTER: u64 = 12;
@@ -28,7 +28,7 @@ const FILE: &str = "host = [{ name = \"a\", address = \"192.0.2.1\" }, { name = 
                     [[alert]]\nname = \"changed 3 of 5\"\nif = \"changed\"\nof = \"3 of 5\"\n\
                     [[alert]]\nname = \"worse 3 of 5\"\nif = \"worse\"\nof = \"3 of 5\"\n";
 
-/// A path: its delay, and the distribution of its jitter with about this spread.
+/// Simulated path: delay, and distribution and approximate spread of its jitter.
 struct Path {
     name: &'static str,
     delay: Span,
@@ -88,7 +88,7 @@ impl Path {
         let mut trial = Trial::new(spec, k + 1);
         trial.epoch = WallTime(1_767_225_600_000_000_000) + EVERY.times(k as i64);
         trial.probes = 8;
-        // The clocks are disciplined; their difference changes from test to test.
+        // The clocks are disciplined; their offset changes from test to test.
         trial.server.clock =
             Clock { offset: Span::micros(20 + (k as i64 * 37) % 100), skew_ppb: 0, shifts: Vec::new() };
         let mut law = self.law.clone();
@@ -118,13 +118,13 @@ impl Path {
     }
 }
 
-/// Outcome for a path.
+/// Results for a path.
 #[derive(Debug, Default)]
 struct Rates {
     judged: u64,
     /// Number of alerts of each rule while nothing had changed.
     false_alarms: BTreeMap<String, u64>,
-    /// Number of tests after the change until each rule fired first; absent if it did not.
+    /// Number of tests after the change until each rule first fired; absent if it did not.
     found_after: BTreeMap<String, u64>,
 }
 
@@ -171,7 +171,7 @@ fn a_path_that_does_not_change_is_quiet_and_one_that_does_is_found() {
     is_quiet_until_it_changes("WAN", 12);
 }
 
-/// The packets of each test meet the time slots at another phase.
+/// Each test's packets reach the time slots at a different phase.
 #[test]
 fn what_tests_differ_by_among_themselves_is_no_change() {
     is_quiet_until_it_changes("mobile", 12);

@@ -1,5 +1,4 @@
-//! [`CaptureStore`]: writes the packets of each period to logs, which a thread puts into the archive after the
-//! period.
+//! [`CaptureStore`]: writes the packets of each period to logs; a thread adds them to the archive when the period has ended.
 
 use super::{CaptureSetup, PeriodOutcome};
 use crate::agenda::{SlotEnding, SlotFailure};
@@ -17,20 +16,20 @@ use std::sync::mpsc::{Receiver, Sender, SyncSender, TrySendError, sync_channel};
 use std::thread::JoinHandle;
 use tracing::{error, info, warn};
 
-/// Most periods that may wait for the archive, each on disk.
+/// Maximum number of periods that wait on disk until they are archived.
 const MAX_QUEUED_PERIODS: usize = 16;
 
 /// A period that has ended.
 pub struct CapturePeriod {
     /// Number of the period.
     pub number: i64,
-    /// Facts about each stream.
+    /// Session data of each stream.
     pub sessions: Vec<Session>,
     /// Number of dropped packets.
     pub dropped: u64,
     /// True if it was captured from its beginning to its end.
     pub is_whole: bool,
-    /// True if it has no outcome yet.
+    /// True if no outcome has been reported for it.
     pub is_new: bool,
 }
 
@@ -42,7 +41,7 @@ struct FinishedLogs {
     trouble: Option<String>,
 }
 
-/// Writes logs, and passes them to the thread that archives.
+/// Writes logs and passes them to the archiving thread.
 pub struct CaptureStore {
     setup: CaptureSetup,
     /// Folder of logs that are not in the archive yet.
@@ -57,7 +56,7 @@ pub struct CaptureStore {
 }
 
 impl CaptureStore {
-    /// Starts the store of a capture; outcomes of periods go to `outcomes`.
+    /// Starts the store of a capture. The outcomes of periods are sent to `outcomes`.
     pub fn start(setup: &CaptureSetup, outcomes: Sender<PeriodOutcome>) -> Result<CaptureStore> {
         // The name must differ from those of all other captures of hosts that use this archive.
         let letters = |c: char| if c.is_alphanumeric() || c == '-' || c == '.' { c } else { '_' };
@@ -77,7 +76,7 @@ impl CaptureStore {
         let (own, to_monitor) = (setup.clone(), outcomes.clone());
         let thread = std::thread::Builder::new().name("captures".to_owned());
         let thread = thread.spawn(move || archive_all(&own, &finished, &to_monitor));
-        let thread = thread.context("starting the thread that archives captures")?;
+        let thread = thread.context("starting the archiving thread for captures")?;
         Ok(CaptureStore {
             setup: setup.clone(),
             folder,
@@ -90,7 +89,7 @@ impl CaptureStore {
         })
     }
 
-    /// Writes packets of a stream that have arrived.
+    /// Writes records of a stream to the log of its period.
     pub fn records(&mut self, period: i64, stream: usize, session: &Session, records: &[PacketRecord]) {
         match self.log(period, stream, session) {
             Ok(log) => {
@@ -118,7 +117,7 @@ impl CaptureStore {
         self.open.get_mut(&(period, stream)).context("no log")
     }
 
-    /// Adds the tags by which the session is found.
+    /// Adds the tags that searches use to find the session.
     fn annotated(&self, mut session: Session, period: i64, dropped: u64) -> Session {
         let CaptureSetup { capture, host, far, .. } = &self.setup;
         session.name = Some(capture.name.clone());
@@ -162,7 +161,7 @@ impl CaptureStore {
         if let Err(TrySendError::Full(late) | TrySendError::Disconnected(late)) = to.try_send(finished) {
             late.remove();
             warn!(
-                "[[capture]] {}: {MAX_QUEUED_PERIODS} periods are waiting for the archive {}; this one is dropped",
+                "[[capture]] {}: {MAX_QUEUED_PERIODS} periods are waiting for the archive {}; the latest one is dropped",
                 self.setup.capture.name,
                 self.setup.archive.display()
             );
@@ -172,7 +171,7 @@ impl CaptureStore {
         }
     }
 
-    /// Discards the logs of a period that was not ended, because their counts would be wrong.
+    /// Discards the logs of an unfinished period, because their counts would be wrong.
     pub fn drop_open(&mut self) {
         for (_, log) in std::mem::take(&mut self.open) {
             let path = log.path().to_owned();
@@ -194,7 +193,7 @@ impl Drop for CaptureStore {
         // Closing the queue lets the thread archive the remaining logs first.
         self.to = None;
         if self.thread.take().is_some_and(|thread| thread.join().is_err()) {
-            error!("[[capture]] {}: the thread that archives failed", self.setup.capture.name);
+            error!("[[capture]] {}: the archiving thread failed (a bug in jitlat)", self.setup.capture.name);
         }
         let _ = fs::remove_dir_all(&self.folder);
     }
@@ -216,7 +215,8 @@ impl FinishedLogs {
     }
 }
 
-/// Returns the logs in `folder` that a killed capture left, completed as far as their rows allow. Others are removed.
+/// Returns the logs that a killed capture left in `folder`, after adding the missing end of each. Removes logs that cannot be
+/// completed.
 fn recover(folder: &Path) -> Vec<PathBuf> {
     let files = fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
     let mut left: Vec<PathBuf> = files.collect();
@@ -234,7 +234,7 @@ fn recover(folder: &Path) -> Vec<PathBuf> {
     left
 }
 
-/// Gives a period's log on disk an end. Nothing is known about packets sent after the last arrived packet.
+/// Adds the missing end to a period's log. Nothing is known about packets sent after the last one that arrived.
 fn complete(path: &Path) -> Result<PathBuf> {
     let mut read = LogReader::open(path)?;
     if read.session().ending == Ending::Complete {
@@ -264,7 +264,7 @@ fn complete(path: &Path) -> Result<PathBuf> {
     Ok(whole)
 }
 
-/// Puts logs into the archive until no more can come.
+/// Adds finished logs to the archive until the sender of `finished` is dropped.
 fn archive_all(setup: &CaptureSetup, finished: &Receiver<FinishedLogs>, outcomes: &Sender<PeriodOutcome>) {
     pace::yield_to_others();
     let mut failing = false;

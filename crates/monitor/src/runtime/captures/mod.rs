@@ -1,6 +1,6 @@
 //! Captures of a monitor, in addition to its tests: continuous traffic at interfaces, one result per period.
 //!
-//! * [`keep`] – puts logs of periods into the archive
+//! * [`keep`] – adds the logs of periods to the archive
 //! * this file – threads that capture, restart after failures, and report the outcome of each period
 
 mod keep;
@@ -36,13 +36,13 @@ const MAX_RETRY_PAUSE: Duration = Duration::from_secs(60);
 const STABLE_TIME: Duration = Duration::from_secs(60);
 /// Time between two checks for a stop.
 const STOP_CHECK_INTERVAL: Duration = Duration::from_millis(50);
-/// Most periods that are counted as lost at a time, because a clock step of a year is not a year of losses.
+/// Maximum number of periods that are counted as lost at once: a clock step of a year is not a year of losses.
 const MAX_PERIODS_LOST: i64 = 10_000;
 
 /// Settings of a capture; if they change, the capture restarts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CaptureSetup {
-    /// The capture as declared in the file.
+    /// Settings of the capture in the file.
     pub capture: MonitoredCapture,
     /// Name of this host.
     pub host: String,
@@ -66,14 +66,14 @@ pub struct PeriodOutcome {
     pub name: String,
     /// Name of the far end.
     pub far: String,
-    /// How the period ended.
+    /// Result of the period: measured, failed or missed.
     pub ending: SlotEnding,
 }
 
-/// Running captures, until this is dropped.
+/// Running captures; dropping this ends them.
 pub struct RunningCaptures {
     equipment: Arc<dyn Equipment>,
-    /// Captures of the file, and the key with which this host authenticates to other hosts.
+    /// Captures declared in the file, and the key with which this host authenticates to other hosts.
     wanted: (Vec<CaptureSetup>, Option<PresharedKey>),
     /// Running captures, including those that were asked to end.
     running: Vec<RunningCapture>,
@@ -88,7 +88,7 @@ struct RunningCapture {
     thread: Option<JoinHandle<()>>,
 }
 
-/// Checks that the captures of the file are possible: they need an archive.
+/// Checks that the monitor has an archive if the file declares captures of `host`.
 ///
 /// # Errors
 /// Advice on what to write in the file.
@@ -116,7 +116,7 @@ impl RunningCaptures {
         Ok(captures)
     }
 
-    /// Follows a new version of the file: removed captures end, new ones begin, all others continue.
+    /// Applies a new version of the file: removed captures end, new ones begin, all others continue.
     pub fn follow(
         &mut self,
         model: &Model,
@@ -135,7 +135,7 @@ impl RunningCaptures {
         Ok(())
     }
 
-    /// Starts the wanted captures that are not running. A capture waits until another one of the same name has ended.
+    /// Starts the declared captures that are not running. A capture waits until the previous one of the same name has ended.
     fn begin(&mut self) {
         self.running.retain(|own| own.thread.as_ref().is_some_and(|thread| !thread.is_finished()));
         let (wanted, key) = &self.wanted;
@@ -153,7 +153,7 @@ impl RunningCaptures {
         }
     }
 
-    /// Takes the outcomes of periods since the last call.
+    /// Returns the outcomes of the periods that ended since the last call.
     pub fn outcomes(&mut self) -> Vec<PeriodOutcome> {
         if self.running.len() != self.wanted.0.len() || self.running.iter().any(|own| own.stop.is_requested())
         {
@@ -167,7 +167,7 @@ impl RunningCaptures {
         list
     }
 
-    /// How periods ended so far, by capture and far end.
+    /// Counts of the outcomes of periods so far, by capture and far end.
     pub fn counts(&self) -> &BTreeMap<(String, String), EndingCounts> {
         &self.counts
     }
@@ -200,7 +200,7 @@ impl CaptureSetup {
         }
     }
 
-    /// Number of the period at `at`.
+    /// Returns the number of the period that contains `at`.
     fn period_of(&self, at: WallTime) -> i64 {
         at.0.div_euclid(self.capture.every.0.max(1))
     }
@@ -218,7 +218,7 @@ impl RunningCapture {
         let thread = std::thread::Builder::new().name("capture".to_owned());
         let thread = thread
             .spawn(move || capture(&*equipment, &own, key.as_ref(), &asked, to))
-            .context("starting the thread of a capture")?;
+            .context("starting a thread for a capture")?;
         Ok(RunningCapture { setup, stop, thread: Some(thread) })
     }
 }
@@ -227,7 +227,7 @@ impl Drop for RunningCapture {
     fn drop(&mut self) {
         self.stop.request();
         if self.thread.take().is_some_and(|thread| thread.join().is_err()) {
-            error!("[[capture]] {}: its thread failed", self.setup.capture.name);
+            error!("[[capture]] {}: its thread failed (a bug in jitlat)", self.setup.capture.name);
         }
     }
 }
@@ -271,9 +271,9 @@ struct CaptureReporter<'a> {
     to: Sender<PeriodOutcome>,
     /// Number of the first period without an outcome.
     next: i64,
-    /// Start of the failure, number of lost periods, and the kinds of failure that were logged.
+    /// Start of the present failure, number of lost periods, and the kinds of failure already logged.
     trouble: Option<(WallTime, u64, Vec<SlotFailure>)>,
-    /// True if its beginning was logged.
+    /// True if the beginning of the capture was logged.
     has_begun: bool,
     /// True if the absence of packets was logged.
     is_silent: bool,
@@ -404,7 +404,7 @@ impl<'a> CaptureReporter<'a> {
         }
     }
 
-    /// Counts the periods that have passed as lost.
+    /// Counts all periods since the last outcome as lost.
     fn miss(&mut self, failure: SlotFailure) {
         let now = self.setup.period_of(clock::wall());
         self.next = self.next.max(now - MAX_PERIODS_LOST);
@@ -419,7 +419,7 @@ impl<'a> CaptureReporter<'a> {
 
     fn count(&self, ending: SlotEnding) {
         let (name, far) = (self.setup.capture.name.clone(), self.setup.far.clone());
-        // Sending fails only if the receiver is gone, which then needs no counts.
+        // Sending fails only if the receiver was dropped; then no counts are needed.
         let _ = self.to.send(PeriodOutcome { name, far, ending });
     }
 }

@@ -13,7 +13,7 @@ fn key(host: &str) -> PresharedKey {
     PresharedKey::from_file_contents(format!("the key of {host}, and of nobody else").as_bytes()).unwrap()
 }
 
-/// A collector at a port of its own, and where its archive is.
+/// Collector on its own port, with the folder of its archive.
 struct Collector {
     at: SocketAddr,
     _serving: Serving,
@@ -56,7 +56,7 @@ impl Collector {
         Archive::open(&self.folder.path().join("a")).unwrap()
     }
 
-    /// What is noted of the only host that pushes, once it has refused and heard so many: it is noted once a second.
+    /// Returns the stored counts of the only host that pushes, once they have these values: they are stored once per second.
     fn noted(&self, refused: u64, waiting: u64) -> CollectedHost {
         let what = format!("{refused} refused and {waiting} waiting");
         jitlat_waiting::for_value(&what, Duration::from_secs(60), || {
@@ -73,7 +73,7 @@ impl Collector {
     }
 }
 
-/// The next event, with a limit.
+/// Returns the next event; fails after a time limit.
 fn next(connection: &mut PushConnection) -> SenderEvent {
     let begun = Instant::now();
     loop {
@@ -84,7 +84,7 @@ fn next(connection: &mut PushConnection) -> SenderEvent {
     }
 }
 
-/// Logs of a host, as they are sent: checksum, length, and compressed.
+/// Creates logs of a host as they are sent: checksum, length, and compressed bytes.
 fn logs(seeds: std::ops::Range<u64>, packets: i64) -> Vec<(u128, u64, Vec<u8>)> {
     let folder = tempfile::tempdir().unwrap();
     let archive = Archive::make(&folder.path().join("own")).unwrap();
@@ -122,7 +122,7 @@ fn about(tags: &[(&str, &str)]) -> About {
     About { source: "a.log".to_owned(), tags }
 }
 
-/// Offers one log and sends these bytes for it; what becomes of it.
+/// Offers one log, sends `packed` for it, and returns the event that settles it.
 fn send(
     connection: &mut PushConnection,
     number: u64,
@@ -161,7 +161,7 @@ fn settled(number: u64, outcome: PushOutcome) -> SenderEvent {
 fn tests_are_stored_once_with_their_tags_whoever_sends_them_how_often() {
     let collector = Collector::start();
     let logs = logs(0..20, 300);
-    // Two hosts send the same at the same time, each in an order of its own.
+    // Two hosts send the same logs at the same time, in different orders.
     std::thread::scope(|scope| {
         for host in ["berlin", "madrid"] {
             let (collector, logs) = (&collector, &logs);
@@ -204,11 +204,11 @@ fn a_forged_test_is_refused_and_costs_nobody_else_anything() {
             let (said, Some(PushOutcome::Refused(reason))) = &list[0] else { panic!("{list:?}") };
             assert!(*said == number && reason.contains(why), "{reason}");
         };
-    // In the name of another host of the file.
+    // A test of another host in the file.
     refused(1, hash, length, &packed, &[("client", "oslo")], "madrid pushes a test of oslo");
     let both = [("client", "madrid"), ("client", "oslo")];
     refused(10, hash, length, &packed, &both, "madrid pushes a test of oslo");
-    // Of two others, whether they are in the file or not.
+    // Tests between two other hosts, in the file or not.
     for (number, client, server) in
         [(12, "oslo", "berlin"), (13, "nobody", "oslo"), (14, "nobody", "nowhere")]
     {
@@ -223,12 +223,12 @@ fn a_forged_test_is_refused_and_costs_nobody_else_anything() {
     }
     refused(15, hash, length, &packed, &[("server", "oslo")], "madrid pushes a test of oslo");
     refused(11, hash, u64::MAX, &packed, &[], "longer than 1 GiB");
-    refused(2, hash ^ 9, length, &packed, &[], "another checksum");
+    refused(2, hash ^ 9, length, &packed, &[], "not the announced one");
     refused(3, hash, length - 1, &packed, &[], "longer than announced");
     refused(4, hash, length + 1, &packed, &[], "shorter than announced");
     refused(5, hash, length, &packed[9..], &[], "cannot be unpacked");
     refused(6, hash, 2 << 30, &packed, &[], "longer than 1 GiB");
-    // A gibibyte of one byte in 32 kB: a frame of blocks that repeat it.
+    // One gibibyte in 32 kB: a frame of blocks that repeat one byte.
     let mut bomb = vec![0x28, 0xb5, 0x2f, 0xfd, 0x00, 0x50];
     for k in 0..8192u32 {
         let block = u32::from(k == 8191) | 1 << 1 | (128 * 1024) << 3;
@@ -236,21 +236,21 @@ fn a_forged_test_is_refused_and_costs_nobody_else_anything() {
         bomb.push(b'#');
     }
     refused(7, hash, length, &bomb, &[], "longer than announced");
-    // What is no log: the checksum is right, and nothing can be read.
+    // Data that is not a log: the checksum is right, but it cannot be parsed.
     let nonsense = vec![b'x'; 1000];
     let block: u32 = 1 | 1 << 1 | 1000 << 3;
     let packed_nonsense =
         [&[0x28, 0xb5, 0x2f, 0xfd, 0x00, 0x50][..], &block.to_le_bytes()[..3], b"x"].concat();
     let sum = xxh3(&nonsense);
     refused(8, sum, 1000, &packed_nonsense, &[], "a.log");
-    // The same host's good test is taken on the same connection.
+    // On the same connection a correct test is accepted.
     let event = send(&mut connection, 9, hash, length, &packed, &about(&[("client", "madrid")]));
     assert_eq!(event, settled(9, PushOutcome::Stored));
     assert_eq!(collector.noted(14, 0).stored, 1);
     assert_eq!(fs::read_dir(collector.folder.path().join("a/tmp")).unwrap().count(), 0);
 }
 
-/// The checksum of a log, as an archive names it.
+/// Returns the checksum of a log as archives store it.
 fn xxh3(log: &[u8]) -> u128 {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("x");
@@ -283,8 +283,8 @@ fn a_test_in_another_hosts_name_is_known_by_the_log_itself() {
     assert!(collector.archive().list(&Filter::default(), &[]).unwrap().is_empty());
 }
 
-/// A short log or, with `long`, one that is read from its file, of a test between these addresses: checksum, length, and
-/// compressed.
+/// Creates the log of a test from `src` to `dst`: checksum, length, and compressed bytes. With `long`, the log is so long that
+/// the collector reads it from a file.
 fn log_between(src: &str, dst: &str, long: bool) -> (u128, u64, Vec<u8>) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("own.log");
@@ -336,7 +336,7 @@ fn a_test_between_the_addresses_of_two_other_hosts_is_refused() {
     for (src, dst) in [
         ("192.0.2.2", "2001:db8::3"),
         ("192.0.2.1", "192.0.2.2"),
-        // Another address of this host, and a target that is in no file.
+        // Another address of this host, and a target that is not in the file.
         ("10.0.0.7", "192.0.2.1"),
         ("192.0.2.2", "198.51.100.9"),
     ] {
@@ -346,7 +346,7 @@ fn a_test_between_the_addresses_of_two_other_hosts_is_refused() {
             "{src} to {dst}"
         );
     }
-    // Two hosts with one address.
+    // Two hosts with the same address.
     drop(connection);
     let mut rome = collector.connect("berlin");
     let (hash, length, packed) = log_between("192.0.2.1", "192.0.2.1", false);

@@ -73,7 +73,7 @@ pub(super) fn hosts(prefixes: &[Prefix], snap: u32) -> Vec<SockFilter> {
                     v6.extend(long_address(at, a.to_bits(), mask));
                     v6.push(pass(snap));
                 }
-                // A prefix this short contains all IPv4-mapped addresses.
+                // A prefix shorter than 96 bits contains either all IPv4-mapped addresses or none.
                 if length < 96 && prefix.contains(IpAddr::from([127, 0, 0, 1])) {
                     v4.push(pass(snap));
                 }

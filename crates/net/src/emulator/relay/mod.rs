@@ -2,8 +2,8 @@
 //!
 //! UDP datagrams pass through an [`Impairment`] in each direction. As in a network address translator, each
 //! client address gets a separate socket towards the server. TCP connections are forwarded with only the
-//! fixed delay of each direction: they show how their end points handle a long path, not how TCP handles a
-//! lossy one. DSCP and ECN bits are forwarded.
+//! fixed delay of each direction: they show the reaction of the end points to a long path, not the reaction
+//! of TCP to a lossy path. DSCP and ECN bits are forwarded.
 
 mod tcp;
 mod udp;
@@ -136,7 +136,7 @@ enum ReadyToken {
     Flow(u64),
 }
 
-/// Descriptors to wait for. The list is rebuilt for each wait; it is short.
+/// Descriptors to wait for. The list is short, and rebuilt for each wait.
 #[derive(Default)]
 struct Interest<'a>(Vec<(ReadyToken, PollFd<'a>)>);
 

@@ -48,7 +48,7 @@ impl RelaySide {
     }
 }
 
-/// One direction of a connection: the data read, and when to write it.
+/// One direction of a connection: the data read, with the times at which to write them.
 #[derive(Default)]
 struct Pipe {
     in_transit: VecDeque<(SteadyTime, Vec<u8>)>,
@@ -192,7 +192,8 @@ impl RelayedConnections {
     }
 }
 
-/// Starts a connection without waiting for it. It accepts bytes once established; if it fails, reads fail.
+/// Starts a connection without waiting for it. Writes succeed once the connection is established; if it
+/// fails, reads fail.
 fn connect(to: SocketAddr) -> io::Result<TcpStream> {
     let socket = Socket::new(Domain::for_address(to), Type::STREAM, Some(Protocol::TCP))?;
     socket.set_nonblocking(true)?;

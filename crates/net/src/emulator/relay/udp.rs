@@ -12,7 +12,7 @@ use std::io::{self, IoSlice, IoSliceMut};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::os::fd::{AsFd, AsRawFd};
 
-/// Maximum number of client addresses; a new one replaces the one that was silent longest.
+/// Maximum number of client addresses; a new address replaces the one that has been silent longest.
 const MAX_FLOWS: usize = 256;
 /// Maximum number of datagrams read from one socket before deadlines are checked again.
 const MAX_DATAGRAMS_PER_READ: usize = 32;

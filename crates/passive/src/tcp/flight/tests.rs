@@ -37,5 +37,5 @@ fn a_packet_seen_twice_has_its_beginning_and_identification_within_moments() {
     assert!(holds(149, 101, 100) && !holds(150, 101, 100));
     assert!(!holds(110, 102, 100) && !holds(110, 101, 0) && !holds(110, 101, 150));
     let s = TcpSegment { ident: 101, timestamps: Some((1, 2)), ..TcpSegment::default() };
-    assert!(!f.holds_packet(WallTime(110), &s, 100, Span(50)), "another time stamp");
+    assert!(!f.holds_packet(WallTime(110), &s, 100, Span(50)), "another timestamp");
 }

@@ -1,8 +1,8 @@
 //! The classic dialect (docs/protocols/jitlat-classic.md): 44-byte workorders, and singletons after SAMPLES.
 //!
-//! The conversation of the machines has messages for which the classic dialect has no workorder. The codec
-//! generates these on the side that expects them: a classic client "receives" WELCOME before it has sent
-//! anything, a classic server "receives" START with the request of a stream to it, and so on.
+//! The machines exchange messages for which the classic dialect has no workorder. The codec generates these
+//! on the side that expects them: a classic client "receives" WELCOME before it has sent anything, a classic
+//! server "receives" START with the request of a stream to it, and so on.
 
 mod workorder;
 

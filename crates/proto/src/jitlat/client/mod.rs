@@ -16,8 +16,7 @@ use jitlat_core::session::{Ending, HostFacts};
 use jitlat_core::so_far::ReceivedSoFar;
 use jitlat_core::{PacketRecord, Span, StampSource, TestSpec, units};
 
-/// Terms of a test: the client's request to the server. Callers fill them in; the machine uses them
-/// unchanged.
+/// Terms of a test: the client's request to the server. Set by the caller; the machine uses them unchanged.
 #[derive(Clone, Debug)]
 pub struct TestTerms {
     /// Version 3 or classic workorders.
@@ -39,7 +38,7 @@ impl TestTerms {
     }
 }
 
-/// Configuration of a client machine: the terms of the test, and facts that the driver knows before it
+/// Configuration of a client machine: the terms of the test, and facts known to the driver before it
 /// connects.
 #[derive(Clone, Debug)]
 pub struct ClientConfig {
@@ -98,12 +97,12 @@ pub enum ClientInput<'a> {
     /// Facts about this host after the test. Required before the last [`FlowReport::Sent`] or
     /// [`FlowReport::Received`].
     Host(HostFacts),
-    /// The user wants to end the test. Packets received so far are still collected.
+    /// The user ends the test. Packets received so far are still collected.
     Interrupt,
     /// The time limit of the streams has passed. Ends the test like [`Interrupt`](Self::Interrupt), with this
     /// reason. No effect once all packets have been sent.
     Expire,
-    /// Answer to [`ClientEvent::Reconnect`]: there is a new control connection. Contains fresh random bytes.
+    /// Answer to [`ClientEvent::Reconnect`]: a new control connection exists. Contains fresh random bytes.
     Reconnected([u8; 32]),
 }
 

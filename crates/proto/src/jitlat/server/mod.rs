@@ -55,7 +55,8 @@ pub enum ServerInput<'a> {
     Found(Lookup),
     /// The server is shutting down: inform the client and end.
     Shutdown,
-    /// The connection was silent for long and its slot is needed for others: inform the client and end.
+    /// The connection was silent for a long time, and its slot is needed for another client: inform the
+    /// client and end.
     Evicted,
 }
 

@@ -9,7 +9,7 @@ const MIN_GREETINGS: u32 = 4;
 const FIRST_GAP: Span = Span::millis(20);
 const MAX_GAP: Span = Span::seconds(1);
 
-/// Client's greeting on one test socket: sends HELLO packets until one comes back.
+/// Client's greeting on one test socket: sends HELLO packets until one is returned.
 #[derive(Clone, Debug)]
 pub struct Greeter {
     token: u64,
@@ -39,7 +39,8 @@ impl Greeter {
         Some(PacketHeader::hello(self.token).to_bytes())
     }
 
-    /// Handles a packet received on the test socket. Returns true if it is our greeting that came back.
+    /// Handles a packet received on the test socket. Returns true if it is our greeting, returned by the
+    /// server.
     pub fn handle(&mut self, packet: &[u8]) -> bool {
         let ours = PacketHeader::parse(packet).and_then(|h| h.hello_token()) == Some(self.token);
         self.answered |= ours;

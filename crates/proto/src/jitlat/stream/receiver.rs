@@ -37,14 +37,14 @@ impl ReceiverTimeouts {
 /// Time to wait for the first packet.
 const FIRST_PACKET_TIMEOUT: Span = Span::seconds(60);
 
-/// Facts that the driver knows about a datagram or TCP record in addition to its bytes.
+/// Facts about a datagram or TCP record in addition to its bytes, as known to the driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reception {
     /// Best timestamp of the arrival, on the wall clock.
     pub stamp: Stamp,
     /// The program's own reading of the wall clock, if the timestamp is of another kind.
     pub read: Option<WallTime>,
-    /// Current time on the steady clock, for the timers. One reading may serve a whole batch.
+    /// Current time on the steady clock, for the timers. One reading may be used for a whole batch.
     pub steady: SteadyTime,
     /// Payload length on the wire if the buffer was too short for it, in bytes; `None`: the length of the
     /// slice.

@@ -6,13 +6,13 @@ use jitlat_core::schedule::Deadlines;
 use jitlat_core::{Span, SteadyTime, TestSpec};
 
 /// Time for which a sender repeats unanswered sentinels. The control machines stop it much earlier; this
-/// limit is for a sender whose machine is gone.
+/// limit is for a sender whose machine no longer exists.
 const SENTINEL_TIMEOUT: Span = Span::seconds(60);
 
 /// A packet to be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ScheduledPacket {
-    /// Time to send it, on the steady clock. If it is in the past the sender is late: send at once.
+    /// Time to send it, on the steady clock. If the time has passed, the sender is late and sends at once.
     pub at: SteadyTime,
     /// Sequence number of the packet; −1 for a sentinel.
     pub seq: i32,

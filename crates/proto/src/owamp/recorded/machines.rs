@@ -1,5 +1,6 @@
-//! Each of our machines replaces the recorded program. The receiving side draws session identifiers, so these
-//! are replaced in the other side's messages. Everything else is as recorded.
+//! Replays recorded conversations with one of our state machines in place of one of the recorded programs.
+//! Session identifiers, which the receiver chooses at random, are replaced in the messages of the other
+//! program. Everything else is as recorded.
 
 use super::conversation::Message;
 use super::{captures, *};

@@ -152,9 +152,9 @@ pub(super) struct Answered {
 pub(super) struct Truth {
     /// Send time of each request, and number of times that it reached the far end.
     pub(super) requests: Vec<(i64, u64)>,
-    /// Answers in the order in which they were made.
+    /// Answers in the order in which the far end sent them.
     pub(super) answers: Vec<Answered>,
-    /// Answers that arrived in time, in order: request and time.
+    /// Answers that arrived in time, in order of arrival: request number and arrival time.
     pub(super) returned: Vec<(u32, i64)>,
     /// Number of packets delivered to the near end while the test ran that the far end had not sent to it.
     pub(super) strays: u64,

@@ -25,7 +25,7 @@ pub(super) fn cdf(run: &PassiveRun<'_>) -> Option<Figure> {
     let p99 = |g: &PointGrid| quantile(g, 0.99);
     let high = shown.iter().map(|((_, g), _)| p99(g)).fold(f64::NEG_INFINITY, f64::max);
     let nearest = shown.iter().map(|((_, g), _)| p99(g)).fold(f64::INFINITY, f64::min);
-    // Ping in another traffic class may take a hundred times as long.
+    // The round trips of ping in another traffic class may be a hundred times longer.
     let ratio = low > 0.0 && high / nearest > 25.0;
     let x = match ratio {
         true => Axis::log("round-trip time, log scale", AxisUnit::Time, low * 0.9, high * 1.1),

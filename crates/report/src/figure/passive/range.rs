@@ -21,14 +21,14 @@ pub struct FigureRange {
 }
 
 impl FigureRange {
-    /// True if it contains a pair `x` ns after the first, with this round trip in ns.
+    /// True if the range contains a pair `x` ns after the first, with the round trip `rtt` in ns.
     pub(super) fn has(&self, x: i64, rtt: i64) -> bool {
         self.has_time(x)
             && self.rtt_min.is_none_or(|least| rtt >= least.0)
             && self.rtt_max.is_none_or(|most| rtt <= most.0)
     }
 
-    /// True if it contains this time, in ns from the first pair.
+    /// True if the range contains the time `x`, in ns from the first pair.
     pub(super) fn has_time(&self, x: i64) -> bool {
         self.from.is_none_or(|from| x >= from.0) && self.to.is_none_or(|to| x <= to.0)
     }

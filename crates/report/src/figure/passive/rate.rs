@@ -1,4 +1,4 @@
-//! Rate at which pairs are made.
+//! Figure of the rate of pairs over time.
 
 use super::parts::{blank, time};
 use super::run::PassiveRun;
@@ -62,8 +62,8 @@ pub(super) fn rate(run: &PassiveRun<'_>) -> Option<Figure> {
     Some(f)
 }
 
-/// Returns pairs per matched packet of both directions, in the middle of every bin that has packets; empty if the two are
-/// counted in bins of different length.
+/// Returns pairs per matched packet of both directions, at the middle of every bin with packets; empty if pairs and
+/// packets are counted in bins of different length.
 fn ratios(trace: &PassiveTrace) -> Vec<(f64, f64)> {
     if trace.rate.width() != trace.packets.width() {
         return Vec::new();

@@ -11,13 +11,13 @@ use jitlat_passive::{BandSpacing, LinkQuestion, PassiveResult, SizeFigures};
 /// One passive measurement, as input for figures.
 #[derive(Clone, Copy, Debug)]
 pub struct PassiveRun<'a> {
-    /// Its pairs and packets.
+    /// Pairs and packets.
     pub trace: &'a PassiveTrace,
-    /// Bands found in its round trips.
+    /// Bands found in the round trips.
     pub levels: &'a [BandSpacing],
-    /// Its round trips by packet size.
+    /// Round trips by packet size.
     pub sizes: &'a [SizeFigures],
-    /// Link that its round trips are compared with.
+    /// Link that the round trips are compared with.
     pub link: Option<&'a AccessLink>,
     /// Packets by length at the reference and at the monitor point.
     pub captured: Option<[&'a LengthCounts; 2]>,

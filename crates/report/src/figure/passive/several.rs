@@ -9,7 +9,8 @@ use crate::figure::parts::{Figure, Mark, MarkSeries, Tone};
 use crate::figure::series::drawn;
 use jitlat_passive::SizeFigures;
 
-/// Returns the figures that show `runs`, by name, as several curves; empty if fewer than two have pairs.
+/// Returns figures with one curve per run of `runs`, which are pairs of name and run; empty if fewer
+/// than two runs have pairs.
 pub fn of_captures(runs: &[(&str, PassiveRun<'_>)]) -> Vec<Figure> {
     let runs: Vec<_> = runs.iter().filter(|(_, run)| run.trace.pairs.n() > 0).copied().collect();
     if runs.len() < 2 {

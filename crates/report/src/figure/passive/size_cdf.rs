@@ -6,7 +6,7 @@ use crate::figure::axis::{Axis, AxisUnit};
 use crate::figure::parts::{Figure, Mark, MarkSeries, Tone};
 use jitlat_passive::SizeFigures;
 
-/// Maximum number of curves: those of the sizes with most pairs.
+/// Maximum number of curves. Sizes with the most pairs are drawn.
 const MAX_CURVES: usize = 8;
 /// Minimum number of pairs for a curve.
 const MIN_PAIRS_PER_SIZE: u64 = 10;

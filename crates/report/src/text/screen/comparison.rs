@@ -64,7 +64,7 @@ fn name(row: &ComparisonRow, column: &str) -> String {
     if row.name.is_empty() { column.to_owned() } else { format!("{}, {column}", row.name) }
 }
 
-/// Creates a table with one line per test; the others are compared with the first of a row.
+/// Creates a table with one line per test; the other tests of a row are compared with the first.
 fn table(grid: &ComparisonGrid) -> ScreenTable {
     let statistic = grid.comparisons().next().map_or(Statistic::Median, |(_, c)| c.statistic);
     let of = match grid.basis {

@@ -134,12 +134,13 @@ pub(super) fn why(streams: &[ScreenStream<'_>], labels: &[String]) -> Vec<(WordS
     all.into_iter().map(|(s, text)| (mark(s.into()).1, format!("{}:", s.name()), text)).collect()
 }
 
-/// Returns a cause with its evidence, after its severity.
+/// Returns the severity of a cause, and its text with the evidence.
 pub(super) fn cause_of(cause: &Cause) -> (WordStyle, String, String) {
     (mark(cause.severity.into()).1, format!("{}:", cause.severity.name()), evidence(cause))
 }
 
-/// Returns the profiles: for both directions the worse one, under load the loaded one, for several tests each.
+/// Returns one line per profile: the worse verdict of two directions, the verdict under load, or the verdict
+/// of each of several tests.
 pub(super) fn uses(streams: &[ScreenStream<'_>], labels: &[String], relation: Relation) -> Vec<ProfileLine> {
     let answers: Vec<(&str, &Answer)> = streams
         .iter()
@@ -156,7 +157,7 @@ pub(super) fn uses(streams: &[ScreenStream<'_>], labels: &[String], relation: Re
 /// Returns the profiles of `answers`, each with its name.
 pub(super) fn uses_of(answers: &[(&str, &Answer)], relation: Relation) -> Vec<ProfileLine> {
     let mut names: Vec<&String> = answers.iter().flat_map(|(_, a)| a.profiles.keys()).collect();
-    // In the order of the list; the user's own profiles after them.
+    // In the order of `PROFILES`; the user's own profiles follow.
     names.sort_by_key(|name| {
         (PROFILES.iter().position(|p| p.name == name.as_str()).unwrap_or(usize::MAX), *name)
     });
@@ -167,7 +168,7 @@ pub(super) fn uses_of(answers: &[(&str, &Answer)], relation: Relation) -> Vec<Pr
         let (label, worst) = each.iter().max_by_key(|(_, suits)| suits.severity.doubt())?;
         let mut because = worst.because.clone();
         if worst.severity == Severity::Good {
-            // The size of its buffer does not matter: the recommended one is in the table.
+            // Buffer sizes are left out: the table has the recommended size.
             because = format!("{} % missing", percent(worst.missing));
             if let Some(delay) = worst.delay_ns {
                 because += &format!(", {} end to end", eng3(delay as f64));

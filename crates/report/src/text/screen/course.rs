@@ -6,7 +6,7 @@ use jitlat_passive::{CaptureEvent, CaptureObserver};
 
 /// Maximum number of slots.
 const MAX_SLOTS: usize = 1024;
-/// Number of parts into which a loss burst is divided, to be spread over its duration.
+/// Maximum number of parts into which a loss burst is divided, to be spread over its duration.
 const PARTS_PER_RUN: u64 = 2048;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -124,7 +124,7 @@ impl Timeline {
 
     fn slot(&mut self, at: i128) -> &mut TimelineSlot {
         let origin = i128::from(*self.origin.get_or_insert(clamp(at)));
-        // Packets sent before the first one are counted with it.
+        // Packets sent before the origin are counted at the origin.
         let since = (at - origin).max(0);
         let mut k = divided(since, self.width);
         while k >= MAX_SLOTS as i128 {

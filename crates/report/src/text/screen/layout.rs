@@ -190,7 +190,7 @@ fn fitted(statements: &[Statement], rows: usize, full: &str) -> Vec<TextRow> {
         if shown.len() + statement.len() + spare > rows {
             let room = rows.saturating_sub(shown.len());
             if k == 0 && room > spare {
-                // Show at least the beginning of the most important one.
+                // Show at least the beginning of the most important statement.
                 let mut begun: Vec<TextRow> = statement.iter().take(room - spare).cloned().collect();
                 if let Some((text, _)) = begun.last_mut().and_then(|row| row.0.last_mut()) {
                     text.push_str(" ...");
@@ -209,7 +209,7 @@ fn fitted(statements: &[Statement], rows: usize, full: &str) -> Vec<TextRow> {
     shown
 }
 
-/// Returns `rows` after the name of their section.
+/// Returns `rows` with the name of their section in the margin.
 fn section(name: &str, rows: Vec<TextRow>) -> Vec<TextRow> {
     let margin = |(k, mut row): (usize, TextRow)| {
         let name = if k == 0 { name } else { "" };
@@ -300,7 +300,7 @@ fn figures(screen: &Screen, width: usize) -> Vec<TextRow> {
         let shown = cut_before(&printable(name), table.name);
         *name = shown.chars().map(|c| if c.is_ascii() { c } else { '?' }).collect();
     }
-    // A table with one column per stream may hold fewer of them.
+    // A table with one column per stream may have room for fewer streams.
     let fits = (1..=table.lines.len()).rev().find_map(|n| Some((n, table.laid_out(n, width)?)));
     let Some((shown, lines)) = fits else { return Vec::new() };
     let mut rows: Vec<TextRow> = lines.into_iter().map(|cells: StyledCells| TextRow(cells)).collect();

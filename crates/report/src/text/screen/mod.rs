@@ -1,6 +1,6 @@
 //! The screen report: verdict and causes, figures, profiles, and the reliability of the figures, on one screen.
 //!
-//! * [`Screen`] – the content, made from summaries or captures
+//! * [`Screen`] – the content, created from summaries or captures
 //! * [`Timeline`] – delay and loss over time, in constant memory
 //! * `rows` – the table; `content` – causes and profiles; `trust` – clocks, senders, sample; `passive` – captures;
 //!   `comparison`, `connections`, `sweep` – the screens of `compare`, `tcp` and `sweep`
@@ -38,9 +38,9 @@ const MAX_NAMED_LOGS: usize = 4;
 pub struct ScreenStream<'a> {
     /// Name, if several are shown.
     pub label: &'a str,
-    /// Its figures.
+    /// Figures of the stream.
     pub summary: &'a Summary,
-    /// Packets; empty if they were not retained, and delay over time is then not shown.
+    /// Packets; empty if they were not retained. Then delay over time is not shown.
     pub samples: &'a Samples,
 }
 

@@ -18,7 +18,7 @@ pub(super) const MIN_PACKETS_FOR_P99: u64 = 100;
 /// Basis of a delay.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum DelayKnowledge {
-    /// Both times are of one clock.
+    /// Both times are from the same clock.
     One,
     /// Two clocks: the correction subtracted, and the maximum remaining error, in ns.
     Bounded(i64, f64),
@@ -88,7 +88,7 @@ impl DelayKnowledge {
 #[derive(Clone, Debug)]
 pub(super) struct FigureRow {
     pub label: String,
-    /// Verdict; `None` if the stream is not judged on its own.
+    /// Verdict; `None` if the stream is not judged separately.
     pub severity: Option<Severity>,
     /// Figures in the order of [`HEADS`], without the verdict.
     pub figures: [String; 6],
@@ -98,7 +98,8 @@ pub(super) struct FigureRow {
 const HEADS: [&str; 7] = ["verdict", "delay p50", "p99", "+/-", "jitter p99", "lost (95 %)", "buffer"];
 
 impl FigureRow {
-    /// Returns the row of a stream; if it is `alone`, also those of the two directions of its round trips, if known.
+    /// Returns the row of a stream. If the stream is `alone`, the rows of the two directions of its round trips follow,
+    /// if known.
     pub(super) fn of_stream(label: &str, s: &Summary, alone: bool) -> Vec<FigureRow> {
         if let Some(report) = s.two_way.as_ref().and_then(|t| t.far_report) {
             return vec![FigureRow::of_far_report(label, s, &report)];
@@ -312,7 +313,8 @@ impl ScreenTable {
         }
     }
 
-    /// Returns its first `n` lines below the headings, if they fit `width`: as rows, or as columns.
+    /// Returns the first `n` lines of the table and its headings: as rows, or as columns if only these fit `width`.
+    /// `None` if neither fits.
     pub(super) fn laid_out(&self, n: usize, width: usize) -> Option<Vec<StyledCells>> {
         let heads = self.heads.iter().map(|head| (head.clone(), Some(WordStyle::Heading)));
         let head = std::iter::once((String::new(), None)).chain(heads).collect();

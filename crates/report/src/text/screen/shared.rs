@@ -1,4 +1,4 @@
-//! Access to the content for forms other than text: pages show the same as the console.
+//! Content of the screen report for pages, which show the same as the console.
 
 use super::Screen;
 use crate::text::page::WordStyle;

@@ -18,7 +18,7 @@ const MAX_LINES: usize = 9;
 pub struct Swept<'a> {
     /// Description and destination of the measurement.
     pub title: &'a str,
-    /// Its combinations.
+    /// Combinations of the sweep.
     pub grid: &'a SweepGrid,
     /// Result of each combination.
     pub points: &'a [SweepPoint],
@@ -54,7 +54,8 @@ impl Screen {
     }
 }
 
-/// Creates a table with one line per combination; of many, an evenly spaced selection with the first and the last.
+/// Creates a table with one line per combination; if there are many, an evenly spaced selection that includes the
+/// first and the last.
 fn table(sweep: Swept<'_>) -> ScreenTable {
     let between = format!("{} % between", sweep.confidence);
     let heads = ["", "mean", &between, "p99", "jitter p99", "lost"].map(str::to_owned);

@@ -9,7 +9,7 @@ use jitlat_core::answer::CauseId;
 use jitlat_core::summary::{Coverage, Summary, Warning};
 use jitlat_core::units::eng3;
 
-/// Warnings that the other lines or the verdict contain.
+/// Codes of warnings whose content is already in other lines or in the verdict.
 const SAID: [&str; 9] = [
     "few_packets",
     "clocks_unknown",
@@ -49,10 +49,11 @@ pub(super) fn of(streams: &[ScreenStream<'_>], labels: &[String]) -> Vec<String>
     lines.extend(senders(&from));
     lines.extend(lost_stamps(&from));
     lines.extend(sample(&received));
+    lines.extend(later.into_iter().map(|(_, text)| text));
+    // What is true of every such test comes after what happened in this one.
     lines.extend(other_traffic(&received));
     let answers = received.iter().filter_map(|s| s.answer.as_ref());
     lines.extend(answers.filter_map(jitlat_verdict::grade_note).next().map(str::to_owned));
-    lines.extend(later.into_iter().map(|(_, text)| text));
     lines
 }
 
@@ -67,7 +68,7 @@ fn reported(s: &Summary) -> Vec<String> {
     said
 }
 
-/// True if the other lines or the verdict contain `warning`.
+/// True if other lines or the verdict already contain the content of `warning`.
 fn is_said(warning: &Warning, s: &Summary) -> bool {
     let incomplete = s.answer.as_ref().is_some_and(|a| a.names(CauseId::IncompleteLog));
     let without_reason = warning.code == "incomplete" && s.session.reason.is_none();
@@ -79,7 +80,7 @@ pub(super) fn warnings(streams: &[ScreenStream<'_>], labels: &[String]) -> Vec<S
     sorted(streams, labels).into_iter().map(|(_, text)| text).collect()
 }
 
-/// Returns each warning once; true for those that come after the rest.
+/// Returns each warning once; the flag is true for warnings that are listed last.
 fn sorted(streams: &[ScreenStream<'_>], labels: &[String]) -> Vec<(bool, String)> {
     let mut warnings: Vec<(bool, String)> = Vec::new();
     for (stream, label) in streams.iter().zip(labels) {
@@ -135,7 +136,7 @@ fn clocks(s: &Summary) -> Option<String> {
     })
 }
 
-/// Describes where the times were stamped.
+/// Describes the sources of the timestamps.
 fn stamps(s: &Summary) -> &'static str {
     let (sent, arrived) = (&s.stamps.sent, &s.stamps.arrived);
     let all = |c: &Coverage| c.user + c.kernel + c.hardware + c.wire;

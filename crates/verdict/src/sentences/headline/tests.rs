@@ -16,7 +16,7 @@ fn a_headline_names_the_first_cause_that_hurts() {
     let felt = headline(&answer(Severity::Poor, vec![]), WHOLE, [1000, 0], Some("the delay varies"));
     assert_eq!(felt, "Poor: the delay varies.");
     let harmless = || Cause { severity: Severity::Good, ..cause(CauseId::Duplication) };
-    // A cause that nobody notices does not explain a path that is not good.
+    // A cause without effect does not explain a path that is not good.
     assert_eq!(of(Severity::Fair, vec![harmless()]), "Fair: no single cause explains it.");
     assert_eq!(of(Severity::Good, vec![harmless()]), "Good: 5.0 % of packets arrive twice.");
     let skipped = of(Severity::Bad, vec![cause(CauseId::IncompleteLog), cause(CauseId::RandomLoss)]);
@@ -106,7 +106,7 @@ fn each_kind_of_cause_has_its_sentence() {
         (CauseId::Policing, "5.0 % of packets lost in the up direction, dropped by a rate limit"),
         (CauseId::PeriodicLoss, "5.0 % of packets lost in the up direction at regular times, every 0 ns"),
         (CauseId::Reordering, "5.0 % of packets reordered in the up direction"),
-        (CauseId::RouteChange, "a route change at 1.0 s made the path in the up direction 30 ms longer"),
+        (CauseId::RouteChange, "the path in the up direction became 30 ms longer at 1.0 s: a route change"),
         (CauseId::ClockStep, "nothing is wrong with the path; a clock was set by 30 ms at 1.0 s"),
         (CauseId::ClockSkew, "nothing is wrong with the path; the clocks drift apart by 30 ms"),
         (CauseId::SenderStall, "the sender stalled for 30 ms, from 1.0 s on"),

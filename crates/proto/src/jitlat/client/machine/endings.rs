@@ -19,7 +19,7 @@ const MAX_RETRIES: u32 = 3;
 /// that the stream has ended.
 const MAX_BUSY_RETRIES: u32 = 60;
 
-/// Returns true if a sender of `flow` is still at work, as far as this host knows.
+/// Returns true if, as far as is known, a sender of `flow` is still sending.
 fn is_sending(flow: &ClientFlow) -> bool {
     let collection = &flow.collection;
     !flow.settled
@@ -80,15 +80,15 @@ impl ClientMachine {
         self.events.push_back(ClientEvent::Done { ending, reason });
     }
 
-    /// Handles an error of the control connection; `why` describes it.
+    /// Handles an error of the control connection; `why` describes the error.
     pub(super) fn disconnected(&mut self, now: Tick, why: String) {
         self.connected = false;
         self.outgoing.clear();
         self.reason.get_or_insert(why);
         match self.stage {
             ClientStage::Running => {
-                // If the server still runs, the streams end early and the packets received so far are
-                // fetched.
+                // If the server is still running, the streams end early, and the packets received so far
+                // are fetched.
                 self.lost = true;
                 self.cut_all(now);
             }

@@ -58,11 +58,11 @@ pub struct ClientMachine {
     lost: bool,
     retries: u32,
     busy: u32,
-    /// True if the streams have run. From then on all available results are collected and reported.
+    /// True if the streams have run. Afterwards, all available results are collected and reported.
     streamed: bool,
     /// True if an earlier run of this program ran the streams. Only their results are requested.
     collecting: bool,
-    /// True if there is anything to report: a record, or the server's statement that it has none.
+    /// True if a result can be reported: a record, or the server's statement that it has none.
     measured: bool,
     /// True if the server reports received packets while streams run.
     has_feedback: bool,
@@ -191,9 +191,9 @@ impl ClientMachine {
         machine
     }
 
-    /// Creates a client that only fetches the results of the earlier test `session`, whose client ended too
-    /// early. The flows of `config` must be those of that test. `recordings` has the packets that arrived
-    /// here, for flows that this host received. Version 3 only.
+    /// Creates a client that only fetches the results of the earlier test `session`, whose client ended too early.
+    /// The flows of `config` must be those of that test. `recordings` contains the packets that arrived at this
+    /// host, for flows that it received. Version 3 only.
     pub fn collecting(
         config: ClientConfig,
         session: SessionId,
@@ -238,7 +238,7 @@ impl ClientMachine {
     }
 
     /// Returns all known facts about each flow, in the order of the configuration. Complete after
-    /// [`ClientEvent::Done`]; `created`, `name` and `tags` are the caller's.
+    /// [`ClientEvent::Done`]; `created`, `name` and `tags` are set by the caller.
     pub fn sessions(&self) -> Vec<Session> {
         self.flows.iter().map(|flow| self.session_of(flow)).collect()
     }

@@ -146,7 +146,7 @@ impl ClientMachine {
                 if flow.far_finished || !connected || flow.failure.is_some() {
                     return self.settle(now, id);
                 }
-                // The stream ended by itself. The server must be informed that no more packets will come.
+                // The stream ended by itself. The server must be informed that no further packets follow.
                 flow.deadline = now.steady + linger(&flow.spec) + timeout;
                 if !core::mem::replace(&mut flow.end_sent, true) {
                     self.outgoing.push_back(Message::End(id, sent));
@@ -204,7 +204,7 @@ impl ClientMachine {
         flow.deadline = now.steady + answer_timeout(&flow.spec);
         flow.far_sent = Some(sent);
         if !connected {
-            // Without a control connection the sentinels are not answered. One was sent, which must be enough.
+            // Without a control connection the sentinels are not answered. Only one sentinel was sent.
             flow.deadline = now.steady + linger(&flow.spec);
         } else if interrupted {
             flow.end_sent = true;

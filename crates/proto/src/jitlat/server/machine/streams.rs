@@ -277,7 +277,7 @@ impl ServerMachine {
                 Some(Message::Finished(id, r.recording.len() as u64))
             }
             (FlowRole::Receive, _) => Some(Message::Finished(id, 0)),
-            // The client has not answered yet. It must be informed that no more packets will come.
+            // The client has not answered yet. It must be informed that no further packets follow.
             (FlowRole::Send, FlowOutcome::Sent(s)) if !flow.stopped && !flow.end_sent => {
                 Some(Message::End(id, s.sent))
             }
