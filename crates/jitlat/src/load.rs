@@ -6,6 +6,7 @@ use crate::options::log::LogArgs;
 use crate::options::one_way::OneWayArgs;
 use crate::options::ping::PingArgs;
 use crate::options::report::ReportArgs;
+use crate::test::not_stored;
 use crate::{archive, interrupt, ping};
 use anyhow::Result;
 use jitlat_instruments::load::{Load, Phases};
@@ -51,9 +52,15 @@ fn run(
     let mut logs = files.into_iter().map(|file| Journals::new([file]));
     let (mut idle, mut loaded) = (logs.next(), logs.next());
     let stop = interrupt::stop()?;
-    let phases = Phases::measure(instrument, load, basis, &args.options(), &stop, [&mut idle, &mut loaded])?;
+    let mut phases =
+        Phases::measure(instrument, load, basis, &args.options(), &stop, [&mut idle, &mut loaded])?;
     let close = |log: Option<Journals>| log.and_then(|log| log.close().pop()).unwrap_or_default();
     let closed = [idle, loaded].map(close);
+    for (phase, log) in [&mut phases.idle, &mut phases.loaded].into_iter().zip(&closed) {
+        if let Some(reason) = &log.broken {
+            not_stored(&mut phase.analysed, reason);
+        }
+    }
     let logs = closed.iter().filter_map(|closed| closed.log.as_deref());
     let archived = archive::add_logs(log.archive.as_deref(), logs);
     let logs = closed.each_ref().map(|closed| closed.log.clone().filter(|_| scratch.is_none()));

@@ -9,10 +9,11 @@ use crate::{
     archive, compare, demo, doctor, export, help, manual, modes, monitor, path, serve, spp, sweep, tcp, test,
     web,
 };
-use clap::error::ErrorKind;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use jitlat_instruments::ping::PROTOCOLS;
 use std::ffi::OsString;
+use std::io::Write;
 use std::path::PathBuf;
 
 /// Measures what a network path does to real-time traffic: delay, jitter and loss per direction
@@ -26,8 +27,8 @@ use std::path::PathBuf;
     subcommand_negates_reqs = true,
     arg_required_else_help = true,
     after_help = "On one host: jitlat serve. On the other: jitlat HOST (jitlat test -h). Alone: jitlat demo.\n\
-                  Exit status: 0 measured; 1 measured, but a --fail-if threshold was violated; 2 the measurement\n\
-                  failed, was cut short, or an output could not be written."
+                  Exit status: 0 measured, also if Ctrl-C ended the test early; 1 measured, but a --fail-if threshold\n\
+                  was violated; 2 the measurement failed or broke off, or an output could not be written."
 )]
 pub struct Cli {
     #[command(subcommand)]
@@ -71,7 +72,7 @@ pub fn parse() -> Cli {
         );
         command().error(ErrorKind::InvalidSubcommand, message).exit();
     }
-    let matches = command().get_matches();
+    let matches = command().try_get_matches().unwrap_or_else(|e| refuse(&e));
     let cli = Cli::from_arg_matches(&matches).and_then(|mut cli| {
         let wrong = |e: anyhow::Error| command().error(ErrorKind::InvalidValue, crate::exit::explain(&e));
         check_modes(&command(), &matches).map_err(wrong)?;
@@ -79,6 +80,62 @@ pub fn parse() -> Cli {
         Ok(cli)
     });
     cli.unwrap_or_else(|e| e.exit())
+}
+
+/// Prints an error of the command line, with a hint if an option of another tool was typed; ends the process.
+fn refuse(e: &clap::Error) -> ! {
+    let typed: Vec<String> = std::env::args().skip(1).collect();
+    if let Some(hint) = hint(e, &typed) {
+        let _ = e.print();
+        // As `print`: a closed standard error is not an error.
+        let _ = writeln!(std::io::stderr(), "\nhint: {hint}");
+        std::process::exit(e.exit_code());
+    }
+    e.exit()
+}
+
+/// Options of ping, iperf3 and irtt, with what does the same here.
+const FOREIGN: [(&str, &str); 6] = [
+    ("-d", "--duration 10s is the length of a test"),
+    ("-i", "-p 20ms is the time between two packets"),
+    ("-c", "the host is an argument without an option: jitlat HOST"),
+    ("-u", "UDP is the default; -t tests over TCP"),
+    ("-s", "jitlat serve starts a server; -l 160 is the length of a packet"),
+    ("--port", "--control-port is the port of the server"),
+];
+
+/// Returns a hint for an argument that `e` refuses.
+fn hint(e: &clap::Error, typed: &[String]) -> Option<String> {
+    if !matches!(
+        e.kind(),
+        ErrorKind::UnknownArgument | ErrorKind::ValueValidation | ErrorKind::ArgumentConflict
+    ) {
+        return None;
+    }
+    let first = typed.first()?;
+    if first == "client" {
+        return Some(format!("a test needs no command: jitlat {}", typed.get(1).map_or("HOST", |host| host)));
+    }
+    let refused = match e.get(ContextKind::InvalidArg) {
+        Some(ContextValue::String(refused)) => refused,
+        _ => return None,
+    };
+    if first == "spp" && !refused.starts_with('-') {
+        return Some(
+            "-f names the captures of one point, -F those of the other: jitlat spp -f A.pcap -F B.pcap"
+                .to_owned(),
+        );
+    }
+    let command = command();
+    let is_command = |word: &String| command.get_subcommands().any(|c| c.get_name() == word);
+    if is_command(first) && first != "test" {
+        return None;
+    }
+    let (_, hint) = FOREIGN.iter().find(|(option, _)| {
+        let given = typed.iter().any(|word| word == option);
+        given && (e.kind() == ErrorKind::ValueValidation && *option == "-d" || refused.starts_with(option))
+    })?;
+    Some((*hint).to_owned())
 }
 
 /// Returns the reason why one of `arguments` (the program's name comes first) cannot be used: it is not UTF-8. `None`
@@ -257,6 +314,25 @@ mod tests {
             ["serve", "ping", "gateway", "host", "router", "srve.lan", "10.0.0.1", "::1", "lo", "-q", "box"]
         {
             assert_eq!(meant_command(host), None, "{host}");
+        }
+    }
+
+    #[test]
+    fn options_of_other_tools_have_a_hint() {
+        for (line, expected) in [
+            ("h -d 10s", Some("--duration")),
+            ("h -i 20ms", Some("-p 20ms")),
+            ("h --port 5", Some("--control-port")),
+            ("client h", Some("jitlat h")),
+            ("spp a.pcap b.pcap", Some("-f A.pcap -F B.pcap")),
+            ("h --dst-port x", None),
+            ("h --nonsense", None),
+        ] {
+            let typed: Vec<String> = line.split(' ').map(str::to_owned).collect();
+            let e = command().try_get_matches_from(format!("jitlat {line}").split(' ')).unwrap_err();
+            let hint = hint(&e, &typed);
+            assert_eq!(hint.is_some(), expected.is_some(), "{line}: {hint:?}");
+            assert!(hint.unwrap_or_default().contains(expected.unwrap_or_default()), "{line}");
         }
     }
 

@@ -12,8 +12,11 @@ use crate::{analyze, archive, collect, doctor, interrupt, load, path};
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use jitlat_core::session::Ending;
+use jitlat_core::summary::Warning;
 use jitlat_instruments::doctor::noise_floor;
-use jitlat_instruments::{Analyses, Error, Instrument, Observer, OneWay, RecordCollector, Stop, TestOutcome};
+use jitlat_instruments::{
+    Analysed, Analyses, Error, Instrument, Observer, OneWay, RecordCollector, Stop, TestOutcome,
+};
 use jitlat_output::running::RunningWindows;
 use jitlat_output::screen::StreamOrigin;
 use jitlat_output::terminal::progress::{ProgressLine, ProgressObserver};
@@ -21,6 +24,7 @@ use jitlat_output::{AnalysedStream, ReportParts};
 use jitlat_output::{ReportStreams, file_ending};
 use jitlat_report::text::{direction, logged};
 use jitlat_store::log::{Closed, Journals};
+use jitlat_verdict::LOG_NOT_STORED;
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 use tracing::{error, warn};
@@ -170,18 +174,16 @@ impl TestObservers {
         if closed.is_empty() {
             closed.resize_with(self.analyses.sessions_mut().count(), Closed::default);
         }
-        for (session, log) in self.analyses.sessions_mut().zip(&closed) {
-            if session.ending == Ending::Complete && log.broken.is_some() {
-                (session.ending, session.reason) = (Ending::StorageFailed, log.broken.clone());
-            }
-        }
         let keep = args.report.keeps_packets() || args.capture.is_some();
         let both = closed.len() == 2;
         let mut runs = Vec::new();
         let mut shown_windows = self.windows.written().into_iter();
         let RecordCollector { records, tcp } = self.records.unwrap_or_default();
         let (mut records, mut tcp) = (records.into_iter(), tcp.into_iter());
-        for (analysed, log) in self.analyses.finish().into_iter().zip(&closed) {
+        for (mut analysed, log) in self.analyses.finish().into_iter().zip(&closed) {
+            if let Some(reason) = &log.broken {
+                not_stored(&mut analysed, reason);
+            }
             let analysed_direction = analysed.session.spec.direction();
             let direction = direction(analysed_direction);
             let mut heading = if both { format!("== {direction}\n") } else { String::new() };
@@ -231,6 +233,18 @@ impl TestObservers {
         }
         Ok(thresholds(&runs, &args.report.fail_if))
     }
+}
+
+/// States in a complete test that its log could not be stored, for `reason`. The analysis does not read the log: its figures
+/// are complete.
+pub fn not_stored(test: &mut Analysed, reason: &str) {
+    if test.session.ending != Ending::Complete {
+        return;
+    }
+    (test.session.ending, test.session.reason) = (Ending::StorageFailed, Some(reason.to_owned()));
+    let info = &mut test.summary.session;
+    (info.ending, info.reason) = (test.session.ending, test.session.reason.clone());
+    test.summary.warnings.push(Warning::new("log_not_stored", LOG_NOT_STORED));
 }
 
 /// A stream that was sent and completely lost also counts as measured.

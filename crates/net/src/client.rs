@@ -93,7 +93,7 @@ pub struct Measured {
 #[non_exhaustive]
 pub enum ClientError {
     /// The name could not be looked up.
-    #[error("cannot find an address of {host}: {source}; is the name right?")]
+    #[error("cannot find an address of {host}: {source}; {}", name_advice(.host))]
     Resolve {
         /// Host name.
         host: String,
@@ -139,6 +139,16 @@ pub enum ClientError {
         /// Reason.
         failure: ConversationFailure,
     },
+}
+
+/// Advice if `host` cannot be resolved: a port is not part of its name.
+fn name_advice(host: &str) -> String {
+    match host.rsplit_once(':') {
+        Some((name, port)) if !name.contains(':') && port.parse::<u16>().is_ok() => {
+            format!("to choose the control port: {name} --control-port {port}")
+        }
+        _ => "is the name right?".to_owned(),
+    }
 }
 
 fn advice(error: &io::Error, server: &str) -> String {

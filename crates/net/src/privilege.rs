@@ -77,13 +77,17 @@ pub fn how_to_grant(wanted: &[Capability]) -> String {
 /// Names the missing capability, and the command that grants it: `needs CAP_NET_RAW: sudo setcap
 /// cap_net_raw=ep /usr/bin/jitlat`. If the program has the capability, the message says that the refusal
 /// has another cause (a container's filter, a security module).
+/// The command also lists the capabilities that the program has, because setcap replaces earlier grants.
 pub fn needs(capability: Capability) -> String {
     if capability.is_held() {
         return format!(
             "this program has {capability}, but the system still refuses: is it limited by a container?"
         );
     }
-    format!("needs {capability}: {}", how_to_grant(&[capability]))
+    let root = nix::unistd::geteuid().is_root();
+    let wanted: Vec<Capability> =
+        Capability::ALL.into_iter().filter(|c| *c == capability || !root && c.is_held()).collect();
+    format!("needs {capability}: {}", how_to_grant(&wanted))
 }
 
 /// Formats an error, with the missing capability if the system did not permit the operation.

@@ -6,7 +6,7 @@ use jitlat_core::NoiseFloor;
 use jitlat_core::summary::Level;
 use jitlat_core::units::{eng4, eng4_f64};
 use jitlat_instruments::doctor::{Baseline, Checkup, Finding};
-use jitlat_report::text::{Page, TextOptions};
+use jitlat_report::text::{Page, TextOptions, count};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -65,7 +65,7 @@ fn verdict(findings: &[Finding]) -> &'static str {
     match findings.iter().map(|f| f.level).max() {
         Some(Level::Bad) => "Do not measure with this host until the bad findings are fixed.",
         Some(Level::Poor) => {
-            "This host affects its measurements: use --doctor, and consider the poor findings."
+            "This host affects its measurements: fix the poor findings, or test with --doctor, which states the host's share."
         }
         Some(Level::Note) => "This host is fit for measurements, down to its noise floor.",
         _ => "This host is fit for measurements.",
@@ -139,7 +139,7 @@ fn baseline(page: &mut Page, name: &str, b: &Result<Baseline, String>) {
 fn processors(page: &mut Page, c: &Checkup) {
     let m = &c.machine;
     page.heading("Processors and sockets");
-    let mut facts = vec![format!("processors for this program: {}", m.cpus)];
+    let mut facts = vec![format!("{} for this program", count(m.cpus as u64, "processor"))];
     facts.extend(m.model.clone());
     facts.extend(m.smt.map(|on| format!("SMT {}", if on { "on" } else { "off" })));
     facts.extend(m.isolated.as_ref().map(|l| format!("isolated {l}")));

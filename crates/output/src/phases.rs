@@ -15,10 +15,13 @@ use jitlat_report::Section;
 use jitlat_report::text::screen::{Relation, Screen};
 use jitlat_report::text::{Page, TextOptions};
 use jitlat_verdict as verdict;
-use jitlat_verdict::compare::Comparison;
+use jitlat_verdict::compare::{Comparison, Difference};
 use serde::Serialize;
 use serde_json::Value;
 use std::path::PathBuf;
+
+/// Description of the next command if the logs have long names.
+const ANALYZE: &str = "jitlat analyze -v, with the logs above";
 
 /// Report of a test idle and under load: two streams and their comparison.
 pub struct PhasesReport {
@@ -78,9 +81,14 @@ impl PhasesReport {
     /// Returns the report on one screen.
     pub fn one_screen(&self) -> String {
         let logs: Vec<String> = self.runs.iter().filter_map(|r| r.log.as_deref()).map(shell_word).collect();
+        let (next, purpose, in_short) = match logs.is_empty() {
+            true => (screen::again(), screen::MEASURED_AGAIN, screen::REPEATED),
+            false => (format!("jitlat analyze {} -v", logs.join(" ")), screen::EVERYTHING, ANALYZE),
+        };
         screen_of(&self.phases, &self.runs)
             .logged_to(&logs)
-            .followed_by(&screen::again(), screen::EVERYTHING)
+            .followed_by(&next, purpose)
+            .in_short(in_short)
             .show(&screen::options())
     }
 }
@@ -181,18 +189,26 @@ fn effect(c: &Comparison, runs: &[AnalysedStream; 2]) -> (Level, String) {
         let (median, p99) = (change(median.change), change(p99.change));
         let what = match runs[0].summary.is_round_trip() {
             true => "round trip",
-            false => "delay above the smallest",
+            false => "jitter",
         };
         let rate = RoundTripsPerMinute::of(runs).map(|rpm| format!(" ({:.0}/min)", rpm.loaded));
-        // The sentence must fit on one line.
-        text =
-            format!("Under load: {what} {median} at the median, {p99} at p99{}.", rate.unwrap_or_default());
+        let rate = rate.unwrap_or_default();
+        // Keep it on one line.
+        text = match [c.median, c.p99].into_iter().flatten().any(adds) {
+            true => format!("Under load: {what} {median} at the median, {p99} at p99{rate}."),
+            false => format!("Load adds nothing measurable to the {what}{rate}."),
+        };
     }
     let [idle, loaded] = runs.each_ref().map(|run| run.summary.answer.as_ref().map(|a| a.severity));
     if let Some(severity) = loaded.filter(|_| loaded > idle) {
         level = severity.into();
     }
     (level, text)
+}
+
+/// True if the load increases a figure by more than the uncertainty of the difference.
+fn adds(difference: Difference) -> bool {
+    difference.ci95.map_or(difference.change, |[low, _]| low) > 0.0
 }
 
 /// Increase, under load, of the time that packets wait in the sending host's own queue, at the median and the 99th

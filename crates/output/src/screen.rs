@@ -38,7 +38,12 @@ pub fn page(runs: &[AnalysedStream], origin: StreamOrigin<'_>, wanted: &WantedOu
         _ => Relation::Separate,
     };
     let (command, purpose) = next(runs, origin, wanted);
-    let screen = Screen::new(&streams, relation).followed_by(&command, purpose);
+    let screen = Screen::new(&streams, relation).followed_by(&command, purpose).in_short(
+        match runs.iter().any(|run| run.log.is_some()) {
+            true => "jitlat analyze -v, with the log above",
+            false => REPEATED,
+        },
+    );
     let log = |run: &AnalysedStream| {
         let log = shell_word(run.log.as_deref()?);
         match &run.summary.header.date {
@@ -52,19 +57,12 @@ pub fn page(runs: &[AnalysedStream], origin: StreamOrigin<'_>, wanted: &WantedOu
 
 /// Returns `screen` with a suggestion for the next command: this command with the full report, or one that opens the page.
 pub fn finished(screen: Screen, wanted: &WantedOutputs) -> String {
-    let command = again();
-    followed_by(
-        screen,
-        wanted,
-        if command.len() <= MAX_COMMAND_CHARS { &command } else { "the same command with -v" },
-    )
+    followed_by(screen.in_short(REPEATED), wanted, &again())
 }
 
 /// Like [`finished`], for reports without figures.
 pub fn finished_without_figures(screen: Screen) -> String {
-    let command = again();
-    let command = if command.len() <= MAX_COMMAND_CHARS { &command } else { "the same command with -v" };
-    screen.followed_by(command, "every figure").show(&options())
+    screen.in_short(REPEATED).followed_by(&again(), "every figure").show(&options())
 }
 
 /// Returns `screen` with a suggestion for the next command: `command`, which prints every figure, or one that opens the
@@ -105,19 +103,49 @@ fn next(runs: &[AnalysedStream], origin: StreamOrigin<'_>, wanted: &WantedOutput
     }
     let logs: Vec<String> = runs.iter().filter_map(|run| run.log.as_deref()).map(shell_word).collect();
     match &logs[..] {
-        [] => (again(), EVERYTHING),
+        [] if origin == StreamOrigin::Logs => (again(), EVERYTHING),
+        [] => (again(), MEASURED_AGAIN),
         [log] => (format!("jitlat -f {log} -v"), EVERYTHING),
         several => (format!("jitlat analyze {} -v", several.join(" ")), EVERYTHING),
     }
 }
 
-/// Maximum length of a command that is repeated, in characters: two rows of a screen.
-const MAX_COMMAND_CHARS: usize = 130;
+/// Description of [`again`].
+pub const REPEATED: &str = "the same command with -v";
 
 /// Purpose of the full report.
 pub const EVERYTHING: &str = "every figure; --html FILE draws them";
 
+/// Purpose of the full report of a test without a log.
+pub const MEASURED_AGAIN: &str = "measures again, prints every figure";
+
 /// Returns this command with the option for the full report.
 pub fn again() -> String {
-    format!("{} --verbose", command_line(std::env::args()))
+    format!("{} --verbose", command_line(without_log(std::env::args())))
+}
+
+/// Leaves out the option for the name of the log: a log of this name may exist now, and none is replaced. `-o` of `spp` is
+/// another option.
+fn without_log(arguments: impl Iterator<Item = String>) -> impl Iterator<Item = String> {
+    let (mut is_name, mut is_spp) = (false, false);
+    arguments.enumerate().filter_map(move |(k, argument)| {
+        is_spp |= k == 1 && argument == "spp";
+        let was_name = std::mem::take(&mut is_name);
+        is_name = !was_name && argument == "-o";
+        (is_spp || !was_name && !argument.starts_with("-o")).then_some(argument)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_repeated_command_does_not_name_its_log() {
+        let typed = ["jitlat", "host", "-o", "a.log", "-oa.log", "--load", "tcp"].map(str::to_owned);
+        let shown: Vec<String> = without_log(typed.into_iter()).collect();
+        assert_eq!(shown, ["jitlat", "host", "--load", "tcp"]);
+        let spp = ["jitlat", "spp", "-o", "1.5"].map(str::to_owned);
+        assert_eq!(without_log(spp.clone().into_iter()).collect::<Vec<_>>(), spp);
+    }
 }

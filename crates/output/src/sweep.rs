@@ -3,6 +3,7 @@
 use crate::error::Result;
 use crate::report::{Report, ReportTable, shell_word};
 use crate::terminal;
+use jitlat_core::Span;
 use jitlat_core::analysis::Samples;
 use jitlat_core::answer::Answer;
 use jitlat_core::scalars::{ExactNumber, SCALARS, Scalar, Selector, selectors};
@@ -14,29 +15,30 @@ use jitlat_core::units::{bit_rate, eng3, eng4_f64, utc_date};
 use jitlat_report::Section;
 use jitlat_report::figure::{CellPackets, Sweep, label_measured, of_sweep};
 use jitlat_report::text::screen::{Screen, Swept};
-use jitlat_report::text::{Page, TextOptions};
+use jitlat_report::text::{Page, TextOptions, count};
 use jitlat_store::sweep::{FORMAT, SweepError, SweepPlan, SweepState};
 use jitlat_verdict::sweep::answer;
 use serde::Serialize;
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// Returns a description of the sweep, printed before it starts.
+/// Returns a description of the sweep, printed before it starts. `least` is the time for which its tests send, if known.
 ///
 /// # Errors
 /// [`SweepError`] if its plan has too many runs.
-pub fn begin(state: &SweepState) -> Result<String, SweepError> {
+pub fn begin(state: &SweepState, least: Option<Span>) -> Result<String, SweepError> {
     let plan = state.plan();
     let runs = plan.runs()?.len();
     let done = state.outcomes().len();
     let left = if done > 0 { format!(", {done} of them done") } else { String::new() };
+    let least = least.map_or(String::new(), |t| format!(", at least {}", eng3(t.0 as f64)));
     Ok(format!(
-        "{} to {}: {} combinations, {} packets per run, runs per combination: {}{left}\nStored in {}\n",
+        "{} to {}: {}, {} per run, {} each{least}{left}\nStored in {}\n",
         plan.quantity(),
         plan.host,
-        runs / (plan.repetitions as usize).max(1),
-        plan.packets,
-        plan.repetitions,
+        count((runs / (plan.repetitions as usize).max(1)) as u64, "combination"),
+        count(plan.packets.into(), "packet"),
+        count(plan.repetitions.into(), "run"),
         state.path().display()
     ))
 }
@@ -73,8 +75,12 @@ impl<'a> SweepReport<'a> {
     pub fn screen(&self) -> Screen {
         let plan = self.state.plan();
         let notes: Vec<String> = self.laws.iter().map(law).collect();
-        let title =
-            format!("{} to {}, {} runs made", plan.quantity(), plan.host, self.state.outcomes().len());
+        let title = format!(
+            "{} to {}, {} made",
+            plan.quantity(),
+            plan.host,
+            count(self.state.outcomes().len() as u64, "run")
+        );
         let screen = Screen::of_sweep(Swept {
             title: &title,
             grid: &plan.grid,
@@ -149,7 +155,11 @@ fn section(state: &SweepState, points: &[SweepPoint], laws: &[SizeLaw]) -> Secti
     let mean = format!("Means over the runs of each combination; n = {} packets per run.", plan.packets);
     Section {
         title: format!("{} to {}, swept", plan.quantity(), plan.host),
-        what: format!("{} combinations, {} runs made", points.len(), state.outcomes().len()),
+        what: format!(
+            "{}, {} made",
+            count(points.len() as u64, "combination"),
+            count(state.outcomes().len() as u64, "run")
+        ),
         screen: None,
         remarks: notes.iter().cloned().chain([mean]).collect(),
         columns,

@@ -9,41 +9,53 @@ use jitlat_core::analysis::Options;
 use jitlat_store::output as file;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 use tracing::error;
 
 /// Requested formats, each with its path.
 #[derive(Clone, Debug, Default)]
-pub struct WantedOutputs(pub Vec<(&'static Output, PathBuf)>);
+pub struct WantedOutputs {
+    /// The formats.
+    pub outputs: Vec<(&'static Output, PathBuf)>,
+    /// Names of the formats that could not be written; empty until they are written.
+    failed: OnceLock<Vec<&'static str>>,
+}
 
 impl WantedOutputs {
-    /// Path of the output `name`; `None` if it is not requested, or goes to standard output.
+    /// Creates the list of `outputs`.
+    pub fn new(outputs: Vec<(&'static Output, PathBuf)>) -> WantedOutputs {
+        WantedOutputs { outputs, failed: OnceLock::new() }
+    }
+
+    /// Path of the output `name`; `None` if it is not requested, could not be written, or goes to standard output.
     pub fn path(&self, name: &str) -> Option<&Path> {
-        self.place(name).filter(|path| !is_stdout(path))
+        let failed = self.failed.get().is_some_and(|failed| failed.contains(&name));
+        self.place(name).filter(|path| !failed && !is_stdout(path))
     }
 
     /// Path of the output `name`, `-` for standard output; `None` if it is not requested.
     pub fn place(&self, name: &str) -> Option<&Path> {
-        self.0.iter().find(|(output, _)| output.name == name).map(|(_, path)| path.as_path())
+        self.outputs.iter().find(|(output, _)| output.name == name).map(|(_, path)| path.as_path())
     }
 
     /// True if no format is requested.
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.outputs.is_empty()
     }
 
     /// True if a format uses standard output, so that nothing else may be printed there.
     pub fn is_silent(&self) -> bool {
-        self.0.iter().any(|(_, path)| is_stdout(path))
+        self.outputs.iter().any(|(_, path)| is_stdout(path))
     }
 
     /// True if a format needs single packets.
     pub fn keeps_packets(&self) -> bool {
-        self.0.iter().any(|(output, _)| output.keeps_packets)
+        self.outputs.iter().any(|(output, _)| output.keeps_packets)
     }
 
     /// Returns the first format that needs this part of a report, with its path; `None` if there is none.
     pub fn needing(&self, part: ReportParts) -> Option<(&'static Output, &Path)> {
-        self.0
+        self.outputs
             .iter()
             .find(|(output, _)| output.needs.has(part))
             .map(|(output, path)| (*output, path.as_path()))
@@ -51,17 +63,17 @@ impl WantedOutputs {
 
     /// Returns a format other than `name`; `None` if there is none.
     pub fn other_than(&self, name: &str) -> Option<&'static Output> {
-        self.0.iter().map(|(output, _)| *output).find(|output| output.name != name)
+        self.outputs.iter().map(|(output, _)| *output).find(|output| output.name != name)
     }
 
     /// Returns the first format that needs every packet; `None` if there is none.
     pub fn needing_packets(&self) -> Option<&'static Output> {
-        self.0.iter().map(|(output, _)| *output).find(|output| output.needs_packets)
+        self.outputs.iter().map(|(output, _)| *output).find(|output| output.needs_packets)
     }
 
     /// Rejects formats that an analysis with `options` cannot produce.
     pub fn check_analysis(&self, options: &Options) -> Result<()> {
-        for (output, _) in &self.0 {
+        for (output, _) in &self.outputs {
             if output.needs_interval && options.interval.is_none() {
                 bail!("{} needs the length of a window, for example --interval 1s", output.spelling());
             }
@@ -87,20 +99,22 @@ impl WantedOutputs {
 
     /// Sets the options of the analysis that the formats need.
     pub fn ask(&self, options: &mut Options) {
-        self.0.iter().for_each(|(output, _)| (output.asks)(options));
+        self.outputs.iter().for_each(|(output, _)| (output.asks)(options));
     }
 
     /// Rejects, before the measurement, files that could not be written: because of their path, or because two have the same
     /// path. `streams` is the number of streams in the report, `others` are further files to be written.
     pub fn check(&self, streams: usize, others: &[&Path]) -> Result<()> {
-        if let Some((output, feature)) = self.0.iter().find_map(|(output, _)| Some((output, output.lacks?))) {
+        if let Some((output, feature)) =
+            self.outputs.iter().find_map(|(output, _)| Some((output, output.lacks?)))
+        {
             return Err(Error::NotInBuild { what: output.spelling(), feature });
         }
-        if self.0.iter().filter(|(_, path)| is_stdout(path)).count() > 1 {
+        if self.outputs.iter().filter(|(_, path)| is_stdout(path)).count() > 1 {
             bail!("standard output can hold only one format: give each of the others a file");
         }
         let mut taken: Vec<&Path> = others.to_vec();
-        for (output, path) in &self.0 {
+        for (output, path) in &self.outputs {
             if is_stdout(path) {
                 if output.place == Destination::FileEach && streams > 1 {
                     bail!("{} writes one stream to standard output: give a file", output.spelling());
@@ -134,7 +148,7 @@ impl WantedOutputs {
 
     /// Rejects, before a one-way measurement with `protocol`, formats of round trips and of other protocols.
     pub fn check_one_way(&self, protocol: &str) -> Result<()> {
-        if let Some((output, _)) = self.0.iter().find(|(output, _)| output.two_way) {
+        if let Some((output, _)) = self.outputs.iter().find(|(output, _)| output.two_way) {
             bail!("{} is only defined for round trips (jitlat ping)", output.spelling());
         }
         self.check_protocol(Some(protocol))
@@ -143,7 +157,7 @@ impl WantedOutputs {
     /// Rejects formats of a one-way protocol other than `protocol`; `None` for reports of other tests.
     pub fn check_protocol(&self, protocol: Option<&str>) -> Result<()> {
         let of_another = |output: &Output| output.one_way_protocol.filter(|one| Some(*one) != protocol);
-        for (output, _) in &self.0 {
+        for (output, _) in &self.outputs {
             if let Some(one) = of_another(output) {
                 bail!(
                     "{} is only defined for tests with --proto {one}: jitlat HOST --proto {one}",
@@ -154,21 +168,24 @@ impl WantedOutputs {
         Ok(())
     }
 
-    /// Prints `text`, unless a format uses standard output, and writes every format. A failure does not affect the others:
-    /// it is logged, and the result is false.
+    /// Writes every format, and prints `text` unless a format uses standard output. The text comes last, because it names
+    /// the files that were written. A failure does not affect the others: it is logged, and the result is false.
     pub fn write(&self, report: &dyn Report, text: impl FnOnce() -> String) -> bool {
+        let mut failures = self.write_files(report);
         let printed = if self.is_silent() { Ok(()) } else { terminal::print(&text()) };
-        let mut failures: Vec<Error> = printed.err().into_iter().collect();
-        failures.extend(self.write_files(report));
+        failures.extend(printed.err());
         log_failures(&failures)
     }
 
     /// Writes every format and returns the failures; a failure does not affect the others.
     pub fn write_files(&self, report: &dyn Report) -> Vec<Error> {
-        let write = |(output, path): &(&Output, PathBuf)| {
-            (output.write)(report, path).context(output.spelling()).err()
+        let write = |(output, path): &(&'static Output, PathBuf)| {
+            Some((output.name, (output.write)(report, path).context(output.spelling()).err()?))
         };
-        self.0.iter().filter_map(write).collect()
+        let (failed, failures) = self.outputs.iter().filter_map(write).unzip();
+        // Formats are written once.
+        let _ = self.failed.set(failed);
+        failures
     }
 }
 

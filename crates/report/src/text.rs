@@ -36,7 +36,7 @@ pub use answer::{answers, why};
 pub use comparison::comparison;
 pub use link::tables as link_tables;
 pub use one_point::one_point;
-pub use page::{Page, TextOptions, TextStyle};
+pub use page::{Page, TextOptions, TextStyle, count};
 pub use passive::{
     CAPTURE_COLUMNS, PassiveExtras, asked_tables, capture_row, captures, describe_band, passive,
 };
@@ -48,7 +48,7 @@ use jitlat_core::session::Session;
 use jitlat_core::spec::Direction;
 use jitlat_core::summary::Summary;
 use jitlat_core::units;
-use page::{WordStyle, count, dash, mark, printable, share};
+use page::{WordStyle, dash, mark, printable, share};
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 

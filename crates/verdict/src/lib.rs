@@ -69,6 +69,7 @@ pub use profiles::{PROFILES, Profile};
 pub use sentences::causes::evidence;
 pub use sentences::numbers::{buffer_size, rate, time};
 pub use sentences::profiles::{grade_note, other_traffic_of as other_traffic};
+pub use sentences::warnings::LOG_NOT_STORED;
 
 /// Compiles the example in the README.
 #[cfg(doctest)]

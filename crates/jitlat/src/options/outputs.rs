@@ -135,7 +135,7 @@ impl Exports {
 
 impl<const PARTS: u8> From<Exports> for Outputs<PARTS> {
     fn from(exports: Exports) -> Outputs<PARTS> {
-        Outputs(WantedOutputs(exports.0))
+        Outputs(WantedOutputs::new(exports.0))
     }
 }
 
@@ -208,7 +208,7 @@ impl<const PARTS: u8> FromArgMatches for Outputs<PARTS> {
             let path = matches.try_get_one::<PathBuf>(id).ok().flatten()?;
             Some((*output, path.clone()))
         });
-        Ok(Outputs(WantedOutputs(own.chain(named(matches)).collect())))
+        Ok(Outputs(WantedOutputs::new(own.chain(named(matches)).collect())))
     }
 
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {

@@ -180,9 +180,8 @@ impl ReportArgs {
         if !self.log_on_stdout {
             return self.outputs.write(report, text);
         }
-        let mut failures: Vec<jitlat_output::Error> =
-            terminal::print_to_stderr(&text()).err().into_iter().collect();
-        failures.extend(self.outputs.write_files(report));
+        let mut failures = self.outputs.write_files(report);
+        failures.extend(terminal::print_to_stderr(&text()).err());
         jitlat_output::log_failures(&failures)
     }
 

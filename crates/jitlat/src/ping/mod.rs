@@ -9,6 +9,7 @@ use crate::exit::{ExitStatus, thresholds};
 use crate::live::{self, Board};
 use crate::logs::TestLogs;
 use crate::options::ping::PingArgs;
+use crate::test::not_stored;
 use crate::{archive, doctor, interrupt, load, path};
 use anyhow::Result;
 use jitlat_core::Transport;
@@ -87,18 +88,17 @@ pub fn run(args: &PingArgs) -> Result<ExitStatus> {
     })?;
     let requests = measured.sessions.first().and_then(|s| s.sent).unwrap_or(0);
     let closed = logs.close().pop();
-    for session in analyses.sessions_mut().filter(|s| s.ending == Ending::Complete) {
-        if let Some(reason) = closed.as_ref().and_then(|l| l.broken.clone()) {
-            (session.ending, session.reason) = (Ending::StorageFailed, Some(reason));
-        }
-    }
+    let broken = closed.as_ref().and_then(|l| l.broken.as_deref());
     let log = closed.as_ref().and_then(|l| l.log.clone());
     let archived = archive::add_logs(args.log.archive.as_deref(), log.iter().map(PathBuf::as_path));
     let log = log.filter(|_| scratch.is_none());
     let log_line = log.as_ref().map(|path| logged(path) + "\n").unwrap_or_default();
     let mut shown_windows = windows.written();
     let mut runs: Vec<AnalysedStream> = Vec::new();
-    for analysed in analyses.finish() {
+    for mut analysed in analyses.finish() {
+        if let Some(reason) = broken {
+            not_stored(&mut analysed, reason);
+        }
         runs.push(AnalysedStream {
             heading: format!("{}\n{log_line}\n", asking(&analysed.session)),
             label: "round trip".to_owned(),

@@ -14,7 +14,7 @@ use jitlat_report::text;
 pub fn run(args: &SppArgs) -> Result<ExitStatus> {
     let outputs = &args.report.outputs;
     let wanted: &WantedOutputs = outputs;
-    if let Some((output, _)) = wanted.0.iter().find(|(output, _)| output.name != "json") {
+    if let Some((output, _)) = wanted.outputs.iter().find(|(output, _)| output.name != "json") {
         bail!("{} needs two points: leave out --one-point", output.spelling());
     }
     outputs.check(0, &[])?;

@@ -209,6 +209,7 @@ impl SweepArgs {
 /// Starts or resumes a sweep, and prints the result.
 pub fn run(args: &SweepArgs) -> Result<ExitStatus> {
     args.outputs.check(0, &[])?;
+    let mut least = None;
     let (mut state, options) = match &args.resume {
         Some(path) => {
             let state = SweepState::resume(path)?;
@@ -220,18 +221,21 @@ pub fn run(args: &SweepArgs) -> Result<ExitStatus> {
             // Check every combination before the first run.
             plan.runs()?;
             let options = TestOptions::parse(&plan)?;
+            let mut total = Span(0);
             for cell in 0..plan.grid.cells().unwrap_or(0) {
                 let name = || format!("the test of {}", plan.grid.name(cell, None));
                 let test = options.test(&plan, cell).with_context(name)?;
-                test.instrument.duration().with_context(name)?;
+                let duration = test.instrument.duration().with_context(name)?;
+                total = Span(total.0.saturating_add(duration.0.saturating_mul(plan.repetitions.into())));
             }
+            least = Some(total);
             let named = args.output.clone().map_or_else(|| Naming::Random(PathBuf::from(".")), Naming::Given);
             (SweepState::create(&named, plan)?, options)
         }
     };
     let stop = interrupt::stop()?;
     if !args.outputs.is_silent() && !args.length.quiet {
-        terminal::print(&begin(&state)?)?;
+        terminal::print(&begin(&state, least)?)?;
     }
     let failure = measure(&mut state, &options, &stop).err();
     let report = SweepReport::new(&state);

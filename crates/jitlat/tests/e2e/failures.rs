@@ -777,9 +777,25 @@ fn a_full_disk_keeps_what_fitted_and_reports_everything() {
         assert!(finished.stderr.contains(" rows, but the next "), "{}", finished.stderr);
         assert_eq!(finished.code(), 2, "what was asked for was not all written");
         assert_eq!(report.text("/session/ending"), "storage_failed");
+        // Only the log lacks packets: the analysis did not read it.
+        assert_eq!(report.text("/answer/severity"), "good");
+        assert!(!report.text("/answer/headline").contains("incomplete"));
         let kept = client(folder.path(), &format!("-f {} --json -", log.display())).finish(TIMEOUT).report();
         assert!((10..1000).contains(&kept.count("/counts/received")));
         claims_no_tail(&kept);
         std::fs::remove_file(&log).unwrap();
     }
+    // Without any room there is neither a log nor a page, and the screen names none.
+    std::fs::write(disk.0.path().join("filler"), vec![0; 16_000]).ok();
+    let (folder, host, _server) = start("");
+    let at = |name: &str| disk.0.path().join(name).display().to_string();
+    let line = format!("{host} -n 300 -p 1ms -o {} --html {}", at("none.log"), at("none.html"));
+    let finished = client(folder.path(), &line).finish(TIMEOUT);
+    assert_eq!(finished.code(), 2);
+    let screen = &finished.stdout;
+    assert!(screen.contains("the figures of this report are complete"), "{screen}");
+    assert!(!screen.contains("incomplete") && !screen.contains("Log  "), "{screen}");
+    assert!(!screen.contains("xdg-open") && !screen.contains("jitlat -f"), "{screen}");
+    assert_eq!(finished.stderr.matches("none.log").count(), 1, "{}", finished.stderr);
+    assert_eq!(finished.stderr.matches("none.html").count(), 1, "{}", finished.stderr);
 }

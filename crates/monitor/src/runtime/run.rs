@@ -286,7 +286,8 @@ fn next_line(agenda: &Agenda) -> String {
     match agenda.wake() {
         Some(at) => format!(
             "; the first test in {}",
-            text_of(((at - clock::wall()).0 / 1_000_000).max(0) * 1_000_000)
+            // Whole seconds, rounded up: it does not start earlier.
+            text_of(((at - clock::wall()).0.max(0) as u64).div_ceil(1_000_000_000) as i64 * 1_000_000_000)
         ),
         None => "; it starts no tests, and only answers those of other hosts".to_owned(),
     }

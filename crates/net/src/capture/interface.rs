@@ -10,6 +10,7 @@ mod filter;
 
 use super::Frame;
 use crate::cmsg::{ControlMessages, instants};
+use crate::privilege::{Capability, needs};
 use crate::sys::{self, Datagram, Inbox, MAX_BATCH, Ring, RingPacket};
 use jitlat_core::prefix::Prefix;
 use jitlat_core::time::{Span, WallTime};
@@ -35,10 +36,7 @@ pub enum InterfaceError {
         known: String,
     },
     /// The process may not capture.
-    #[error(
-        "capturing on {0} needs the capability CAP_NET_RAW: run as root, or grant it once with \
-         `sudo setcap cap_net_raw+ep $(command -v jitlat)`"
-    )]
+    #[error("capturing on {0} {needs}", needs = needs(Capability::NetRaw))]
     NotPermitted(String),
     /// The interface was removed during the capture.
     #[error("the interface {0} was removed")]

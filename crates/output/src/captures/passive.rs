@@ -120,6 +120,7 @@ impl<'a> PassiveReport<'a> {
             self.runs.iter().filter_map(|run| run.log.as_deref()).map(shell_word).collect();
         let options = TextOptions { style, ..screen::options() };
         let screen = self.screen.clone().logged_to(&logs).followed_by(&screen::again(), screen::EVERYTHING);
+        let screen = screen.in_short(screen::REPEATED);
         tables + &screen.show(&options)
     }
 

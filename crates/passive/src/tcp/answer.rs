@@ -249,7 +249,15 @@ fn headline(judged: &[&TcpDirection<'_>], all: usize) -> String {
     let affected = judged.iter().filter(|w| w.severity() > Severity::Good).count();
     let Some(first) = worst.causes.first().filter(|_| affected > 0) else {
         let slowest = judged.iter().filter_map(|w| w.rtt.map(|r| r.median)).max();
-        let slowest = slowest.map_or(String::new(), |ns| format!("; round trips up to {}", time(ns as f64)));
+        // Small waits are among the causes: the headline does not deny them.
+        if judged.iter().flat_map(|w| &w.causes).any(|c| c.id == CauseId::Queue) {
+            let slowest =
+                slowest.map_or(String::new(), |ns| format!(": round trip {} at the median", time(ns as f64)));
+            return format!("{name}: only small delays{slowest}.");
+        }
+        let most = if judged.len() == 1 { "" } else { "at most " };
+        let slowest = slowest
+            .map_or(String::new(), |ns| format!("; round trip {most}{} at the median", time(ns as f64)));
         let data = if judged.len() == 1 {
             "the data".to_owned()
         } else {
@@ -324,7 +332,7 @@ mod tests {
     fn nothing_wrong_is_said_with_the_round_trip() {
         let fine = one(|_, _| ());
         assert_eq!((fine.severity, fine.causes.len(), fine.complete), (Severity::Good, 0, true));
-        assert_eq!(fine.headline, "Good: nothing delayed the data; round trips up to 21 ms.");
+        assert_eq!(fine.headline, "Good: nothing delayed the data; round trip 21 ms at the median.");
         let few = one(|up, _| up.data_segments = 9);
         assert_eq!(
             (few.severity, &*few.headline),

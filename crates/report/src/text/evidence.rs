@@ -456,6 +456,6 @@ fn ending(page: &mut Page, s: &Summary) {
         Ending::PeerLost => "the other side was lost",
         Ending::StorageFailed => "the results could not be stored in full",
     };
-    page.heading("Ended early");
+    page.heading(if s.session.ending == Ending::StorageFailed { "Storage" } else { "Ended early" });
     page.item(&format!("{how}; {} of {} packets sent", s.counts.sent, s.header.npkts));
 }

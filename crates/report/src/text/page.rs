@@ -47,7 +47,7 @@ pub(super) fn share(part: u64, whole: u64) -> String {
 }
 
 /// Formats a count: `1 packet`, `2 packets`.
-pub(super) fn count(n: u64, what: &str) -> String {
+pub fn count(n: u64, what: &str) -> String {
     if n == 1 { format!("1 {what}") } else { format!("{n} {what}s") }
 }
 

@@ -36,7 +36,7 @@ fn delay_causes(t: &mut String, direction: Direction, e: &DelayCauses) {
     let which = if direction == Direction::Up { "to the server" } else { "from the server" };
     let _ = writeln!(
         t,
-        "\nCauses of delay {which}: {} of latency above the minimum, of {} packets\n  {:<44}{:>8}{:>9}{:>11}",
+        "\nCauses of delay {which}: {} of latency above the minimum, of {} packets\n  {:<47}{:>8}{:>9}{:>11}",
         eng4(e.above_minimum_ns),
         e.packets,
         "",
@@ -55,6 +55,6 @@ fn delay_causes(t: &mut String, direction: Direction, e: &DelayCauses) {
             DelayCause::Path => "the path and the far host",
         };
         let share = c.share.map_or("-".to_owned(), |s| format!("{:.1} %", 100.0 * s));
-        let _ = writeln!(t, "  {what:<44}{:>8}{share:>9}{:>11}", c.packets, eng4(c.longest_ns));
+        let _ = writeln!(t, "  {what:<47}{:>8}{share:>9}{:>11}", c.packets, eng4(c.longest_ns));
     }
 }

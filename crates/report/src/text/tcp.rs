@@ -1,5 +1,6 @@
 //! TCP connections in captures.
 
+use super::count;
 use jitlat_core::units;
 use jitlat_passive::SpreadFigures;
 use jitlat_passive::tcp::{
@@ -13,7 +14,7 @@ pub fn tcp(r: &TcpResult, top: usize) -> String {
     let shown = if top == 0 { all } else { all.min(top) };
     // Writing to a string cannot fail.
     let mut t = String::new();
-    let _ = writeln!(t, "{} TCP segments, {all} connections", r.first.segments);
+    let _ = writeln!(t, "{}, {}", count(r.first.segments, "TCP segment"), count(all as u64, "connection"));
     for (c, between) in r.connections().take(shown) {
         connection(&mut t, c);
         if let Some(b) = between {

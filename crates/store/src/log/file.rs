@@ -56,6 +56,14 @@ pub enum CreateError {
     /// The file named by `-o` exists.
     #[error("{} exists and is not overwritten: choose another name with -o, or remove it", .0.display())]
     Exists(PathBuf),
+    /// No file can be created in the folder.
+    #[error("cannot create a log in {}: {source}; choose another file with -o", folder(.path))]
+    Folder {
+        /// The folder.
+        path: PathBuf,
+        /// Error of the system.
+        source: io::Error,
+    },
     /// The file cannot be created.
     #[error("cannot create the log {}: {source}", .path.display())]
     Create {
@@ -308,6 +316,14 @@ fn change_header(path: &Path, old: u64, text: &str) -> io::Result<()> {
     written.inspect_err(|_| drop(fs::remove_file(&name)))
 }
 
+/// Describes a folder in a message.
+fn folder(path: &Path) -> String {
+    match path == Path::new(".") || path.as_os_str().is_empty() {
+        true => "the current folder".to_owned(),
+        false => path.display().to_string(),
+    }
+}
+
 fn suffixed(base: &Path, ending: &str) -> PathBuf {
     let mut name = base.as_os_str().to_owned();
     name.push(ending);
@@ -335,7 +351,8 @@ fn exclusive(path: &Path) -> Result<(PathBuf, UnusedFileGuard), CreateError> {
 }
 
 fn random(dir: &Path, suffix: &str) -> Result<(PathBuf, UnusedFileGuard), CreateError> {
-    let fail = |source| CreateError::Create { path: dir.join(format!("jitlat.XXXXXX{suffix}")), source };
+    // The error names a random file, which does not exist.
+    let fail = |e: io::Error| CreateError::Folder { path: dir.to_owned(), source: e.kind().into() };
     let mut builder = tempfile::Builder::new();
     builder.prefix("jitlat.").suffix(suffix).rand_bytes(6);
     if let Some(permissions) = platform::of_a_new_file() {

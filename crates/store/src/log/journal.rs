@@ -236,8 +236,8 @@ impl Journal {
             (Err(e), _) => (is_there.then_some(path), Some(e.to_string())),
         };
         troubles.extend(broken.clone());
-        // Standard output cannot be read again.
-        let log = log.filter(|path| path.as_os_str() != STDOUT);
+        // Standard output cannot be read again, and a log without any line is removed.
+        let log = log.filter(|path| path.as_os_str() != STDOUT && path.exists());
         Closed { log, broken, troubles }
     }
 }

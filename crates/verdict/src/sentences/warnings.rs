@@ -17,6 +17,10 @@ pub fn incomplete(ending: Ending, reason: Option<&str>) -> String {
     format!("{how}{why}; the figures cover what was received")
 }
 
+/// Warning about a complete test whose log could not be stored.
+pub const LOG_NOT_STORED: &str =
+    "the log could not be stored completely; the figures of this report are complete";
+
 /// Warns that the fate of some packets is unknown: those after the last arrival, or those without rows in the log.
 pub fn tail_unknown(within_log: bool) -> &'static str {
     if within_log {

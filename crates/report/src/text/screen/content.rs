@@ -109,6 +109,7 @@ pub(super) fn title(streams: &[ScreenStream<'_>], relation: Relation) -> String 
     let [from, to] = [&s.header.src_ip, &s.header.dst_ip].map(|ip| ip.as_deref().unwrap_or("-"));
     let (times, between) = match relation {
         Relation::Directions => ("2 x ", "and"),
+        Relation::Load => ("2 x ", "to"),
         _ => ("", "to"),
     };
     format!("{times}{}{size}{often}, {from} {between} {to}", count(number, &what))

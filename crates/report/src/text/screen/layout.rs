@@ -418,25 +418,102 @@ fn shared(
     [fit(why, causes), fit(uses, shown), fit(trust, trusted)]
 }
 
-/// Returns the log and the next command. A command longer than a row continues after a backslash.
+/// Returns the log and the next command.
 fn foot(screen: &Screen, width: usize) -> Vec<TextRow> {
     let log: Vec<TextRow> = match screen.log.is_empty() {
         true => Vec::new(),
         false => statement(None, &printable(&screen.log), width),
     };
-    let mut next: Vec<TextRow> = Vec::new();
+    let next: Vec<TextRow> =
+        next(screen, width - MARGIN).iter().map(|line| TextRow::of(line, None)).collect();
+    // A log may have a long path: cut it, because the shell's history has the rest.
+    let log = if log.len() > 2 { log[..2].to_vec() } else { log };
+    [section("Log", log), section("Next", next)].concat()
+}
+
+/// Maximum number of rows of a command.
+const MAX_COMMAND_ROWS: usize = 2;
+
+/// Returns the next command in rows that can be pasted: it is never cut. If it is too long, its description replaces it.
+fn next(screen: &Screen, width: usize) -> Vec<String> {
     let [command, purpose] = screen.next.each_ref().map(|text| printable(text));
-    let in_one = format!("{command}  # {purpose}");
-    if !purpose.is_empty() && columns(&in_one) <= width - MARGIN {
-        next.push(TextRow::of(&in_one, None));
-    } else if !command.is_empty() {
-        let lines = wrapped(&command, width - MARGIN - 2);
-        let last = lines.len() - 1;
-        for (k, line) in lines.iter().enumerate() {
-            next.push(TextRow::of(&if k < last { format!("{line} \\") } else { line.clone() }, None));
+    if command.is_empty() {
+        return Vec::new();
+    }
+    let with_purpose = |command: &str| match purpose.is_empty() {
+        true => command.to_owned(),
+        false => format!("{command}  # {purpose}"),
+    };
+    let line = with_purpose(&command);
+    if columns(&line) <= width {
+        return vec![line];
+    }
+    let lines = continued(&command, width);
+    let fits = |line: &String| columns(line) <= width;
+    if lines.len() <= MAX_COMMAND_ROWS && lines.iter().all(fits) {
+        return lines;
+    }
+    let short = printable(&screen.next_in_short);
+    let lines = [with_purpose(&short), short];
+    lines.into_iter().filter(|line| !screen.next_in_short.is_empty() && fits(line)).take(1).collect()
+}
+
+/// Splits a command into lines of at most `width` columns, each but the last with a backslash at its end. Words are not
+/// split: a line may be longer than `width`.
+fn continued(command: &str, width: usize) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    for word in shell_words(command) {
+        if let Some(line) = lines.last_mut() {
+            if line.is_empty() {
+                line.push_str(word);
+                continue;
+            }
+            if columns(line) + 1 + columns(word) + " \\".len() <= width {
+                line.push(' ');
+                line.push_str(word);
+                continue;
+            }
+            line.push_str(" \\");
+        }
+        lines.push(word.to_owned());
+    }
+    lines
+}
+
+/// Splits a command at the spaces outside of single quotes.
+fn shell_words(command: &str) -> impl Iterator<Item = &str> {
+    let mut quoted = false;
+    let at_space = move |c: char| {
+        quoted ^= c == '\'';
+        c == ' ' && !quoted
+    };
+    command.split(at_space).filter(|word| !word.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown(command: &str) -> Vec<String> {
+        let screen =
+            Screen::default().followed_by(command, "every figure").in_short("the same command with -v");
+        next(&screen, 73)
+    }
+
+    #[test]
+    fn a_command_is_never_cut() {
+        assert_eq!(shown("jitlat -f a.log -v"), ["jitlat -f a.log -v  # every figure"]);
+        let long =
+            "jitlat spp -f here.pcap -F there.pcap --link pppoe-llc,up=128k,down=512k --summary --verbose";
+        let lines = shown(long);
+        assert_eq!(lines.len(), 2);
+        assert_eq!(lines.join("\n").replace("\\\n", ""), long);
+        let spaces = format!("jitlat -f 'a  file {} of a test.log' --verbose --json x", "y".repeat(30));
+        assert_eq!(shown(&spaces).join("\n").replace("\\\n", ""), spaces);
+        for long in
+            [format!("jitlat -f {} -v", "d/".repeat(60)), format!("jitlat {}", "-f a.log ".repeat(40))]
+        {
+            assert_eq!(shown(&long), ["the same command with -v  # every figure"]);
         }
     }
-    // A log may have a long path: cut it, because the shell's history has the rest.
-    let rows = |rows: Vec<TextRow>, most: usize| if rows.len() > most { rows[..most].to_vec() } else { rows };
-    [section("Log", rows(log, 2)), section("Next", rows(next, 2))].concat()
 }

@@ -64,6 +64,8 @@ pub struct Screen {
     log: String,
     /// Suggested next command, and its purpose; empty if there is none.
     next: [String; 2],
+    /// Description of the next command, printed if the command is too long; empty if there is none.
+    next_in_short: String,
     /// Option for the full report.
     full: &'static str,
 }
@@ -80,6 +82,7 @@ impl Default for Screen {
             trust: Vec::new(),
             log: String::new(),
             next: Default::default(),
+            next_in_short: String::new(),
             full: "-v",
         }
     }
@@ -140,6 +143,13 @@ impl Screen {
     #[must_use]
     pub fn followed_by(mut self, next: &str, purpose: &str) -> Screen {
         self.next = [next.to_owned(), purpose.to_owned()];
+        self
+    }
+
+    /// Sets the text that replaces a next command that is too long to be printed whole.
+    #[must_use]
+    pub fn in_short(mut self, description: &str) -> Screen {
+        self.next_in_short = description.to_owned();
         self
     }
 

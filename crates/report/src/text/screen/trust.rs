@@ -23,7 +23,8 @@ const SAID: [&str; 9] = [
 ];
 
 /// Warnings that come first, because the figures do not cover the whole test.
-const FIRST: [&str; 4] = ["incomplete", "schedule_stretched", "receiver_drops", "wait_refused"];
+const FIRST: [&str; 5] =
+    ["incomplete", "log_not_stored", "schedule_stretched", "receiver_drops", "wait_refused"];
 
 /// Returns the notes about `streams`, the most important first.
 pub(super) fn of(streams: &[ScreenStream<'_>], labels: &[String]) -> Vec<String> {
