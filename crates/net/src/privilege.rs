@@ -75,9 +75,9 @@ pub fn how_to_grant(wanted: &[Capability]) -> String {
 }
 
 /// Names the missing capability, and the command that grants it: `needs CAP_NET_RAW: sudo setcap
-/// cap_net_raw=ep /usr/bin/jitlat`. The command also lists the capabilities that the program has, because setcap
-/// replaces earlier grants. If the program has the capability, the message says that the refusal has another cause
-/// (a container's filter, a security module).
+/// cap_net_raw=ep /usr/bin/jitlat`. If the program has the capability, the message says that the refusal
+/// has another cause (a container's filter, a security module).
+/// The command also lists the capabilities that the program has, because setcap replaces earlier grants.
 pub fn needs(capability: Capability) -> String {
     if capability.is_held() {
         return format!(

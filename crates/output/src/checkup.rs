@@ -6,7 +6,7 @@ use jitlat_core::NoiseFloor;
 use jitlat_core::summary::Level;
 use jitlat_core::units::{eng4, eng4_f64};
 use jitlat_instruments::doctor::{Baseline, Checkup, Finding};
-use jitlat_report::text::{Page, TextOptions};
+use jitlat_report::text::{Page, TextOptions, count};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -139,7 +139,7 @@ fn baseline(page: &mut Page, name: &str, b: &Result<Baseline, String>) {
 fn processors(page: &mut Page, c: &Checkup) {
     let m = &c.machine;
     page.heading("Processors and sockets");
-    let mut facts = vec![format!("processors for this program: {}", m.cpus)];
+    let mut facts = vec![format!("{} for this program", count(m.cpus as u64, "processor"))];
     facts.extend(m.model.clone());
     facts.extend(m.smt.map(|on| format!("SMT {}", if on { "on" } else { "off" })));
     facts.extend(m.isolated.as_ref().map(|l| format!("isolated {l}")));

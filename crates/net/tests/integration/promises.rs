@@ -105,7 +105,7 @@ fn a_stream_faster_than_agreed_is_ended_with_the_name_of_the_limit() {
     client.send(&Message::Fetch(Fetch { session: None, flow: FlowId(0), chunk: 0 }));
     let Message::Results(results) = client.receive() else { panic!() };
     let why = results.failure.unwrap();
-    assert!(why.starts_with("max-rate: far more arrived than the 1 packets within 100 ms"), "{why}");
+    assert!(why.starts_with("max-rate: far more packets arrived than the agreed 1 within 100 ms"), "{why}");
 }
 
 #[test]

@@ -17,7 +17,7 @@ pub fn incomplete(ending: Ending, reason: Option<&str>) -> String {
     format!("{how}{why}; the figures cover what was received")
 }
 
-/// Warning that the log of a complete test could not be stored.
+/// Warning about a complete test whose log could not be stored.
 pub const LOG_NOT_STORED: &str =
     "the log could not be stored completely; the figures of this report are complete";
 
