@@ -385,7 +385,7 @@ fn every_figure_of_latency_is_corrected_or_says_that_it_is_not() {
         assert!((position(raw) - position(corrected) - off).abs() < 1.0, "{}", raw.id);
         let says = |figure: &Figure, what: &str| figure.notes.iter().any(|n| n.contains(what));
         assert!(says(raw, "not corrected") && !says(corrected, "not corrected"), "{}", raw.id);
-        assert!(says(corrected, "Corrected by the estimated difference"), "{}", raw.id);
+        assert!(says(corrected, "Corrected by the estimated clock offset"), "{}", raw.id);
         let axes = |f: &Figure| format!("{} {}", f.x.quantity, f.y.quantity);
         assert!(axes(raw).contains("not corrected") && axes(corrected).contains("latency, corrected"));
     }
