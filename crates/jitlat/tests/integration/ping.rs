@@ -114,7 +114,7 @@ fn stamp_extensions_tell_what_the_far_host_saw() {
         "arrives unchanged at the far host",
         "20 requests sent, 20 arrived, 20 answered",
         "timestamps of the far host: arrivals in software",
-        "answers contain the departure time of the answer before",
+        "answers contain the departure time of the previous answer",
         "this time is not part of round trips and of the down direction",
     ] {
         assert!(remarks.contains(phrase), "'{phrase}' is not in {remarks}");
