@@ -35,7 +35,7 @@ fn all_of(mut reader: LogReader) -> (String, Vec<PacketRecord>) {
     (format!("{before:?} {:?} {reading:?} {failure:?}", reader.session()), records)
 }
 
-/// The same for a log that is reassembled from its header and rows without its text.
+/// Like the above, for a log that is reassembled from its header and rows without its text.
 fn assembled(archive: &Archive, id: TestId) -> (String, Vec<PacketRecord>) {
     let (header, mut packets) = (archive.header(id).unwrap(), archive.packets(id).unwrap());
     let metadata = header.metadata();

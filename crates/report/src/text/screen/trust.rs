@@ -50,7 +50,7 @@ pub(super) fn of(streams: &[ScreenStream<'_>], labels: &[String]) -> Vec<String>
     lines.extend(lost_stamps(&from));
     lines.extend(sample(&received));
     lines.extend(later.into_iter().map(|(_, text)| text));
-    // What is true of every such test comes after what happened in this one.
+    // Notes that are true of every such test come after what happened in this one.
     lines.extend(other_traffic(&received));
     let answers = received.iter().filter_map(|s| s.answer.as_ref());
     lines.extend(answers.filter_map(jitlat_verdict::grade_note).next().map(str::to_owned));
