@@ -153,7 +153,7 @@ impl<'a> AllPackets<'a> {
     /// Returns the sender's schedule errors; `None` if the period is unknown.
     pub fn errors(&self) -> Option<&SendErrors> {
         let errors =
-            || self.known.session.period().and_then(|_| SendErrors::new(&self.series, &self.known.session));
+            || self.known.session.period().and_then(|_| SendErrors::new(&self.series, self.known.session));
         self.computed.errors.get_or_init(errors).as_ref()
     }
 
