@@ -37,7 +37,7 @@ pub fn begin(state: &SweepState, least: Option<Span>) -> Result<String, SweepErr
         plan.quantity(),
         plan.host,
         count((runs / (plan.repetitions as usize).max(1)) as u64, "combination"),
-        count(plan.packets.into(), "packet"),
+        count(plan.packets, "packet"),
         count(plan.repetitions.into(), "run"),
         state.path().display()
     ))

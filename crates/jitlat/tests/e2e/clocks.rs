@@ -115,7 +115,7 @@ fn one_letter_corrects_every_figure_of_latency() {
         assert_eq!(read("raw", name), read("corrected", name), "{name} does not depend on the clocks");
     }
     assert!(
-        raw.contains("latency, not corrected (") && raw.contains("latency, not corrected, over arrival time")
+        raw.contains("latency, not corrected (") && raw.contains("latency, not corrected over arrival time")
     );
     assert!(
         corrected.contains("latency, corrected (")

@@ -120,9 +120,9 @@ fn step(draw: &mut Draw, sender: bool) -> Variant {
     let by = if forward { size } else { -size };
     let shift = ClockChange { at: seconds(at), by: span(by), over: Span::ZERO };
     if sender {
-        c.sender().clock.shifts.push(shift)
+        c.sender().clock.shifts.push(shift);
     } else {
-        c.receiver().clock.shifts.push(shift)
+        c.receiver().clock.shifts.push(shift);
     }
     let mut truth = Truth::of("clock-step", &["good", "fair"]).magnitude(size, 1.1).signed(by);
     truth.says = Some(if sender { "sending" } else { "receiving" });
