@@ -84,9 +84,9 @@ pub struct TrialOutcome {
 struct LeavingPacket {
     seq: u32,
     bytes: usize,
-    /// Time at which the program read the clock and handed the packet over, and time at which the interface
-    /// sent it.
+    /// Time at which the program read the clock and handed the packet over.
     read: Span,
+    /// Time at which the interface sent the packet.
     left: Span,
     /// True if the kernel stamped the entry into the interface's queue.
     entered: bool,

@@ -91,7 +91,7 @@ pub fn tags(test: PathTest, stop: &Stop) -> Vec<(String, String)> {
     let found = test.run(stop, &mut |_| ());
     found
         .inspect_err(|why| {
-            warn!("--path: the path could not be examined, and is not stored with the test: {why}")
+            warn!("--path: the path could not be examined, and is not stored with the test: {why}");
         })
         .map_or(Vec::new(), |p| p.tags())
 }

@@ -223,8 +223,8 @@ impl ExtraTest {
     }
 }
 
-/// Returns the periods, by beginning, in which a test of the timetable with one of `hosts` may run: from `from` on for
-/// `within`.
+/// Returns the slots of scheduled tests with one of `hosts` that overlap `from`..`from + within`, sorted by start. Each
+/// is a start and an end; the end includes the guard.
 fn busy(
     around: ScheduleContext<'_>,
     hosts: &[u32],

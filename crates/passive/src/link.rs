@@ -1,5 +1,5 @@
-//! [`LinkQuestion`]: access links and captured traffic. Computes the time that a link needs for pairs of
-//! packets ([`ModelFigures`]), and finds the link that pairs of different sizes suggest ([`fit_sizes`]).
+//! [`LinkQuestion`]: effect of an access link on captured traffic. Computes the serialisation time of packet pairs on
+//! a known link ([`ModelFigures`]), or fits an unknown link to pairs of different sizes ([`fit_sizes`]).
 
 use super::sizes::SizeFigures;
 use core::str::FromStr;

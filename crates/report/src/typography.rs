@@ -1,6 +1,6 @@
 //! Typography: texts are ASCII for the console; pages and pictures use proper symbols.
 
-/// Returns `text` with µ, ± and minus signs.
+/// Replaces `us`, `+/-` and the ASCII minus sign in `text` with µs, ± and −.
 pub fn micro(text: &str) -> String {
     let digits = |w: &str| w.starts_with(|c: char| c.is_ascii_digit());
     let word = |w: &str| match w {

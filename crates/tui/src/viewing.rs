@@ -102,7 +102,7 @@ impl Viewing {
         if targets > 1 { &TABS } else { &TABS[1..] }
     }
 
-    /// Returns the time shown of `board`, ns since the start of the selected test.
+    /// Returns the start and end of the displayed time range, in ns since the start of the selected test.
     pub fn window(&self, board: &Board, now: SteadyTime) -> [i64; 2] {
         let all = board.target(self.target).map_or(1_000_000_000, |state| state.end(now));
         let span = self.span.unwrap_or(all).min(all);

@@ -189,7 +189,7 @@ fn touched_share(found: &FoundCause) -> f64 {
     }
 }
 
-/// Retains the law of loss that lost most packets, if stretches followed different ones.
+/// Retains only the most harmful of random, bursty, periodic and policed loss: stretches may have found several.
 fn keep_one_law_of_loss(so_far: &mut StretchFindings) {
     let of_loss = |f: &&FoundCause| {
         matches!(

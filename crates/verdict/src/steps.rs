@@ -200,7 +200,8 @@ fn proof(delays: &Delays<'_>, step: &LevelStep, material: &Evidence<'_>, noise: 
     Proof::None
 }
 
-/// Returns true if the clock probes are compatible with clock skew as the cause of a straight drift of the smallest delay.
+/// Returns true if clock skew can explain a linear drift of the smallest delay by `skew`: the clock probes agree with
+/// it, or the offset was not probed before and after the test.
 pub fn may_be_skew(skew: f64, delays: &Delays<'_>, material: &Evidence<'_>) -> bool {
     let clock = material.clock;
     let (Some(before), Some(after)) = (clock.offset_before_ns, clock.offset_after_ns) else { return true };

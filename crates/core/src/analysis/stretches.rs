@@ -363,12 +363,12 @@ fn static_facts(session: &Session) -> Session {
 }
 
 impl Rows {
-    /// Returns the rows with numbers `by` higher.
+    /// Returns the rows with `by` added to each sequence number.
     fn shifted(self, by: u32) -> Rows {
         Rows::default().joined(self, by)
     }
 
-    /// Appends the rows `later`, with numbers `by` higher.
+    /// Appends the rows `later`, with `by` added to each sequence number.
     fn joined(mut self, later: Rows, by: u32) -> Rows {
         let Rows { samples, delayless, copies, damaged, notes, arrived, came } = later;
         samples.iter().for_each(|p| self.samples.push(AcceptedPacket { seq: p.seq.saturating_add(by), ..p }));

@@ -105,7 +105,7 @@ pub struct Cause {
     pub severity: Severity,
     /// Number of occurrences reported together.
     pub count: u64,
-    /// The largest event, if the cause stands for several events that have a size in time.
+    /// The largest event, if the cause combines several events whose size is measured in ns.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub largest: Option<LargestEvent>,
     /// First and last sequence number affected.

@@ -441,9 +441,9 @@ impl Quantiles<'_> {
     }
 }
 
-/// Iterates over buckets, ascending, as the largest value that the bucket may contain and its count. `below`
+/// Iterates over buckets in ascending order, as pairs of the bucket's upper limit and its count. `below`
 /// contains the buckets below the origin, highest first, `above` the buckets above it, lowest first. The
-/// scale consists of the origin, the bits of precision, and the smallest and largest value.
+/// first argument is the scale: origin, bits of precision, and smallest and largest value.
 fn values(
     (origin, bits, extremes): (i64, u8, Option<(i64, i64)>),
     below: impl Iterator<Item = (usize, u64)>,

@@ -60,8 +60,8 @@ impl Segmenter {
         }
     }
 
-    /// Returns true if this can be the state after losses below the number `next`. Checks only the
-    /// properties that computations rely on.
+    /// Returns true if this can be the state when all losses so far have sequence numbers below `next`. Checks
+    /// only the properties that computations rely on.
     pub(crate) fn is_possible(&self, next: u64) -> bool {
         let cluster = self.cluster.is_none_or(|(first, last, losses)| {
             first <= last && last < next && (1..=last - first + 1).contains(&losses)

@@ -29,7 +29,7 @@ pub struct PingProtocol {
 }
 
 impl PingProtocol {
-    /// Finds the switch `name` among the client's arguments: `raw`.
+    /// Returns the client's argument `name`, e.g. `raw`; `None` if it does not exist or takes a value.
     pub fn switch(&self, name: &str) -> Option<&'static Argument> {
         self.arguments.iter().find(|a| a.name == name && matches!(a.kind, ArgumentKind::Nothing))
     }

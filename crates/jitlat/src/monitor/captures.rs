@@ -16,7 +16,7 @@ use jitlat_proto::jitlat::PresharedKey;
 type Follow =
     fn(&CaptureSetup, Option<&PresharedKey>, &Stop, &mut dyn FnMut(PeriodEvent<'_>)) -> CaptureResult;
 
-/// Instrument for captures in the monitor's file.
+/// Instrument that runs the captures requested in the monitor's file.
 pub struct CaptureKind {
     /// Name of the instrument.
     pub name: &'static str,

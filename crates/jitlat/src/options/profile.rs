@@ -13,7 +13,7 @@ pub struct ProfileArgs {
     /// Names of the profiles.
     #[arg(long = "profile", value_name = "NAME", help_heading = None::<&'static str>, help = "Send and judge for this profile: voice, video and others; may be repeated", long_help = help())]
     pub names: Vec<String>,
-    /// TOML file with own profiles, in a table [[profile]] each
+    /// TOML file of custom profiles, one [[profile]] table each
     ///
     /// The path is judged by them, and --profile may name them.
     #[arg(long, value_name = "FILE")]

@@ -104,7 +104,7 @@ pub struct SppArgs {
     /// Print only the summary, on standard output
     #[arg(long, help_heading = "Lines")]
     pub summary: bool,
-    /// Interval of the RTT per unit of time, and span of the moving average
+    /// Interval of the RTT values at regular instants, and span of the moving average of the pair rate
     #[arg(long, value_name = "T", default_value = "1s", value_parser = quantity::duration, help_heading = "Lines")]
     pub every: Span,
 
@@ -155,7 +155,7 @@ pub struct SppArgs {
     pub link: Option<LinkQuestion>,
     /// Write round trips by packet size to FILE, one line each
     ///
-    /// Columns: least, median, mean; with --link also the time that the link takes and the rest.
+    /// Columns: minimum, median, mean; with --link also the time on the link, and each figure minus that time.
     #[arg(long, value_name = "FILE", help_heading = "Link", conflicts_with = "payloads")]
     pub sizes_csv: Option<PathBuf>,
     /// Only print the delays of these UDP payloads on the --link (40,340,640)

@@ -41,7 +41,7 @@ impl Runner for StandaloneRunner {
         let demand = DemandedTest::of(request, host, &*self.equipment)?;
         let equipment = self.equipment.clone();
         let (host, archive, key) = (host.clone(), self.archive.clone(), self.key.clone());
-        debug!("page: test {} with {} starts", feed.id(), host.address);
+        debug!("web page: starting test {} with {}", feed.id(), host.address);
         let thread = std::thread::Builder::new().name(format!("test {}", feed.id()));
         let run = move || {
             let place = TestPlacement {

@@ -196,7 +196,7 @@ impl ConnectionState {
         }
     }
 
-    /// Number of segments in flight and of gaps held, for data from the client.
+    /// Returns the number of segments in flight and of gaps stored, for data from the client and from the server.
     #[cfg(test)]
     pub(super) fn remembered(&self) -> [(usize, usize); 2] {
         self.directions.each_ref().map(DirectionState::remembered)

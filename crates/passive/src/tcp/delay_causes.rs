@@ -37,7 +37,7 @@ pub struct DeliveryHistory {
 /// End of the connection at which the capture point is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CaptureSide {
-    /// The sender's end: waiting there is visible.
+    /// The sender's end: delay inside the sender is visible.
     Sender,
     /// The receiver's end: waiting there is visible.
     Receiver,

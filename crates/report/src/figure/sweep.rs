@@ -119,7 +119,10 @@ fn figure(sweep: &Sweep<'_>, what: &str) -> Option<Figure> {
     let bars = match (runs, single) {
         (1, false) => "repeatability unknown".to_owned(),
         (1, true) => {
-            format!("error bars: {} % confidence of the mean over each run's packets", sweep.confidence)
+            format!(
+                "error bars: {} % confidence interval of the mean over each run's packets",
+                sweep.confidence
+            )
         }
         _ => format!("error bars: {} % confidence of the mean over repetitions", sweep.confidence),
     };

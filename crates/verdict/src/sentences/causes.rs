@@ -162,8 +162,8 @@ pub fn random_loss(share: f64, span: LossSpan) -> String {
     format!("{} lost, in isolated losses without a pattern{}", percent(share), span.text())
 }
 
-/// Describes losses in bursts of `mean` packets on average, which is `burst_ratio` times the length of random bursts;
-/// `None` if the lost packets of a burst are not adjacent.
+/// Describes losses in bursts of `mean` packets on average. `burst_ratio` is that mean divided by the mean length of
+/// random bursts; it is `None` if the lost packets of a burst are not adjacent.
 pub fn bursty_loss(share: f64, bursts: u64, mean: f64, burst_ratio: Option<f64>, span: LossSpan) -> String {
     let (packets, compared) = match burst_ratio {
         Some(ratio) => ("packets", format!("{ratio:.1} times what random loss would give")),

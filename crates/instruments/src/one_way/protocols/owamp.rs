@@ -46,7 +46,7 @@ pub static PROTOCOL: OneWayProtocol = OneWayProtocol {
              authenticated if the server offers only that; open without a key file.",
             &[
                 ("open", "Nothing is protected"),
-                ("authenticated", "Control encrypted, test packets signed by their number"),
+                ("authenticated", "Control encrypted; in test packets only the sequence number is protected"),
                 ("encrypted", "Control and test packets encrypted"),
             ],
         ),

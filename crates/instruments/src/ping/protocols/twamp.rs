@@ -52,7 +52,7 @@ pub static PROTOCOL: PingProtocol = PingProtocol {
              with a key file, open without one.",
             &[
                 ("open", "Nothing is protected"),
-                ("authenticated", "Control encrypted, test packets signed by their number"),
+                ("authenticated", "Control encrypted; in test packets only the sequence number is protected"),
                 ("encrypted", "Control and test packets encrypted"),
                 ("mixed", "Control encrypted, test packets open"),
             ],
