@@ -64,7 +64,8 @@ pub struct PacketRecord {
     /// stored.
     pub seq: i64,
     times: [i64; 4],
-    /// Time from the program's own clock reading to the send stamp, in ns; [`MISSING`] if unknown.
+    /// Time from the program's own clock reading to the send stamp, in ns; Time from the program's clock
+    /// reading to the send stamp, in ns; [`MISSING`] if unknown.
     send_lag: i64,
     entry_lag: i32,
     receive_lag: i32,

@@ -62,7 +62,8 @@ pub struct Session {
     pub spec: TestSpec,
     /// Version of the log that the session was read from (1, 2, 3); 3 for a live run.
     pub version: u8,
-    /// Time at which the test was created; the first line of a log. Whole seconds in versions 1 and 2.
+    /// Time at which the test was created, as in the first line of a log. Whole seconds in log versions 1 and
+    /// 2.
     pub created: Option<WallTime>,
     /// The date as written in the first line of the log; `None` if the session was not read from a log.
     pub date: Option<String>,

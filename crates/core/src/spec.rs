@@ -107,7 +107,7 @@ pub enum Schedule {
         /// Number of packets in a burst, ≥ 1.
         size: u32,
     },
-    /// Gaps with another distribution of mean P, reproducible from the seed.
+    /// Gaps of mean P with the distribution `gaps`, reproducible from the seed.
     Random {
         /// Distribution of the gaps.
         gaps: Gaps,

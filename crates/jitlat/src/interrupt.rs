@@ -73,7 +73,7 @@ impl Signals {
         }
     }
 
-    /// Returns the stop that the signals request.
+    /// Returns the [`Stop`] that is requested when a signal arrives.
     pub fn stop(&self) -> &Stop {
         &self.stop
     }

@@ -119,7 +119,8 @@ impl Launch {
     /// Prepares `socket`, which is bound to `local`.
     ///
     /// # Errors
-    /// [`LaunchError`] if the host, its interface or its privileges are not sufficient.
+    /// [`LaunchError`] if no interface has `local`, the interface has no queue for launch times, or the
+    /// kernel refuses them.
     pub fn prepare(
         host: &dyn LaunchHost,
         socket: BorrowedFd<'_>,

@@ -30,7 +30,7 @@ pub struct RowNotes {
     pub sizes: Vec<(u32, u16)>,
     /// Changes of the time to live: number of the first packet received with the new value, and the value.
     pub ttl: Vec<(u32, u8)>,
-    /// Size of all rows so far; `None` before the first row that shows its size.
+    /// Payload size common to all rows so far, in bytes; `None` before the first row with a known size.
     only_size: Option<u16>,
     last_ttl: Option<u8>,
 }

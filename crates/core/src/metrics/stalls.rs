@@ -193,8 +193,8 @@ fn without(series: &Series<'_>, sample: &Sample, flagged: &[u32]) -> Option<With
     })
 }
 
-/// Computes delay from due times; `None` if the sender's error is small compared with the path's variation,
-/// that is, if its 99th percentile is at most a tenth of that of PDV.
+/// Computes delay counted from due times; `None` if the sender's error is negligible: its 99th percentile is
+/// at most a tenth of the 99th percentile of PDV.
 pub fn intended(
     series: &Series<'_>,
     errors: &SendErrors,

@@ -60,7 +60,7 @@ impl Reflector for LampFrameReflector {
     }
 }
 
-/// Reflector for LaMP directly in Ethernet frames, at one interface.
+/// Reflector for LaMP directly in Ethernet frames, on one interface.
 #[derive(Clone, Debug)]
 pub struct LampEthernetReflector {
     /// Interface name.

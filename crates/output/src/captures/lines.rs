@@ -65,7 +65,7 @@ impl CaptureObserver for PairPrinter {
 pub struct EventPrinter {
     out: BufWriter<Stdout>,
     failure: Option<io::Error>,
-    /// Requested if standard output is closed.
+    /// Stop that is requested when standard output is closed.
     stop: Stop,
     /// True if each line is printed at once.
     live: bool,

@@ -74,7 +74,7 @@ pub enum AmpStep {
     Granted,
     /// Waiting for Start-Ack.
     Start,
-    /// The test runs.
+    /// The test is running.
     Running,
     /// OWAMP: waiting for Stop-Sessions.
     Stop,

@@ -61,7 +61,7 @@ impl TestKeys {
         encrypt(&self.keys.aes, covered);
     }
 
-    /// Decrypts a packet made by `origin` in place. Returns false if it was not made with these keys.
+    /// Decrypts, in place, a packet made by `origin`. Returns false if it was not made with these keys.
     pub fn open(&self, origin: PacketOrigin, packet: &mut [u8]) -> bool {
         let at = origin.hmac_at();
         let Some((head, rest)) = packet.split_at_mut_checked(at) else { return false };

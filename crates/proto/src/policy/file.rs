@@ -295,7 +295,7 @@ fn most(n: u64) -> String {
     n.min(i64::MAX as u64).to_string()
 }
 
-/// Formats a table of the rows that have a value; an empty text if there are none.
+/// Formats a table of the rows that have a value; returns an empty string if there are none.
 fn rows<const N: usize>(name: &str, rows: [(&str, Option<String>); N]) -> String {
     let rows = entries(rows);
     if rows.is_empty() { rows } else { format!("\n[{name}]\n{rows}") }

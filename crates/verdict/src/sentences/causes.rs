@@ -314,7 +314,7 @@ pub fn local_queue(facts: LocalQueueFacts) -> String {
     )
 }
 
-/// Describes packets that arrive twice, or `more_often`.
+/// Describes packets that arrive twice, or more than twice if `more_often` is set.
 pub fn duplication(share: f64, more_often: bool) -> String {
     let times = if more_often { "more than twice" } else { "twice" };
     if share > 0.95 {
