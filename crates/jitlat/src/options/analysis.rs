@@ -24,7 +24,7 @@ pub struct AnalysisArgs {
     /// Number of histogram bins, or auto
     #[arg(long, value_name = "N", default_value = "70", value_parser = bins)]
     pub bins: Bins,
-    /// Also analyse each window of this length (1s, 10s; a bare number is seconds)
+    /// Also analyse windows of this length (1s, 10s; bare number: seconds)
     ///
     /// The windows are in the report, in the JSON (`intervals`), and one per line in `--as intervals`.
     #[arg(long, value_name = "T", value_parser = quantity::duration, help_heading = "Output")]

@@ -104,7 +104,7 @@ pub struct SppArgs {
     /// Print only the summary, on standard output
     #[arg(long, help_heading = "Lines")]
     pub summary: bool,
-    /// Interval of the RTT values at regular instants, and span of the moving average of the pair rate
+    /// Interval of RTTs at regular instants, and span of the pair rate's moving average
     #[arg(long, value_name = "T", default_value = "1s", value_parser = quantity::duration, help_heading = "Lines")]
     pub every: Span,
 

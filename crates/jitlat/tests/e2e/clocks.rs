@@ -118,8 +118,7 @@ fn one_letter_corrects_every_figure_of_latency() {
         raw.contains("latency, not corrected (") && raw.contains("latency, not corrected over arrival time")
     );
     assert!(
-        corrected.contains("latency, corrected (")
-            && corrected.contains("latency, corrected over arrival")
+        corrected.contains("latency, corrected (") && corrected.contains("latency, corrected over arrival")
     );
     assert!(raw.contains("jitter (PDV) (") && corrected.contains("jitter (PDV) ("));
     let page = |to: &str| std::fs::read_to_string(folder.path().join(format!("{to}.html"))).unwrap();
