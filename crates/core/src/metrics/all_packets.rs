@@ -157,6 +157,13 @@ impl<'a> AllPackets<'a> {
         self.computed.errors.get_or_init(errors).as_ref()
     }
 
+    /// Returns the sender's errors against the schedule as planned; `None` if it was not moved during the test.
+    pub fn planned_errors(&self) -> Option<SendErrors> {
+        let session = self.known.session;
+        let is_moved = !session.schedule_shifts.is_empty() && session.period().is_some();
+        is_moved.then(|| SendErrors::planned(&self.series, &session.spec)).flatten()
+    }
+
     /// Returns the slope of delay with its explanation.
     pub fn trend(&self) -> Option<&Trend> {
         let trend = || {

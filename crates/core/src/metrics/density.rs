@@ -413,8 +413,8 @@ pub(super) mod tests {
     #[test]
     fn the_bounded_density_is_the_complete_one_within_its_threshold() {
         // One packet arrives after this number of later ones.
-        let of = |overtaken: u32| {
-            let arrivals: Vec<u32> = (1..=overtaken).chain([0]).chain(overtaken + 1..400).collect();
+        let of = |reordered: u32| {
+            let arrivals: Vec<u32> = (1..=reordered).chain([0]).chain(reordered + 1..400).collect();
             let complete = complete(&arrivals);
             let mut whole = StayBack::new(THRESHOLD, 0);
             arrivals.iter().for_each(|seq| whole.push(*seq));

@@ -180,7 +180,17 @@ impl SendErrors {
     pub fn new(series: &Series<'_>, session: &Session) -> Option<SendErrors> {
         let last = series.len().checked_sub(1)?;
         let due = DueTimes::new(session, series.get(last).seq, series.len())?;
-        let half_period = session.spec.period().0 / 2;
+        SendErrors::against(due, series, &session.spec)
+    }
+
+    /// Computes the errors against the schedule as planned, before it was moved; otherwise like [`new`](Self::new).
+    pub fn planned(series: &Series<'_>, spec: &TestSpec) -> Option<SendErrors> {
+        let last = series.len().checked_sub(1)?;
+        SendErrors::against(DueTimes::planned(spec, series.get(last).seq, series.len())?, series, spec)
+    }
+
+    fn against(due: DueTimes, series: &Series<'_>, spec: &TestSpec) -> Option<SendErrors> {
+        let half_period = spec.period().0 / 2;
         if let DueTimes::Every(period) = due {
             let offsets = series.arrivals().map(move |p| off_schedule(p, period));
             if series.len() < MIN_UNCACHED_PACKETS {
@@ -369,6 +379,27 @@ mod tests {
     }
 
     #[test]
+    fn a_rate_that_is_not_kept_is_reported_although_the_schedule_was_moved() {
+        let spec =
+            TestSpec::new(Direction::Up, Transport::Udp, 1000, 80, Span::millis(1), Schedule::Periodic);
+        let mut session = Session::new(spec.unwrap());
+        // One packet every 2 ms instead of 1 ms: the schedule is moved whenever the sender is 6 ms behind.
+        let shift = |k: u32| ScheduleShift { seq: 6 * k, by: Span::millis(6) };
+        session.schedule_shifts = (1..160).map(shift).collect();
+        let records = (0..1000).map(|seq| {
+            let sent = crate::WallTime(2_000_000 * seq);
+            crate::PacketRecord::one_way(seq, sent, sent + Span::millis(1))
+        });
+        let found = crate::analyze(&session, records, &crate::Options::default()).schedule_error.unwrap();
+        assert!(found.max < 50_000_000, "{found:?}");
+        let stretched = found.stretched.unwrap();
+        assert!(
+            (stretched.rate - 500.0).abs() < 1.0 && (stretched.asked - 1000.0).abs() < 1.0,
+            "{stretched:?}"
+        );
+    }
+
+    #[test]
     fn a_moved_schedule_is_followed() {
         let mut samples = Samples::default();
         // Three requests on time, a stall of 400 ms, and three that follow at the same distances.
@@ -383,6 +414,7 @@ mod tests {
         session.schedule_shifts = shifts;
         let errors = SendErrors::new(&series, &session).unwrap();
         assert_eq!((errors.figures().max, errors.figures().over_half_period), (0, 0));
+        assert_eq!(SendErrors::planned(&series, &session.spec).unwrap().figures().max, 400_000_000);
         assert_eq!(
             extreme_errors(&series, &session.spec),
             Some([0, 400_000_000]),

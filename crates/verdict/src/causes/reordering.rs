@@ -33,18 +33,18 @@ fn find(case: &Case<'_>) -> Vec<FoundCause> {
     };
     let at_stall = |k: usize| case.late.stalls.iter().any(|s| (s.from..s.to).contains(&k));
     let mut late: Vec<usize> = Vec::new();
-    let mut overtaken = Vec::new();
+    let mut reordered = Vec::new();
     for (stretch, places) in case.delays.series().displaced() {
-        overtaken.clear();
-        overtaken.resize(places.len(), false);
+        reordered.clear();
+        reordered.resize(places.len(), false);
         let mut highest = 0;
         for place in places {
-            overtaken[*place as usize - stretch.start] = highest > *place;
+            reordered[*place as usize - stretch.start] = highest > *place;
             highest = highest.max(*place);
         }
-        let overtaken = stretch.zip(&overtaken).filter(|(_, overtaken)| **overtaken).map(|(k, _)| k);
+        let reordered = stretch.zip(&reordered).filter(|(_, reordered)| **reordered).map(|(k, _)| k);
         late.extend(
-            overtaken.filter(|&k| !in_queue(k) && !near_step(k) && !at_stall(k) && case.late.of(k) == 0),
+            reordered.filter(|&k| !in_queue(k) && !near_step(k) && !at_stall(k) && case.late.of(k) == 0),
         );
     }
     let count = late.len() as u64;

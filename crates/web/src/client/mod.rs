@@ -126,7 +126,7 @@ mod tests {
     use std::io::{Read, Write};
     use std::net::TcpListener;
 
-    const PATIENCE: Duration = Duration::from_secs(60);
+    const TIMEOUT: Duration = Duration::from_secs(60);
 
     /// Returns what a server with this answer received, and the result of the request.
     fn posted(answer: &'static str) -> (String, Result<(), PostError>) {
@@ -143,7 +143,7 @@ mod tests {
             stream.write_all(answer.as_bytes()).unwrap();
             String::from_utf8(got).unwrap()
         });
-        let went = post(&address, "[1,2]".to_owned(), None, PATIENCE);
+        let went = post(&address, "[1,2]".to_owned(), None, TIMEOUT);
         (server.join().unwrap(), went)
     }
 
@@ -162,12 +162,12 @@ mod tests {
         let (_, went) = posted("what?\r\n\r\n");
         assert!(matches!(went, Err(PostError::Failed(_))), "{went:?}");
         for wrong in ["ftp://x/", "x", "http://", ""] {
-            assert!(post(wrong, String::new(), None, PATIENCE).is_err(), "{wrong}");
+            assert!(post(wrong, String::new(), None, TIMEOUT).is_err(), "{wrong}");
         }
         // Nothing listens on this port any more.
         let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         assert!(matches!(
-            post(&format!("http://{free}/"), String::new(), None, PATIENCE),
+            post(&format!("http://{free}/"), String::new(), None, TIMEOUT),
             Err(PostError::Failed(_))
         ));
     }
@@ -175,7 +175,7 @@ mod tests {
     #[test]
     #[cfg(not(feature = "tls"))]
     fn without_the_feature_tls_is_refused_in_words() {
-        let went = post("https://127.0.0.1/", String::new(), None, PATIENCE).unwrap_err().to_string();
+        let went = post("https://127.0.0.1/", String::new(), None, TIMEOUT).unwrap_err().to_string();
         assert!(went.contains("built without https") && !HAS_HTTPS, "{went}");
     }
 

@@ -393,9 +393,11 @@ impl Metric for StampSources {
 fn schedule_error(all: &AllPackets<'_>) -> Option<ScheduleError> {
     let errors = all.errors()?;
     let waits = || all.queued.iter().copied();
+    // A sender that cannot keep the rate moves its schedule again and again, but was asked for the planned one.
+    let planned = all.planned_errors();
     Some(ScheduleError {
         handed_over: errors.handed_over(&all.series, waits()),
-        stretched: errors.stretched(&all.series, waits()),
+        stretched: planned.as_ref().unwrap_or(errors).stretched(&all.series, waits()),
         ..errors.figures()
     })
 }

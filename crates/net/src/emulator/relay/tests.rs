@@ -5,7 +5,7 @@ use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Ipv6Addr, TcpListener, TcpStream, UdpSocket};
 use std::time::{Duration, Instant};
 
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 const DELAY: Duration = Duration::from_millis(5);
 
 fn path() -> PathModel {
@@ -14,7 +14,7 @@ fn path() -> PathModel {
 
 fn udp(address: impl Into<std::net::IpAddr>) -> UdpSocket {
     let socket = UdpSocket::bind((address.into(), 0)).unwrap();
-    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    socket.set_read_timeout(Some(TIMEOUT)).unwrap();
     socket
 }
 
@@ -131,7 +131,7 @@ fn tcp_relay(to: SocketAddr) -> Relay {
 
 fn connect(relay: &Relay) -> TcpStream {
     let stream = TcpStream::connect(relay.tcp_addresses()[0]).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_read_timeout(Some(TIMEOUT)).unwrap();
     stream
 }
 

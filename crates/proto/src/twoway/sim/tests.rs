@@ -17,13 +17,13 @@ use lamp::LampFollowUp;
 use proptest::prelude::*;
 
 const MS: i64 = 1_000_000;
-const PATIENCE: Span = Span::seconds(1);
+const TIMEOUT: Span = Span::seconds(1);
 const AHEAD: i64 = 250 * MS;
 
 fn plan(packets: u64, wait: Option<Span>) -> PingPlan {
     let spec =
         TestSpec::new(Direction::Up, Transport::Udp, packets, 80, Span::millis(10), Schedule::Periodic);
-    PingPlan { spec: spec.unwrap(), wait, timeout: PATIENCE, overdue: Overdue::Space }
+    PingPlan { spec: spec.unwrap(), wait, timeout: TIMEOUT, overdue: Overdue::Space }
 }
 
 /// A path with a minimum delay of 5 ms.
@@ -114,8 +114,8 @@ fn check<P: Protocol>(plan: &PingPlan, outcome: &mut PingOutcome<P>, truth: &Tru
     }
     let of = |n: &NotAnswers| n.foreign + n.malformed + n.forged + n.unmatched + n.other_port;
     assert_eq!(of(&outcome.not_answers), truth.strays, "{:?}", outcome.not_answers);
-    let pause = plan.wait.map_or(Span::millis(10), |w| w + PATIENCE);
-    let limit = Span::seconds(5).times(2) + pause.times(sent as i64) + PATIENCE + Span::seconds(8);
+    let pause = plan.wait.map_or(Span::millis(10), |w| w + TIMEOUT);
+    let limit = Span::seconds(5).times(2) + pause.times(sent as i64) + TIMEOUT + Span::seconds(8);
     assert!(truth.took <= limit.0, "{} s", truth.took / 1_000_000_000);
     found
 }
@@ -338,7 +338,7 @@ fn stamp_departures_equal_the_reports_in_the_next_answers() {
     for period in [10, 2000] {
         let spec =
             TestSpec::new(Direction::Up, Transport::Udp, 40, 80, Span::millis(period), Schedule::Periodic);
-        let plan = PingPlan { spec: spec.unwrap(), wait: None, timeout: PATIENCE, overdue: Overdue::Space };
+        let plan = PingPlan { spec: spec.unwrap(), wait: None, timeout: TIMEOUT, overdue: Overdue::Space };
         for (up, down) in each_step(8) {
             let sender = stamp::StampSender::new(options.clone());
             let (out, truth) = super::run(sender, plan.clone(), world(stamp_far(9), up, down));
