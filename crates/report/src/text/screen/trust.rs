@@ -48,12 +48,13 @@ pub(super) fn of(streams: &[ScreenStream<'_>], labels: &[String]) -> Vec<String>
         .collect();
     lines.extend(senders(&from));
     lines.extend(lost_stamps(&from));
+    // The headline and the profiles may differ, so why they do comes before other notes.
+    let answers = received.iter().filter_map(|s| s.answer.as_ref());
+    lines.extend(answers.filter_map(jitlat_verdict::grade_note).next().map(str::to_owned));
     lines.extend(sample(&received));
     lines.extend(later.into_iter().map(|(_, text)| text));
     // Notes that are true of every such test come after what happened in this one.
     lines.extend(other_traffic(&received));
-    let answers = received.iter().filter_map(|s| s.answer.as_ref());
-    lines.extend(answers.filter_map(jitlat_verdict::grade_note).next().map(str::to_owned));
     lines
 }
 
