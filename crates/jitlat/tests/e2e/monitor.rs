@@ -97,7 +97,8 @@ fn three_hosts_with_one_file_test_each_other_in_turn() {
     assert_eq!(rows.count(), 3, "{said:#?}");
     for finished in &ended {
         assert!(finished.stderr.contains("monitoring as "), "{}", finished.stderr);
-        assert!(!finished.stderr.contains("refused"), "{}", finished.stderr);
+        // In parentheses: a host that listens a moment later than another starts refuses the connection.
+        assert!(!finished.stderr.contains("(refused)"), "{}", finished.stderr);
     }
     // Every test has the tags by which it is found.
     let tagged: usize = ["a", "b", "c"].iter().map(|h| tests(folder, h, "--tag test=delay").len()).sum();
