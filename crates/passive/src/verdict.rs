@@ -10,10 +10,11 @@ use jitlat_core::units;
 pub const POINTS: [&str; 2] = ["reference", "monitor"];
 /// Maximum number of prefixes listed for a side.
 const MAX_LISTED_PREFIXES: usize = 4;
-/// The CAIA tool's first mask. Of its fields, only the IP identification distinguishes packets of one flow.
+/// Default mask of the CAIA tool. Among its fields, only the IP identification distinguishes packets of one
+/// flow.
 const HEADER_MASK: u32 = 63;
 
-/// Lists the prefixes of a side; if there are many, the first few.
+/// Lists the prefixes of a side, at most [`MAX_LISTED_PREFIXES`].
 pub fn list_prefixes(prefixes: &[Prefix]) -> String {
     let mut text: Vec<_> = prefixes.iter().take(MAX_LISTED_PREFIXES).map(ToString::to_string).collect();
     if prefixes.len() > MAX_LISTED_PREFIXES {
@@ -201,8 +202,8 @@ fn describe_offload(f: &CaptureFacts, point: &str) -> String {
     )
 }
 
-/// Describes possible reasons why two captures could not be matched at all. `elsewhere` is the plan for
-/// common packets between other addresses than the requested ones.
+/// Describes possible reasons why two captures could not be matched at all. `elsewhere` is the plan that fits
+/// if common packets were found only between other addresses than the requested ones.
 pub fn explain_no_match(captures: &[CaptureFacts; 2], elsewhere: Option<&MatchPlan>) -> Vec<String> {
     let mut notes = Vec::new();
     for (f, point) in captures.iter().zip(POINTS) {

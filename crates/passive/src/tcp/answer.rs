@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 
 /// Minimum share of the time for which a closed window is reported.
 const MIN_CLOSED_SHARE: f64 = 0.01;
-/// Minimum share of segments at which reordering and duplicates are reported; at least five segments.
+/// Minimum share of segments, and at least five segments, for reordering and duplicates to be reported.
 const MIN_SEGMENT_SHARE: f64 = 0.003;
 const MIN_AFFECTED_SEGMENTS: u64 = 5;
 /// Maximum number of causes in an answer.
@@ -29,13 +29,13 @@ pub struct TcpDirection<'a> {
     pub to: SocketAddr,
     /// Statistics of the data.
     pub data: &'a DirectionFigures,
-    /// Round trip from the capture point to the receiver and back.
+    /// Round trips between capture point and receiver, in ns.
     pub rtt: Option<SpreadFigures>,
     /// Total time for which the receiver's window was closed or full, in ns.
     pub held_ns: i64,
     /// Number of times the receiver closed its window.
     pub zero_windows: u64,
-    /// Problems, the worst first.
+    /// Problems, worst first.
     pub causes: Vec<Cause>,
 }
 
@@ -49,7 +49,7 @@ impl TcpDirection<'_> {
     }
 }
 
-/// Returns the directions with data, the worst first, and of equally bad ones those with most bytes first.
+/// Returns the directions with data, worst first; equally bad ones are sorted by bytes, most first.
 pub fn directions(r: &TcpResult) -> Vec<TcpDirection<'_>> {
     let begin = r.first.connections.iter().map(|c| c.first).min().unwrap_or(WallTime(0));
     let both = |(c, between): (_, Option<&BetweenPoints>)| {
@@ -211,8 +211,8 @@ fn missed(direction: &TcpDirection<'_>) -> Option<Cause> {
     (n > 0).then_some(Cause { magnitude: Some(share), count: n, ..found })
 }
 
-/// Returns the verdict for all connections, which is that of the worst direction. TCP has neither play-out
-/// buffers nor profiles to be judged.
+/// Returns the verdict for all connections, which is that of the worst direction. It has no play-out buffer and
+/// no profiles, because they do not apply to TCP.
 pub fn answer(r: &TcpResult) -> Answer {
     let directions = directions(r);
     let judged: Vec<&TcpDirection<'_>> =
@@ -249,7 +249,8 @@ fn headline(judged: &[&TcpDirection<'_>], all: usize) -> String {
     let affected = judged.iter().filter(|w| w.severity() > Severity::Good).count();
     let Some(first) = worst.causes.first().filter(|_| affected > 0) else {
         let slowest = judged.iter().filter_map(|w| w.rtt.map(|r| r.median)).max();
-        // Small waits are among the causes: the headline does not deny them.
+        // There is a small queue among the causes, so the headline must not claim that nothing delayed the
+        // data.
         if judged.iter().flat_map(|w| &w.causes).any(|c| c.id == CauseId::Queue) {
             let slowest =
                 slowest.map_or(String::new(), |ns| format!(": round trip {} at the median", time(ns as f64)));

@@ -8,7 +8,7 @@ use jitlat_core::units::eng3;
 /// Shortest queue that is reported, in ns.
 const MIN_QUEUE_NS: i64 = 5_000_000;
 
-/// Minimum number of segments with payload from which anything is concluded.
+/// Minimum number of segments with payload for a verdict.
 pub(super) const MIN_SEGMENTS: u64 = 10;
 
 /// Longest delay of an acknowledgement by a receiver, in ns (Linux; RFC 9293 allows 500 ms).
@@ -36,8 +36,8 @@ pub(super) fn round_trip(data: &DirectionFigures) -> Option<SpreadFigures> {
     }
 }
 
-/// Returns `Some(true)` if round trips show a queue, `Some(false)` if delayed acknowledgements would look the
-/// same, `None` if there is no queue.
+/// Returns `Some(true)` if round trips show a queue, `Some(false)` if delayed acknowledgements can explain
+/// them, `None` if there is no queue.
 pub(super) fn is_queued(r: &SpreadFigures) -> Option<bool> {
     let above = r.median.saturating_sub(r.min);
     (above > r.min && above > MIN_QUEUE_NS).then_some(above >= MAX_ACK_DELAY_NS)
