@@ -209,7 +209,8 @@ impl BandSpacing {
                 let model =
                     if up { link.delay_up((*length).into()) } else { link.delay_down((*length).into()) };
                 let cells = link.cells((*length).into()).map_or(String::new(), |c| format!(", {c} cells"));
-                let (name, direction) = if up { ("OUT", "from the reference") } else { ("IN", "to it") };
+                let (name, direction) =
+                    if up { ("OUT", "from the reference") } else { ("IN", "to the reference") };
                 try_it(
                     model,
                     format!(
@@ -221,7 +222,7 @@ impl BandSpacing {
         }
         if let Some((up, down)) = link.cell() {
             try_it(up, format!("one ATM cell from the reference: {}", jitlat_core::units::eng4(up.0)));
-            try_it(down, format!("one ATM cell to it: {}", jitlat_core::units::eng4(down.0)));
+            try_it(down, format!("one ATM cell to the reference: {}", jitlat_core::units::eng4(down.0)));
         }
     }
 }

@@ -165,7 +165,9 @@ fn of_connection(c: &ObservedConnection) -> OnePointFlow {
         server_rtt_ns,
         client_rtt_ns,
         whole_rtt_ns: None,
-        why_not: none.then_some("no timestamp was echoed: the option is off, or one direction is missing"),
+        why_not: none.then_some(
+            "no timestamp was echoed: the timestamp option is off, or one direction was not captured",
+        ),
     }
 }
 

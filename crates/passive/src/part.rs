@@ -213,16 +213,16 @@ struct WrittenPart {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PartError {
     /// The file was not written by this command.
-    #[error("it is not a state of a part (jitlat {0} --keep --state)")]
+    #[error("not a state file of a part: write one with jitlat {0} --keep N/M --state FILE")]
     NotAState(&'static str),
     /// The file was written by another version.
-    #[error("it was written by another version of this program")]
+    #[error("the file was written by another version of jitlat")]
     Version,
     /// The checksum does not match the contents.
-    #[error("it is damaged: its checksum differs")]
+    #[error("the file is damaged: the checksum does not match")]
     Damaged,
     /// The contents contradict each other.
-    #[error("it is damaged: {0}")]
+    #[error("the file is damaged: {0}")]
     Impossible(String),
     /// The parts belong to different captures, or were matched with different settings.
     #[error(
@@ -235,7 +235,7 @@ pub enum PartError {
     )]
     OtherCaptures,
     /// No part was given.
-    #[error("no state was given")]
+    #[error("no state file was given")]
     NoPart,
     /// A part is missing.
     #[error("part {number}/{of} is missing")]
@@ -341,7 +341,7 @@ impl PartState {
             return Err(PartError::Version);
         }
         if [w.monitor.len(), w.delay.len(), w.length.len()] != [n; 3] || !w.part.clocks.is_possible() {
-            return Err(impossible("its columns differ in length, or its clocks cannot be".to_owned()));
+            return Err(impossible("columns of different lengths, or impossible clocks".to_owned()));
         }
         let mut at = 0i64;
         let rows = w.ways.iter().zip(&w.monitor).zip(w.delay.iter().zip(&w.length));

@@ -123,7 +123,7 @@ pub enum NoPlan {
     #[error("the captures have no packet in common")]
     NothingCommon,
     /// There are common packets, but none between the requested addresses.
-    #[error("{0} packets are common to both captures, but none of them between the addresses given")]
+    #[error("both captures contain {0} common packets, but none between the given addresses")]
     OtherAddresses(usize),
 }
 

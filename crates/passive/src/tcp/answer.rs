@@ -129,7 +129,7 @@ fn queue(direction: &TcpDirection<'_>) -> Option<Cause> {
     let (usual, most) = (r.median.saturating_sub(r.min), r.p95.saturating_sub(r.min));
     let sure = is_queued(&r)?;
     let because = format!(
-        "round trip {} at least, median {}, 95th percentile {}: a queue{}",
+        "minimum round trip {}, median {}, 95th percentile {}: a queue{}",
         time(r.min as f64),
         time(r.median as f64),
         time(r.p95 as f64),
@@ -154,7 +154,7 @@ fn loss(direction: &TcpDirection<'_>, between: u64) -> Option<Cause> {
     };
     let waited = match data.longest_wait_ns.0 {
         0 => String::new(),
-        longest => format!("; data waited up to {} for them", time(longest as f64)),
+        longest => format!("; the longest repair took {}", time(longest as f64)),
     };
     let location = match (data.lost_before, data.lost_after) {
         _ if between >= lost => " between the two points",
@@ -206,7 +206,10 @@ fn duplicated(direction: &TcpDirection<'_>) -> Option<Cause> {
 
 fn missed(direction: &TcpDirection<'_>) -> Option<Cause> {
     let (n, share) = (direction.data.unfilled_gaps, share(direction.data.unfilled_gaps, direction.data));
-    let because = format!("{} never filled: the capture missed packets, which are not lost", count(n, "gap"));
+    let because = format!(
+        "{} never filled: the capture missed these packets, so they do not count as lost",
+        count(n, "gap")
+    );
     let found = cause(CauseId::IncompleteLog, Severity::Unknown, 0.8, because);
     (n > 0).then_some(Cause { magnitude: Some(share), count: n, ..found })
 }
@@ -409,6 +412,6 @@ mod tests {
             "Bad: 20.0 % of the segments are lost, 192.0.2.2:5000 to 198.51.100.7:443; no problems with the other 2."
         );
         assert_eq!((answer.causes[0].id, answer.causes[0].from_s), (CauseId::BurstyLoss, 1.0));
-        assert!(answer.causes[0].because.contains("data waited up to 800 ms for them"));
+        assert!(answer.causes[0].because.contains("the longest repair took 800 ms"));
     }
 }

@@ -74,7 +74,9 @@ impl FromStr for ConnectionShare {
             Some(ConnectionShare { number: number.parse().ok()?, of: of.parse().ok()? })
         });
         parsed.filter(ConnectionShare::is_possible).ok_or_else(|| {
-            format!("'{text}' is not a part: write 1/4 for the first of four ({MAX_PARTS} at most)")
+            format!(
+                "'{text}' is not a part: write 1/4 for the first of four parts (at most {MAX_PARTS} parts)"
+            )
         })
     }
 }
@@ -198,7 +200,7 @@ impl ConnectionsPart {
         let part: ConnectionsPart =
             jitlat_core::msgpack::from_slice(body).map_err(|e| PartError::Impossible(e.to_string()))?;
         if !part.is_possible() {
-            return Err(PartError::Impossible("it contains impossible values".to_owned()));
+            return Err(PartError::Impossible("impossible values".to_owned()));
         }
         Ok(part)
     }

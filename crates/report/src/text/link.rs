@@ -14,7 +14,7 @@ const MAX_SIZES: usize = 12;
 fn heading(link: &AccessLink) -> String {
     let tunnel = if link.tunnel > 0 { format!(", {} B of tunnel", link.tunnel) } else { String::new() };
     let (up, down) = (units::bit_rate(link.up as f64), units::bit_rate(link.down as f64));
-    format!("Link {}{tunnel}: {up} from the reference, {down} to it\n", link.encapsulation)
+    format!("Link {}{tunnel}: {up} from the reference, {down} to the reference\n", link.encapsulation)
 }
 
 /// Returns the model compared with the measured round trips, or the link that they suggest.
