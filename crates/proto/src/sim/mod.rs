@@ -548,8 +548,8 @@ impl Simulation {
         }
     }
 
-    /// Returns the arrival time of bytes on a reliable connection, given their arrival time `passed` on the
-    /// path; `None` if lost. Lost bytes are retransmitted after three delays plus 0.2 s.
+    /// Returns the arrival time of bytes on a reliable connection. `passed` is their arrival time on the
+    /// path, or `None` if the path loses them: they are then retransmitted after three delays plus 0.2 s.
     fn in_order(&self, to: usize, passed: Option<SteadyTime>) -> Span {
         let again = self.now + self.paths[to].config().delay.times(3) + Span::millis(200);
         passed.map_or(again, |at| Span(at.0))
