@@ -21,6 +21,7 @@ const CHECK_INTERVAL: Span = Span::seconds(1);
 /// Number of consecutive checks without a match, while packets pass in both directions, after which all
 /// knowledge about the points is discarded.
 const MAX_CHECKS_WITHOUT_MATCH: u32 = 15;
+/// Number of packets in each direction without which a check proves nothing.
 const MIN_UNMATCHED_PACKETS: u64 = 16;
 /// Maximum number of periods ended at once when packets could not be matched for a long time; earlier ones
 /// are skipped.

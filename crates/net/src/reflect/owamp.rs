@@ -191,7 +191,7 @@ impl ConnectionService for OwampService {
             ran
         });
         if let Err(error) = served {
-            tracing::debug!(%peer, %error, "an OWAMP control connection broke");
+            tracing::debug!(%peer, %error, "an OWAMP control connection was lost");
         }
     }
 

@@ -19,6 +19,7 @@ const LAST_ANSWER_GRACE: Span = Span::seconds(2);
 const REPORT_TIMEOUT: Span = Span::seconds(7);
 /// Time between repetitions of STOP.
 const STOP_REPEAT_INTERVAL: Span = Span::seconds(1);
+/// Maximum number of repetitions of STOP.
 const MAX_STOP_REPEATS: u32 = 3;
 /// Time for which repeated REPORTs are acknowledged: two repetition intervals of the server.
 const REPORT_LINGER: Span = Span::millis(450);
@@ -240,6 +241,7 @@ impl Protocol for Client {
                 let Some(report) = text.and_then(|t| t.parse::<LampReport>().ok()) else {
                     return DatagramKind::Malformed;
                 };
+                // A repeated report is acknowledged again, because the first acknowledgement may be lost.
                 self.ack_due = true;
                 // The last report counts: it replaces one that was sent early because of a pause in the test.
                 self.report = Some(report);

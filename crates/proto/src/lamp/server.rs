@@ -19,6 +19,7 @@ use std::collections::BTreeSet;
 
 /// Time between repetitions of a REPORT.
 const REPORT_REPEAT_INTERVAL: Span = Span::millis(200);
+/// Number of times that a REPORT is sent before it is given up.
 const MAX_REPORT_REPEATS: u32 = 15;
 /// Silence after which a one-way test is reported, because its STOP may be lost. Must be below 5 s, for which
 /// LaTe's clients wait for a report.
@@ -319,6 +320,7 @@ impl<R: Copy> Server<R> {
         now: Tick,
         out: &mut Vec<u8>,
     ) -> Result<LampReaction, Silence> {
+        // First of all: a forged source port could make this server and another service answer each other.
         if !answerable(arrival.from) {
             return Err(Silence::Source);
         }
@@ -365,6 +367,7 @@ impl<R: Copy> Server<R> {
                 Ok(LampReaction::Taken)
             }
             (LampKind::Continue | LampKind::Stop, Some(tally)) => {
+                // The report was acknowledged or given up, so its counts are final.
                 if session.phase == (OneWayPhase::Reported { stopped: true }) {
                     return Ok(LampReaction::Taken);
                 }
@@ -459,6 +462,7 @@ impl<R: Copy> Server<R> {
 
     /// Adds a session, which may replace another one.
     fn insert(&mut self, name: SessionName, mut session: LampSession<R>) -> Result<(), Silence> {
+        // The interval is not known yet, so the session is checked again soon.
         session.look = session.next_look(self.rules.idle).min(session.seen + MIN_IDLE);
         let look = session.look;
         let (client, rank) = (ClientAddress::of(name.client.ip()), session.credit.rank());
@@ -527,6 +531,7 @@ impl<R> LampSession<R> {
         }
         let text = tally.report(stamps, !stopped).to_string();
         let length = HEADER_LEN + text.len() + 1;
+        // A client without proof must not get more than it has sent, however often the report is lost.
         if sent >= MAX_REPORT_REPEATS || !self.credit.spend(length) {
             self.phase = OneWayPhase::Reported { stopped };
             return false;

@@ -293,6 +293,7 @@ impl Client {
                 let sid = reader.sid();
                 let before = incoming.len();
                 let read = reader.poll(incoming);
+                // Many records take long to arrive, so only silence is a failure.
                 if incoming.len() < before {
                     self.deadline = now.steady + self.config.step_timeout;
                 }
@@ -335,6 +336,7 @@ impl Client {
         }
         let index = self.granted.len();
         session = session.with_server_port(answer.port);
+        // This end sends, so only the server has the records of this session.
         if session.direction() == Some(Direction::Up) {
             session.request.sid = answer.sid;
             let most = (session.request.packets as usize).saturating_mul(2).saturating_add(1024);
@@ -348,8 +350,10 @@ impl Client {
     }
 
     fn request(&mut self, spec: &OwampSessionSpec, now: Tick) -> TestSession {
+        // One round trip per request, and one for Start-Sessions.
         let messages = self.config.sessions.len() as i64 + 1;
         let lead = self.config.lead + self.round_trip.times(messages);
+        // All sessions of a test start at the same time.
         let start = *self.start.get_or_insert(NtpTime::from(now.wall + lead));
         let timeout = spec.timeout.unwrap_or(LOSS_TIMEOUT + self.round_trip);
         let far = SocketAddr::new(spec.far, 0);
@@ -437,6 +441,7 @@ impl Machine for Client {
             OwampClientInput::Stop => match self.state {
                 OwampClientState::Running(_) => self.stop_sending(),
                 OwampClientState::Start => self.stop = true,
+                // The test is already over; its results are still fetched.
                 OwampClientState::Fetch(_) => {}
                 // No session is running, so there is no Stop-Sessions to send.
                 _ => return self.over(OwampClientEvent::Over),

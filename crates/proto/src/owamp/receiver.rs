@@ -212,6 +212,7 @@ impl SessionReceiver {
         arrival: &RequestArrival,
         error: ErrorEstimate,
     ) -> Result<DataRecord, Ignored> {
+        // First of all, so that a packet that arrives after its timeout counts as lost.
         self.handle_timeout(arrival.at, error);
         let result = self.examine(datagram, arrival, error);
         match &result {
@@ -254,11 +255,13 @@ impl SessionReceiver {
         if distance(packet.sent, expected.at).unsigned_abs() > self.timeout as u64 {
             return Err(Ignored::Schedule);
         }
+        // Bounded, so that duplicates cannot exceed the memory that the session was granted.
         let most = (self.session.request.packets as usize).saturating_mul(2).saturating_add(MAX_DUPLICATES);
         if expected.arrived && self.records.len() >= most {
             return Err(Ignored::Full);
         }
         expected.arrived = true;
+        // The first valid packet determines the port if it was not known before.
         self.port = Some(from.port());
         Ok(DataRecord {
             seq: packet.seq,

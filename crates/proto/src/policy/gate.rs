@@ -293,6 +293,7 @@ impl Gate {
         let client = ClientAddress::of(address);
         let mut state = self.state();
         state.now = state.now.max(Some(now));
+        // Only new connections have to wait: sessions belong to connections that are already admitted.
         if let Some(wait) = state.proofs.wait(client, now).filter(|_| ask.connections > 0) {
             return Err(PolicyRefusal::WrongKeys(wait));
         }
@@ -345,6 +346,7 @@ impl Gate {
         };
         let free =
             of_all.map(|scope| policy.quota(service, scope).memory.map(|m| m.saturating_sub(used(scope))));
+        // No single table may take the memory of the other services.
         let share = policy.total.memory.map_or(u64::MAX, |memory| memory / 16);
         let entries = (entries as u64).min(sessions(of_all)).min(least(free).min(share) / size);
         let per_client = entries.min(sessions(of_client)).min(memory(of_client) / size);
@@ -352,6 +354,7 @@ impl Gate {
         // The memory is not assigned to a client.
         let grant =
             self.grant(&mut state, service, ClientAddress::of(Ipv4Addr::UNSPECIFIED.into()), ask, now);
+        // A table is in use as long as the server runs, so it must never be evicted.
         grant.set_busy();
         TableGrant { entries: entries as usize, per_client: per_client as usize, memory: grant }
     }
@@ -416,6 +419,7 @@ impl GateState {
         now: SteadyTime,
     ) -> bool {
         let Reached { scope, resource, .. } = reached;
+        // A client's own limit is not relieved by evicting grants of others.
         if scope.is_of_a_client() {
             return false;
         }
@@ -433,6 +437,8 @@ impl GateState {
         let idle = self.granted.iter().enumerate().filter_map(|(index, held)| {
             let (sum, count) = *holds.get(&held.client).filter(|_| of(held) > 0)?;
             let has_proven = held.activity.proven.load(Relaxed);
+            // Only clients with more than the requesting one lose grants, so that two clients cannot evict
+            // each other in turn.
             if held.client == client || sum <= own || has_proven && !proven {
                 return None;
             }
@@ -460,6 +466,7 @@ impl Resource {
         if !self.is_memory {
             return LimitRefusal::new(name, allowed, "one more");
         }
+        // Rounded up, so that no amount is shown as 0 MB.
         let mb = |bytes: u64| bytes.div_ceil(1 << 20);
         let beside = format!("{} MB in addition to {} MB in use", mb(asked), mb(used));
         LimitRefusal::new(name, format_args!("{} MB", mb(allowed)), beside)

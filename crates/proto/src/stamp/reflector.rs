@@ -257,6 +257,7 @@ impl ReflectorRules {
         if let Some(key) = key
             && !key.verify_tlvs(asked.seq, tlvs)
         {
+            // Extensions whose HMAC is wrong are returned with this flag and not processed (RFC 8972 §4.8).
             mark_all(tlvs, flag::INTEGRITY);
             return;
         }
@@ -368,6 +369,7 @@ fn session<'a>(
     session.last_seen = now.0;
     if seq >= session.highest {
         session.highest = seq;
+        // Without a send time, only a pause shows that another test has begun.
         session.highest_sent = sent.map_or(i64::MAX, |sent| sent.0);
     }
     Some(session)

@@ -157,6 +157,7 @@ impl FarCount {
             self.broken |= before.is_none() && self.stateful;
             return;
         }
+        // Not even duplication of every request explains this number, so it is not a count.
         if number > self.base + 2 * sent as i64 + MAX_AHEAD {
             self.broken = true;
             return;

@@ -127,6 +127,7 @@ impl<P: Protocol> Pinger<P> {
     /// for the record and 16 for the transmit timestamps.
     pub fn new(protocol: P, plan: PingPlan, stamps: StampSource) -> Pinger<P> {
         let packets = plan.spec.packets();
+        // Twice the number of requests, for duplicates, and a reserve for short tests.
         let limit = (packets as usize).saturating_mul(2).saturating_add(1024);
         let mut records = Recording::new(limit);
         records.reserve(packets.min(1 << 20) as usize);
@@ -137,6 +138,7 @@ impl<P: Protocol> Pinger<P> {
         }
         let deadlines = Deadlines::new(&plan.spec);
         let mut requests = RequestTable::new(packets);
+        // Known in advance, so that equal numbers already mean that no request was lost.
         if protocol.counts_answers() {
             requests.declare_stateful();
         }
@@ -243,6 +245,7 @@ impl<P: Protocol> Pinger<P> {
         match (&self.state, stage) {
             (_, ConversationState::Failed(why)) => self.state = PingerState::Failed(why),
             (PingerState::Opening, ConversationState::Ready) => {
+                // The far host may restrict the test, so the schedule is computed again.
                 if let Some(spec) = self.protocol.granted_test(&self.plan.spec) {
                     self.deadlines = Deadlines::new(&spec);
                     self.plan.spec = spec;
@@ -290,8 +293,8 @@ impl<P: Protocol> Pinger<P> {
             && self.requests.answered() < self.requests.sent()
     }
 
-    /// Returns a number for a probe, beyond any count unless packets were duplicated; `None` if there is no
-    /// such number.
+    /// Returns a number for a probe, beyond any count unless packets were duplicated; `None` when not
+    /// probing.
     fn probe(&self) -> Option<u32> {
         u32::try_from(self.requests.sent() + 1).ok().filter(|_| matches!(self.state, PingerState::Probing(_)))
     }
@@ -339,6 +342,7 @@ impl<P: Protocol> Pinger<P> {
         let seq = self.next;
         let last = self.deadlines.len() == 0;
         self.protocol.request(seq, last, now.wall, out);
+        // Before the packet is sent, so that even an immediate answer finds its request.
         self.requests.note_sent(seq, now.wall);
         self.next += 1;
         if self.plan.wait.is_some() {
@@ -432,6 +436,7 @@ impl<P: Protocol> Pinger<P> {
                 self.pending.push_back(record);
                 self.settle(match () {
                     () if self.protocol.follows_up() => MAX_PENDING,
+                    // The next answer may correct the departure time of this one.
                     () if self.protocol.amends() => 1,
                     () => 0,
                 });
@@ -472,6 +477,7 @@ impl<P: Protocol> Pinger<P> {
 
     /// Corrects the departure time of an answer that is still pending.
     fn amend(&mut self, DepartureNotice { seq, stamp }: DepartureNotice) {
+        // Searched from the end, because the report concerns one of the latest answers.
         let record = self.pending.iter_mut().rev().find(|r| r.seq == i64::from(seq));
         if let Some(record) = record.filter(|r| r.time(Moment::Answered).is_some()) {
             record.set(Moment::Answered, stamp);

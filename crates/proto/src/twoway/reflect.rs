@@ -51,7 +51,7 @@ impl core::fmt::Display for Silence {
 impl core::error::Error for Silence {}
 
 impl Silence {
-    /// Converts the reason for refusing a connection.
+    /// Converts a refusal by the policy to a reason for not answering.
     pub fn of(why: &PolicyRefusal) -> Silence {
         match why {
             PolicyRefusal::Network | PolicyRefusal::Off => Silence::NotAllowed,

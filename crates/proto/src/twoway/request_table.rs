@@ -49,6 +49,7 @@ pub struct RequestTable {
 impl RequestTable {
     /// Creates a table for a test of `packets` requests.
     pub fn new(packets: u32) -> RequestTable {
+        // A power of two, so that a slot is found by a mask.
         let room = (packets as usize).clamp(1, MAX_ENTRIES).next_power_of_two();
         RequestTable {
             entries: vec![EMPTY; room].into(),
@@ -65,6 +66,7 @@ impl RequestTable {
     pub fn note_sent(&mut self, seq: u32, at: WallTime) {
         let room = self.entries.len();
         if let Some(oldest) = (seq as usize + 1).checked_sub(room) {
+            // The slot of the oldest request is about to be reused.
             self.settle(oldest as u32);
         }
         self.entries[seq as usize & (room - 1)] = RequestEntry { seq, sent: at.0, ..EMPTY };

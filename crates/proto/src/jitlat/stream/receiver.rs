@@ -24,6 +24,8 @@ impl ReceiverTimeouts {
     pub fn of(spec: &TestSpec) -> ReceiverTimeouts {
         let (linger, tail) = match spec.transport() {
             Transport::Udp => (spec.period().times(10).0.clamp(250_000_000, 2_000_000_000), 10),
+            // TCP delivers in order, so nothing arrives after the sentinel, but a connection may stall for a
+            // minute.
             Transport::Tcp => (0, 60),
         };
         ReceiverTimeouts {
@@ -217,6 +219,7 @@ impl StreamReceiver {
             _ => {}
         }
         if self.received == 0 {
+            // The sender may have started later than this host was ready.
             self.due_end = how.steady + self.duration;
         }
         self.received += 1;
@@ -257,6 +260,7 @@ impl StreamReceiver {
 
     fn end_by(&mut self, at: SteadyTime, finish: Finish) {
         match &mut self.ending {
+            // Repeated sentinels must not extend the time for late packets.
             Some((until, _)) => *until = (*until).min(at),
             None => self.ending = Some((at, finish)),
         }

@@ -236,7 +236,7 @@ impl ServerMachine {
 
     pub(super) fn peer_finished(&mut self, now: Tick, id: FlowId) {
         let Some(flow) = self.flow(id).filter(|f| f.role == FlowRole::Send) else {
-            return self.refuse(NakCode::Malformed, "FINISHED for a flow that is not received there");
+            return self.refuse(NakCode::Malformed, "FINISHED for a flow that the client does not receive");
         };
         if flow.outcome.is_none() && !flow.stopped {
             flow.stopped = true;
@@ -247,7 +247,7 @@ impl ServerMachine {
 
     pub(super) fn peer_ended(&mut self, id: FlowId) {
         let Some(flow) = self.flow(id).filter(|f| f.role == FlowRole::Receive) else {
-            return self.refuse(NakCode::Malformed, "END of a flow that is not sent there");
+            return self.refuse(NakCode::Malformed, "END of a flow that the client does not send");
         };
         if flow.outcome.is_none() {
             let linger = linger(&flow.spec);
@@ -257,7 +257,7 @@ impl ServerMachine {
 
     pub(super) fn peer_stops(&mut self, id: FlowId) {
         let Some(flow) = self.flow(id).filter(|f| f.role == FlowRole::Send) else {
-            return self.refuse(NakCode::Malformed, "STOP of a flow that is not sent here");
+            return self.refuse(NakCode::Malformed, "STOP of a flow that this server does not send");
         };
         if flow.outcome.is_some() || flow.end_sent {
             return;
