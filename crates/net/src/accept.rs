@@ -43,8 +43,8 @@ impl AcceptBackOff {
     }
 }
 
-/// A listening socket. If accepting fails for lack of descriptors or memory, it pauses: the connection stays
-/// in the queue, and polling would return immediately again.
+/// A listening socket. It pauses when accepting fails because no descriptors or memory are free: the connection
+/// stays in the queue, and polling would return immediately again.
 #[derive(Debug)]
 pub(crate) struct Listener {
     socket: TcpListener,

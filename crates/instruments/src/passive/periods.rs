@@ -150,7 +150,7 @@ impl PeriodCapture<'_> {
         };
         (self.each)(PeriodEvent::Begun);
         let offset = self.passive.offset.unwrap_or(if self.same_clock { Span::ZERO } else { plan.offset });
-        // These periods ended without a plan, so nothing is known about them.
+        // These periods ended before there was a matching plan, so nothing is known about them.
         let begin = WallTime(next.saturating_mul(self.every.0));
         if next > self.first {
             learner.forget_before([begin, begin + offset]);

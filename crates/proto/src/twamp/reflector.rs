@@ -113,7 +113,7 @@ impl SessionReflector {
         self.answers = self.answers.wrapping_add(1);
 
         let answer = &mut answer[..len];
-        // The sender's padding is returned, as far as the longer fields leave room for it.
+        // The sender's padding is returned, shortened by the longer fields of an answer.
         answer[..request.len()].copy_from_slice(request);
         answer[..fields].fill(0);
         let written = StampAnswer {

@@ -106,7 +106,7 @@ impl FarCount {
         self.received.len() as i64 * 64
     }
 
-    /// True if `number` was received, as far as the record covers it.
+    /// True if `number` is recorded as received; false for numbers that the record no longer covers.
     fn was_received(&self, number: i64) -> bool {
         let bit = number.rem_euclid(self.window());
         number <= self.highest

@@ -26,7 +26,7 @@ pub(super) enum BadResults {
     Checksum,
 }
 
-/// Results of one flow, as far as they are available.
+/// Results of one flow that are available so far.
 #[derive(Debug, Default)]
 pub(super) struct Collection {
     /// Report of this host's sender; `None` until available, or if this host is not the sender.
