@@ -80,7 +80,7 @@ fn address(host: usize, port: u16) -> SocketAddr {
 
 impl OwampSimulation {
     fn new(world: OwampWorld) -> OwampSimulation {
-        let wishes =
+        let requests =
             world.sessions.iter().enumerate().map(|(k, (direction, packets, slots))| OwampSessionSpec {
                 direction: *direction,
                 near: address(CLIENT, 8760 + k as u16),
@@ -94,7 +94,7 @@ impl OwampSimulation {
         let config = OwampOptions {
             mode: Some(world.mode),
             user: world.mode.is_keyed().then(|| ("user".to_owned(), b"secret".to_vec())),
-            sessions: wishes.collect(),
+            sessions: requests.collect(),
             lead: Span::millis(100),
             fetches: Vec::new(),
             most_records: 0,
