@@ -31,8 +31,8 @@ pub enum Error {
     },
     /// The far host has no address of the requested family.
     #[error("{host} has no {}", match .family {
-        Some(AddressFamily::V4) => "IPv4 address, which -4 or --bind requires",
-        Some(AddressFamily::V6) => "IPv6 address, which -6 or --bind requires",
+        Some(AddressFamily::V4) => "IPv4 address, which -4 requires",
+        Some(AddressFamily::V6) => "IPv6 address, which -6 requires",
         None => "address",
     })]
     Address {
