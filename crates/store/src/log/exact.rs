@@ -48,8 +48,8 @@ impl RowText {
         (written && self.buffer == line).then_some(row)
     }
 
-    /// Appends `row` with its line feed. Returns `false` and appends nothing if the row lacks one of its two times and the
-    /// layout is the classic one.
+    /// Appends `row` and a line feed. Returns `false` and appends nothing if the layout is the classic one and the row
+    /// lacks one of its two times.
     pub fn write(&self, out: &mut Vec<u8>, row: &LogRow) -> bool {
         row::push(out, row.index, &row.record, row.tcp.as_ref(), self.layout)
     }
