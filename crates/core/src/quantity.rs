@@ -76,8 +76,8 @@ pub fn signed_time(text: &str) -> Result<Span, QuantityError> {
     }
 }
 
-/// Smallest period, in ns, that may be written without a unit. A smaller number is probably meant in milliseconds,
-/// because no sender achieves such a period.
+/// Smallest period, in ns, that may be written without a unit. No sender achieves a smaller one, so the user probably
+/// meant milliseconds.
 const MIN_BARE_NS: i64 = 10_000;
 
 /// Parses a packet period such as `20ms`; a number without a unit is in nanoseconds, as in the classic tool.

@@ -405,7 +405,7 @@ impl TestSpec {
         if is_fast { MAX_READ_PAUSE } else { Span::ZERO }
     }
 
-    /// Returns the time from the first packet's due time to one period after that of the last: packets ×
+    /// Returns the time from the due time of the first packet to one period after the due time of the last: packets ×
     /// period.
     pub fn duration(&self) -> Span {
         self.period.times(self.packets.into())

@@ -273,8 +273,7 @@ fn is_same_test(a: &Session, b: &Session) -> bool {
     }
 }
 
-/// Returns the difference between two tests because of which figures of both together would be meaningless; `None` if
-/// there is none.
+/// Returns the difference between two tests that would make their common figures meaningless; `None` if there is none.
 fn unlike(a: &Session, b: &Session) -> Option<&'static str> {
     let protocol = |s: &Session| s.two_way.as_ref().map(|t| (t.protocol.clone(), t.far_clock, t.wait));
     let (x, y) = (&a.spec, &b.spec);

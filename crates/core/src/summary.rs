@@ -121,8 +121,8 @@ pub struct Summary {
     /// Summaries of windows; empty unless requested.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub intervals: Vec<Interval>,
-    /// Results of a two-way test in addition to those of its round trips, to which all other fields apply; `None` for
-    /// other tests.
+    /// Results of a two-way test in addition to its round trips; `None` for other tests. All other fields describe the
+    /// round trips.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub two_way: Option<Box<TwoWayFigures>>,
     /// Data for comparing this test with others without its packets; `None` unless requested.

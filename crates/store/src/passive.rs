@@ -105,7 +105,7 @@ pub struct CaptureCounts {
     pub ip_packets: u64,
     /// Packets between the addresses of the two sides.
     pub between_the_sides: u64,
-    /// Packets of which too little was captured to identify them.
+    /// Packets that were captured too short to be identified.
     pub too_short: u64,
     /// Frames truncated before the end of their headers.
     pub truncated: u64,

@@ -115,8 +115,8 @@ impl ConditionEffect {
     }
 }
 
-/// Returns the severity of a point: that of its loss or of its jitter's 99th percentile, whichever is worse; unknown if
-/// it has too few packets.
+/// Returns the severity of a point: the severity of its loss or of its jitter's 99th percentile, whichever is worse.
+/// Unknown if the point has too few packets.
 pub fn severity(point: &SweepPoint) -> Severity {
     if point.sent < MIN_PACKETS {
         return Severity::Unknown;

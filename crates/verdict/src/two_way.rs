@@ -5,7 +5,7 @@ use jitlat_core::evidence::Judgement;
 use jitlat_core::spec::Direction;
 use jitlat_core::twoway::{LossRun, LossSide};
 
-/// Directions in which requests without an answer were lost, as far as the far host's count shows them.
+/// Directions in which requests without an answer were lost, if the far host's count shows them.
 pub struct RequestLosses<'a> {
     /// Runs of requests without an answer, ascending.
     pub runs: &'a [LossRun],

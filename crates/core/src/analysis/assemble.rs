@@ -26,7 +26,7 @@ pub(super) trait Findings {
     }
 }
 
-/// Results of a round-trip test in addition to those of its round trips.
+/// Per-direction results of a round-trip test, which supplement its round trips.
 pub(super) struct BothWays {
     pub figures: TwoWayFigures,
     /// Verdicts on the up and the down direction; `None` if the far host does not report its timestamps.

@@ -72,7 +72,7 @@ pub(super) fn analysed(
         let session = Session {
             declared: Some(packets.into()),
             sent: Some(packets),
-            // The fate of all packets in a window is known, however the test ended.
+            // All packets in a window are known to be received or lost, however the test ended.
             ending: Ending::Complete,
             truncated: false,
             unrecorded,

@@ -16,8 +16,7 @@ use std::collections::BTreeMap;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Answer {
-    /// True if the fate of every packet sent is known. If false, a part of the test is unknown, and the
-    /// answer does not cover it.
+    /// True if each packet sent is known to be received or lost. If false, the verdict covers only a part of the test.
     pub complete: bool,
     /// Severity for an application with the best fixed play-out buffer on this path. Effects of the hosts are left out:
     /// see `host`.

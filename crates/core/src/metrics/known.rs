@@ -51,8 +51,7 @@ pub(crate) struct StreamFacts<'a> {
     pub periods: MeanPeriods,
     pub kind: DelayKind,
     pub tally: &'a Tally,
-    /// Results of a round-trip test in addition to those of its round trips; set after its directions have been
-    /// analysed.
+    /// Per-direction results of a round-trip test; set after its directions have been analysed.
     pub two_way: OnceLock<TwoWayFigures>,
 }
 

@@ -69,8 +69,8 @@ pub struct GilbertFit {
     pub ulp: Option<f64>,
     /// Mean run length of losses.
     pub mean_burst: Option<f64>,
-    /// Mean run length divided by that of random loss with the same ratio; 1 is random, larger values are
-    /// bursty.
+    /// Mean run length divided by the mean run length of random loss with the same ratio: 1 is random, larger values
+    /// are bursty.
     pub burst_ratio: Option<f64>,
 }
 
@@ -312,8 +312,8 @@ impl GilbertFit {
     }
 }
 
-/// Returns the mean length of loss runs divided by that of random loss at the same ratio; `None` if no packet
-/// or every packet is lost.
+/// Returns the mean length of loss runs divided by the mean length for random loss at the same ratio; `None` if no
+/// packet or every packet is lost.
 pub fn burst_ratio(lost: u64, runs: u64, n: u64) -> Option<f64> {
     (lost < n && runs > 0).then(|| lost as f64 / runs as f64 * (1.0 - lost as f64 / n as f64))
 }

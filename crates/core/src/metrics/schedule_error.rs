@@ -31,7 +31,7 @@ pub struct ScheduleError {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct Stretched {
-    /// Mean lateness of the last tenth of the packets minus that of the first tenth, in ns.
+    /// Mean lateness of the last tenth of the packets minus the mean lateness of the first tenth, in ns.
     pub late: f64,
     /// Packets per second that the sender sent.
     pub rate: f64,

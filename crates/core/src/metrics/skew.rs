@@ -208,7 +208,7 @@ pub struct StreamingHull {
     first: Option<i64>,
     block: Vec<HullPoint>,
     lower: Hull,
-    /// Hull of the negated delays. One of its vertices is the highest point above the line, whatever its slope.
+    /// Hull of the negated delays. One of its vertices is the highest point above the line.
     upper: Hull,
     n: u64,
     sum_t: i128,

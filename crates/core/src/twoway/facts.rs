@@ -19,7 +19,7 @@ pub struct TwoWay {
     /// True if the far host reports the processing time of each answer in a separate packet, which can get
     /// lost. An answer without its processing time has no delay, see [`lacks_delay`](super::lacks_delay).
     pub processing_apart: bool,
-    /// DSCP requested for the answers, if it differs from that of the requests (STAMP's class of service).
+    /// DSCP requested for the answers, if it differs from the DSCP of the requests (STAMP's class of service).
     pub answer_dscp: Option<u8>,
     /// Loss, duplication and reordering by direction; `None` if the far host does not count its answers.
     pub directions: Option<Directions>,

@@ -1,4 +1,4 @@
-//! [`SeveralCaptures`]: several measurements of a path, as curves in common figures.
+//! [`SeveralCaptures`]: several measurements of a path, drawn as curves in common figures.
 
 use super::passive::ShownCaptures;
 use crate::error::Result;
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 /// A pair of captures that was analysed.
 pub struct FollowedCapture<'a> {
-    /// Name of the pair.
+    /// Label of the pair.
     pub label: &'a str,
     /// Result of the analysis.
     pub result: PassiveResult,

@@ -248,7 +248,7 @@ impl LogHeader {
         }
         let direction = self.direction.unwrap_or(Direction::Up);
         let two_way = self.facts.two_way.as_ref();
-        // Echo requests are datagrams, whatever `proto` states: each of them arrives or is lost separately.
+        // Echo requests are datagrams, regardless of `proto`: each of them arrives or is lost separately.
         let transport =
             if two_way.is_some_and(|t| t.protocol == "icmp") { Transport::Udp } else { self.transport };
         let spec = |period| TestSpec::new(direction, transport, packets, payload, period, self.schedule);

@@ -201,8 +201,8 @@ impl LogReader {
         Ok(log)
     }
 
-    /// Reads a log from an input whose last bytes, `end`, are known beforehand. The session contains the facts in them
-    /// from the beginning, as it does for a file. `end` must begin with a whole line.
+    /// Reads a log from an input whose last bytes, `end`, are known beforehand. As for a file, the session contains the
+    /// facts in these bytes from the beginning. `end` must begin with a whole line.
     ///
     /// # Errors
     /// [`LogReadError`], see [`LogReader::open`].

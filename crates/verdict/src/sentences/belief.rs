@@ -6,7 +6,7 @@ use jitlat_core::units::eng3 as time;
 /// Sentence for a path about which nothing is known.
 pub const NOTHING_KNOWN: &str = "Nothing is known about this path.";
 
-/// Relation between the two clocks of a test, as far as it is known.
+/// Knowledge about the two clocks of a test.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum ClockKnowledge {
     /// Round trips: one clock stamps both ends.

@@ -32,8 +32,8 @@ impl Losses {
         later.max(self.scan.longest())
     }
 
-    /// Returns the loss figures of the packets below `end`, without the `unrecorded` runs; the fate of
-    /// `unknown` packets is not known.
+    /// Returns the loss figures of the packets below `end`, without the `unrecorded` runs. `unknown` packets may be
+    /// received or lost.
     pub fn finish(
         mut self,
         end: u64,
