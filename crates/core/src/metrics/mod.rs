@@ -17,6 +17,7 @@ pub mod counts;
 pub mod dejitter;
 pub mod delay;
 pub mod density;
+pub mod dependence;
 pub mod duplicate;
 pub mod emodel;
 pub mod gilbert_elliott;
