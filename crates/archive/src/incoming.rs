@@ -132,7 +132,7 @@ impl IncomingLog {
             return Err(Unfit::Other("it is shorter than announced"));
         }
         if log.sum.finish_128() != self.hash {
-            return Err(Unfit::Other("its checksum is not the announced one"));
+            return Err(Unfit::Other("its checksum differs from the announced one"));
         }
         Ok(match log.to {
             LogBuffer::Memory(text) => Arrived::Text(text),

@@ -151,7 +151,7 @@ pub fn write_each<'a>(
         return write_file(path, |out| fill(one, out));
     }
     if !matches!(streams, [one, other] if one.file_ending != other.file_ending) {
-        bail!("it holds one stream: analyse the logs one at a time");
+        bail!("it can only contain one stream: analyse the logs one at a time");
     }
     for stream in streams {
         if !stream.has_packets() {

@@ -22,10 +22,12 @@ pub static SUMMARY: Output = Output {
     needs: ReportParts::STREAMS.and(ReportParts::ROWS),
     ..Output::new(
         "late",
-        "Append one line of LaTe's 34 columns; a new file begins with their names",
+        "Append one line of LaTe's 34 columns; a new file begins with column names",
         Destination::File,
         |report, path| {
-            let [run] = report.streams() else { bail!("it holds one test: analyse the logs one at a time") };
+            let [run] = report.streams() else {
+                bail!("it can only contain one test: analyse the logs one at a time")
+            };
             let setting = run.late_setting()?;
             let highest = run.packets()?.iter().filter_map(|r| u64::try_from(r.seq).ok()).max();
             append(path, &summary::row(&run.summary, &setting, highest))
@@ -39,7 +41,7 @@ pub static PACKETS: Output = Output {
     needs: ReportParts::STREAMS.and(ReportParts::ROWS),
     ..Output::new(
         "late-packets",
-        "Write LaTe's line for each packet",
+        "Write one line per packet in LaTe's format",
         Destination::FileEach,
         |report, path| {
             write_each(report.streams(), path, |run, out| write_packets(run, out).map_err(io::Error::other))

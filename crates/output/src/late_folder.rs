@@ -107,7 +107,7 @@ impl TestFolder {
         if full {
             if !std::mem::replace(&mut self.refused, true) {
                 warn!(
-                    "--late-packets: too many packets or tests at once, or {MAX_STORED_TESTS} tests stored: some are not stored"
+                    "--late-packets: some packets are not stored: limit of {MAX_PACKETS} packets or {MAX_OPEN_TESTS} tests at once, or {MAX_STORED_TESTS} tests in total"
                 );
             }
             return;

@@ -58,7 +58,7 @@ impl RunningWindows {
         let file = path.filter(|_| length > 0).and_then(|path| match open(path) {
             Ok(file) => Some(file),
             Err(e) => {
-                warn!("--as intervals: {} is written at the end only: {e}", path.display());
+                warn!("--as intervals: {} is only written at the end of the test: {e}", path.display());
                 None
             }
         });
@@ -95,7 +95,7 @@ impl RunningWindows {
             let direction = session.spec.direction();
             let written = json::write_interval(file, window, direction).and_then(|()| file.flush());
             if let Err(e) = written {
-                warn!("--as intervals: the rest is written at the end: {e}");
+                warn!("--as intervals: the other windows are written at the end of the test: {e}");
                 self.file = None;
             }
         }

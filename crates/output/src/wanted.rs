@@ -113,7 +113,7 @@ impl WantedOutputs {
             return Err(Error::NotInBuild { what: output.spelling(), feature });
         }
         if self.outputs.iter().filter(|(_, path)| is_stdout(path)).count() > 1 {
-            bail!("standard output can hold only one format: give each of the others a file");
+            bail!("only one format can be written to standard output: give files for the others");
         }
         let mut taken: Vec<&Path> = others.to_vec();
         for (output, path) in &self.outputs {
@@ -127,7 +127,10 @@ impl WantedOutputs {
                 bail!("{} writes one stream: analyse the logs one at a time", output.spelling());
             }
             if output.two_way && streams > 1 {
-                bail!("{} holds one two-way test: analyse the logs one at a time", output.spelling());
+                bail!(
+                    "{} can only contain one two-way test: analyse the logs one at a time",
+                    output.spelling()
+                );
             }
             if taken.contains(&path.as_path()) && fs::metadata(path).map_or(true, |m| m.is_file()) {
                 bail!(

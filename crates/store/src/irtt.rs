@@ -153,7 +153,7 @@ impl RateEntry {
 #[derive(Clone, Default, Serialize)]
 struct RoundTrip {
     seqno: u32,
-    /// Which packets were lost: `false`, `true`, `true_up` or `true_down`.
+    /// Loss of the packet: `false`, `true`, `true_up` or `true_down`.
     lost: &'static str,
     timestamps: Timestamps,
     delay: Three,

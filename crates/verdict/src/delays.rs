@@ -375,6 +375,7 @@ impl<'a> Delays<'a> {
     /// Divides the series into blocks.
     pub fn blocks(&self) -> Blocks {
         let n = self.len();
+        // A block contains two bursts, because delays differ systematically within a burst.
         let size = n.div_ceil(MAX_BLOCKS).max(MIN_BLOCK_PACKETS).max((2 * self.together()).min(n / 8));
         let mut blocks =
             Blocks { size, min: Vec::with_capacity(n / size + 1), max: Vec::with_capacity(n / size + 1) };

@@ -55,6 +55,7 @@ impl Episodes {
     /// Like [`Episodes::new`], but ignores queues of up to `least` ns, which have another cause.
     pub fn higher_than(least: i64, delays: &Delays<'_>, blocks: &Blocks, noise: DelayNoise) -> Episodes {
         let n = delays.len();
+        // With fewer blocks, the delay of the empty path is unknown.
         if blocks.len() < 4 {
             return Episodes::default();
         }
@@ -63,6 +64,7 @@ impl Episodes {
         let near = (lows.len() / 100).max(2);
         let (lower, base, _) = lows.select_nth_unstable(near);
         let (base, lowest) = (*base, lower.iter().copied().min().unwrap_or(*base));
+        // A queue must exceed the usual differences between neighbouring packets.
         let step = (noise.median * 4).max(noise.p90 * 2).max(MIN_QUEUE_NS / 2);
         let threshold = base.saturating_add(step);
         let floor = base.saturating_add((noise.p90 * 3 / 5).max(noise.median).max(step / 5));
@@ -104,6 +106,7 @@ impl Episodes {
             e.height = delays.quantile(e.from, e.to, 0.95).unwrap_or(0).saturating_sub(base);
             let lasts = delays.time(e.to - 1).saturating_sub(delays.time(e.from));
             let whole = delays.time(n - 1).max(1);
+            // In a short test, 5 % of its duration is enough.
             let long = lasts >= 400_000_000 || lasts / 50 >= whole / 1000;
             e.to - e.from >= 2 * blocks.size
                 && e.height >= MIN_QUEUE_NS
@@ -156,6 +159,7 @@ fn is_hill(
         changes = changes.saturating_add(change.saturating_abs());
         before = excess;
     });
+    // Noise alone changes the delay by about this much in total.
     let usual = (packets as i64).saturating_mul(2 * noise.median);
     let hills = peak.saturating_mul(2 * i64::try_from(count).unwrap_or(i64::MAX));
     peak >= MIN_QUEUE_NS.max(6 * noise.p90)
@@ -166,6 +170,7 @@ fn is_hill(
         && changes <= hills.saturating_mul(7) / 5 + usual
 }
 
+/// Returns true if `hold` contains at least four fifths of `episode`, which is then not a queue.
 fn covers(hold: &Hold, episode: &Episode) -> bool {
     let common = hold.to.min(episode.to).saturating_sub(hold.from.max(episode.from));
     common * 5 >= (episode.to - episode.from) * 4

@@ -60,6 +60,7 @@ pub(super) fn conclude(findings: CaseFindings, session: &Session, profiles: &[Pr
         // Unlike other causes, these do not depend on statistics.
         found.retain(|f| matches!(f.cause.id, CauseId::IncompleteLog | CauseId::SendFailure));
     }
+    // No host is obliged to answer broadcast requests, so missing answers are not losses.
     let no_answers_expected = session.two_way.as_ref().is_some_and(|two_way| !two_way.expects_answers());
     if no_answers_expected {
         found.retain(|f| !is_loss(f.cause.id));
@@ -77,6 +78,7 @@ pub(super) fn conclude(findings: CaseFindings, session: &Session, profiles: &[Pr
         of_outage(longest, outages.iter().sum(), duration)
     };
     let interrupted = Interruption::by_outages(gone);
+    // If the hosts affected too many packets, the others may not represent the path.
     let rest = known.sent.saturating_sub(touched);
     let measured =
         touched == 0 || rest >= MIN_PACKETS as u64 && rest as f64 >= MIN_UNTOUCHED * known.sent as f64;
@@ -101,6 +103,7 @@ pub(super) fn conclude(findings: CaseFindings, session: &Session, profiles: &[Pr
     let host = enough.then(|| host_grade(&found));
     let buffer_ns = played.map(|p| p.buffer_ns).filter(|_| enough);
     let causes: Vec<Cause> = found.into_iter().map(|f| f.cause).collect();
+    // Packets that this host could not send were not lost on the path.
     let lost = known.sent.saturating_sub(received).saturating_sub(session.unsent);
     let sent =
         SentTraffic { payload: session.payload(), period_ms: session.period().map(|p| p.0 as f64 / 1e6) };

@@ -78,6 +78,7 @@ const MAX_PERIODIC_SHARE: f64 = 1.0 / 12.0;
 /// Like [`MAX_PERIODIC_SHARE`], for events at least [`MIN_LONG_PERIOD_NS`] apart, because token buckets are refilled
 /// more often.
 const MAX_LONG_PERIODIC_SHARE: f64 = 0.25;
+/// Minimum time between events for [`MAX_LONG_PERIODIC_SHARE`], in ns.
 const MIN_LONG_PERIOD_NS: f64 = 450e6;
 /// Like [`MAX_PERIODIC_SHARE`], for losses of exactly one packet in every N, at any position in the test.
 const MAX_EXACT_SHARE: f64 = 0.125;
@@ -96,12 +97,14 @@ impl LossLaw {
             return None;
         }
         let lost = all.lost();
+        // A loss ratio whose interval reaches down to the permitted ratio is not a fault, whatever its pattern.
         if lost < MIN_LOSSES || all.interval()[0] <= ALLOWED_LOSS {
             return None;
         }
         let is_confined = |part: &Scattered| part.lost() as f64 >= MIN_CONFINED * lost as f64;
         let stretch = all.stretch().filter(|s| is_confined(&all.within(*s)));
         let part = stretch.map_or_else(|| all.clone(), |s| all.within(s));
+        // Outside the part there are few losses, which would dilute its pattern.
         let pattern = part.pattern();
         let found = manner(material, known, delays, &part, pattern);
         let FoundManner { manner, confidence, clustering, period } = found;
@@ -113,6 +116,7 @@ impl LossLaw {
         let first = part.runs.first().map_or(0, |(_, o)| o.start);
         let last = part.runs.last().map_or(0, |(_, o)| o.start + o.len - 1);
         let end = known.end.saturating_sub(1);
+        // A rate limit also acts where it drops nothing, so it is reported to the end of the test.
         let begins_late = manner == LossManner::Policed && first > known.end / 100;
         let packets = match stretch {
             Some(_) => [first, last],
@@ -131,6 +135,7 @@ fn manner(
     part: &Scattered,
     pattern: Pattern,
 ) -> FoundManner {
+    // The most specific explanations are tried first, because more general ones would also fit.
     if let Some(size) = by_size(material, known, part) {
         return FoundManner::new(LossManner::BySize(size), 0.95);
     }
@@ -182,6 +187,7 @@ fn is_of_a_bucket(period: &LossPeriod, part: &Scattered) -> bool {
 /// Number of equal parts into which the test is divided for comparing rates. On average, a part needs
 /// [`MIN_LOSSES_PER_PART`] losses and one run of loss.
 const PARTS: usize = 24;
+/// Minimum average number of losses per part.
 const MIN_LOSSES_PER_PART: u64 = 3;
 /// Maximum variance of the parts, relative to the variance of independent losses. By chance, one test in ten thousand
 /// is below this limit (chi-squared, 23 degrees of freedom).
@@ -248,6 +254,7 @@ fn run_lengths_agree(part: &Scattered) -> bool {
 /// this effect.
 fn follows_rate(material: &Evidence<'_>, delays: &Delays<'_>, part: &Scattered) -> bool {
     let Some(period) = material.period() else { return false };
+    // A correlation among fewer losses may be due to chance.
     if part.runs.len() < 12 {
         return false;
     }

@@ -40,6 +40,7 @@ impl Groups {
     fn of(blocks: &Blocks, packets: usize) -> Option<Groups> {
         let wanted = (packets / MIN_GROUP_PACKETS).min(MAX_GROUPS);
         let (min, each) = blocks.grouped(wanted.max(1));
+        // With fewer groups, there are not enough on either side of a step.
         (min.len() >= 12).then_some(Groups { min, each })
     }
 
@@ -84,6 +85,7 @@ fn steps_between(groups: &Groups, delays: &Delays<'_>, blocks: &Blocks, noise: D
         let change = after.middle.saturating_sub(before.middle);
         let spread = before.spread.max(after.spread);
         let size = change.saturating_abs();
+        // A step must be clearly larger than the variation of the levels on both sides of it.
         if size > MIN_STEP_NS.max(noise.p90)
             && size / 3 > spread
             && size > 4 * before.spread.min(after.spread)
@@ -161,6 +163,7 @@ fn refine(
     } else {
         range.clone().find(lower).unwrap_or(range.end)
     };
+    // Noise must not make packets near either level look like a ramp.
     let margin = 0.15 + 1.5 * noise.median as f64 / change.unsigned_abs() as f64;
     let ramp = if margin < 0.4 {
         let up = range.clone().rev().filter(|k| *k < place).take_while(|k| height(*k) > margin).count();
@@ -196,6 +199,7 @@ pub fn drift(delays: &Delays<'_>, blocks: &Blocks, noise: DelayNoise) -> Option<
     if duration <= 0.0 {
         return None;
     }
+    // The median slope fails if queues cover most of the test, the lower slope if one covers an end.
     let slopes = [median_slope(&time, &min, k / 4), lower_slope(&time, &min)];
     slopes.into_iter().flatten().find_map(|slope| line(slope, &time, &min, noise))
 }
@@ -218,6 +222,7 @@ fn line(slope: f64, time: &[f64], min: &[f64], noise: DelayNoise) -> Option<Drif
     let third = k / 3;
     let straight = |i: usize| {
         let part = i * third..(i + 1) * third;
+        // A third of the test determines its slope less precisely than the whole test.
         let error = 3.0 * scatter / (duration / 3.0);
         median_slope(&time[part.clone()], &min[part], (third / 2).max(1))
             .is_some_and(|s| (s - slope).abs() <= 0.25 * slope.abs() + error)
@@ -236,6 +241,7 @@ fn line(slope: f64, time: &[f64], min: &[f64], noise: DelayNoise) -> Option<Drif
         let parts: Vec<usize> = (0..k).filter(near).map(|i| 5 * i / k).collect();
         let count = |part: usize| parts.iter().filter(|p| **p == part).count();
         let ends = count(0) * 20 >= k && count(4) * 20 >= k;
+        // The line needs points at both ends and in between: otherwise a single step would also fit.
         if !ends || parts.len() * 4 < k || (1..4).filter(|p| count(*p) * 50 >= k).count() < 1 {
             return None;
         }
@@ -259,6 +265,7 @@ fn error(points: &[(f64, f64)], rate: f64) -> f64 {
     let rest: Vec<f64> = points.iter().map(|p| p.1 - mean_m - rate * (p.0 - mean_t)).collect();
     let variance = rest.iter().map(|r| r * r).sum::<f64>();
     let next = rest.windows(2).map(|w| w[0] * w[1]).sum::<f64>();
+    // Correlated residuals make the slope less certain than the same number of independent ones.
     let correlation = (next / variance.max(1.0)).clamp(0.0, 0.98);
     let independent = (n * (1.0 - correlation) / (1.0 + correlation)).max(3.0);
     let sxx = points.iter().map(|p| (p.0 - mean_t).powi(2)).sum::<f64>();

@@ -57,16 +57,17 @@ impl PathLosses {
         lengths.sort_unstable();
         let count = runs.len();
         let median = lengths.get(count / 2).copied().unwrap_or(1).max(1);
-        // One of a hundred geometric runs with this median is longer than this.
+        // Length that geometric runs with this median exceed in only one of a hundred tests.
         let stay = 0.5f64.powf(1.0 / median as f64);
         let unlikely = (0.01 / count.max(1) as f64).ln() / stay.ln();
+        // Three lost packets are too few for a gap unless they take long: a slow stream has few packets per second.
         let is_gap = |run: &SeqRun| {
             let time = length(run);
             let packets = if time >= LONG_GAP_NS { 3 } else { MIN_LONE_OUTAGE.1 };
             run.len >= packets && reaches(time, MIN_LONE_OUTAGE.0)
         };
-        // Gaps of about equal length without other losses are outages. Lengths that vary like geometric ones indicate
-        // bursts.
+        // Gaps of about equal length without other losses are outages, even if each of them is short. Lengths that vary
+        // like geometric ones indicate bursts.
         let vary = variation(&lengths) > MAX_LENGTH_VARIATION;
         let only_gaps = count <= MAX_LONE_OUTAGES && !vary && runs.iter().all(is_gap);
         let of_bursts = vary && count >= MIN_RUNS_FOR_VARIATION;
@@ -87,6 +88,8 @@ impl PathLosses {
                 {
                     true
                 }
+                // Otherwise a run is an outage only if random bursts of the observed lengths would hardly ever be this
+                // long.
                 _ => reaches(time, MIN_OUTAGE_NS) && run.len as f64 >= unlikely + 1.0,
             }
         };
@@ -154,7 +157,7 @@ impl Scattered {
         self.lost() as f64 / self.sent.max(1) as f64
     }
 
-    /// Returns the 95 % interval of the loss ratio, counting runs as independent events.
+    // Returns the 95 % interval of the loss ratio, counting runs as independent events.
     pub fn interval(&self) -> [f64; 2] {
         let runs = self.runs.len() as u64;
         let each = self.lost() as f64 / runs.max(1) as f64;
@@ -173,6 +176,7 @@ impl Scattered {
     pub fn stretch(&self) -> Option<[u64; 2]> {
         const PARTS: usize = 64;
         const EVENTS: usize = 12;
+        // With fewer losses, chance alone produces dense parts.
         if self.runs.len() < EVENTS || self.sent < 4 * PARTS as u64 {
             return None;
         }
@@ -204,6 +208,7 @@ impl Scattered {
         let (gain, from, to) = best;
         let inside = (parts[to] - parts[from]) as f64 / (to - from) as f64;
         let outside = (all - (parts[to] - parts[from]) as f64) / (PARTS - (to - from)).max(1) as f64;
+        // By chance, the best of all 2080 ranges gains 12 in log likelihood in about one of a hundred tests.
         let clear = gain > 12.0 && outside < 0.2 * inside && (parts[to] - parts[from]) as usize >= EVENTS;
         let edge = |k: usize| (u128::from(self.sent) * k as u128 / PARTS as u128) as u64;
         // The part extends from its first to its last loss.
@@ -237,6 +242,7 @@ impl Scattered {
     /// Returns the variation (standard deviation divided by mean) of the distances between the starts of runs, relative
     /// to independent losses, for which it is 1; `None` with fewer than nine runs.
     fn spacing(&self) -> Option<f64> {
+        // A few distances do not determine their own variation.
         if self.runs.len() < 9 {
             return None;
         }
@@ -315,6 +321,8 @@ impl<'a, 'b> LossTimes<'a, 'b> {
         };
         bounded(match neighbours {
             [_, Some(after)] if after.seq == seq => after.time,
+            // Packets of a burst have the same due time, so their times must not be spread evenly. The next received
+            // packet is an upper bound.
             [Some(before), Some(after)] if self.burst > 1 => {
                 before.time.saturating_add(step(before.seq, seq)).min(after.time)
             }

@@ -93,7 +93,7 @@ pub const PROFILES: [Profile; 6] = [
     },
     Profile {
         name: Cow::Borrowed("cloud-desktop"),
-        about: Cow::Borrowed("a screen, keyboard and mouse far away"),
+        about: Cow::Borrowed("remote desktop: screen, keyboard and mouse of a distant computer"),
         payload: 200,
         period_ms: 30.0,
         dscp: 18,
@@ -108,7 +108,7 @@ pub const PROFILES: [Profile; 6] = [
     },
     Profile {
         name: Cow::Borrowed("telemetry"),
-        about: Cow::Borrowed("measured values and commands"),
+        about: Cow::Borrowed("telemetry and control: measured values and commands"),
         payload: 100,
         period_ms: 1000.0,
         dscp: 18,
@@ -121,7 +121,7 @@ pub const PROFILES: [Profile; 6] = [
     },
     Profile {
         name: Cow::Borrowed("v2x"),
-        about: Cow::Borrowed("vehicles and what they drive past"),
+        about: Cow::Borrowed("V2X: vehicles, other vehicles and roadside units"),
         payload: 300,
         period_ms: 100.0,
         dscp: 0,
@@ -174,7 +174,7 @@ impl Profile {
             Some("dscp is at most 63")
         } else if !rising(self.delay_ms) || !rising(self.missing) || self.missing[2] > 1.0 {
             Some(
-                "delay_ms and missing are three rising limits each: of good, fair and poor; missing as a share up to 1",
+                "delay_ms and missing need three rising limits each, for good, fair and poor; missing is a share up to 1",
             )
         } else if !(0.0..=60_000.0).contains(&self.own_ms) {
             Some("own_ms is between 0 and 60000")
@@ -202,8 +202,11 @@ impl Profile {
             let events = (missing * lived.sent as f64).round() as u64;
             let [low, _] = wilson95(events.min(lived.sent), lived.sent).unwrap_or([0.0, 1.0]);
             let late = level(delay / 1e6, self.delay_ms);
+            // For each level, the lower end of the 95 % interval must reach half of the limit: a few losses may be
+            // chance.
             let gone = level(missing, self.missing).min(level(2.0 * low, self.missing));
             let rating = lived.rating(buffer, missing);
+            // Higher ratings are better, so the signs are reversed.
             let speech =
                 if self.speech { level(-rating, SPEECH_RATINGS.map(|r| -r)) } else { Severity::Good };
             (late.max(gone).max(speech), late, gone, buffer, missing, delay, rating)
@@ -223,6 +226,7 @@ impl Profile {
         let judged = match path {
             // The verdict may be worse once the delay is known.
             Severity::Good | Severity::Fair if !known => Severity::Unknown,
+            // A few packets cannot prove that the share is small.
             Severity::Good if !self.is_shown(missing, lived.sent) => Severity::Unknown,
             judged => judged,
         };

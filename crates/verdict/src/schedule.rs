@@ -59,6 +59,7 @@ fn lateness(delays: &Delays<'_>, material: &Evidence<'_>) -> Option<Vec<i64>> {
     });
     // If packets do not follow the stated schedule, the actual one is unknown.
     let apart = |k: usize| delays.time(k).saturating_sub(delays.time(k - 1));
+    // A packet sent immediately after another one catches up, and is no evidence about the schedule.
     let in_time = (1..n).filter(|k| apart(*k) > period / 4);
     let mut changes: Vec<i64> =
         in_time.map(|k| late[k].saturating_sub(late[k - 1]).saturating_abs()).collect();
@@ -79,6 +80,7 @@ fn clock_step(
     k: usize,
     jump: i64,
 ) -> Option<LevelStep> {
+    // Change of the arrival times. A step of the sending clock does not affect them.
     let left = delays.delay(k).saturating_sub(delays.delay(k - 1)).saturating_add(jump);
     let margin = (jump.abs() / 8).max(noise.p90.saturating_mul(2)).max(100_000);
     if left.saturating_abs() > margin || jump.abs() < 2 * margin {
@@ -254,6 +256,7 @@ impl SenderDelays {
         if latest.is_some_and(|latest| latest < limit) {
             return;
         }
+        // The packets of a burst are late together, so whole bursts are counted.
         let settled = SETTLED_PACKETS * material.session.spec.schedule().burst().max(1) as usize;
         let mut waiting = self.handed_over.iter().peekable();
         let mut recent = [i64::MAX; RECENT_PACKETS];

@@ -15,7 +15,7 @@ pub(super) fn check(mut column: &[u8]) -> Result<(), String> {
             return Err(format!("a page claims {unpacked} bytes"));
         }
         let packed = usize::try_from(packed).ok();
-        column = packed.and_then(|n| column.get(n..)).ok_or_else(|| "a page is cut".to_owned())?;
+        column = packed.and_then(|n| column.get(n..)).ok_or_else(|| "a page is truncated".to_owned())?;
     }
     Ok(())
 }

@@ -228,7 +228,7 @@ fn decode(path: &Path, footer: &[u8]) -> Result<ParquetMetaData, ArchiveError> {
         (name.to_owned(), physical, i16::from(!required), 0)
     });
     if !theirs.eq(mine) {
-        return Err(damaged("its columns are not those of packets".to_owned()));
+        return Err(damaged("its columns are not the columns of packets".to_owned()));
     }
     Ok(metadata)
 }
@@ -322,7 +322,7 @@ impl TestRows {
         let piece = self.stored.row_groups.get(number).copied();
         let metadata = self.metadata.clone();
         let known = piece.filter(|_| number < metadata.num_row_groups());
-        let piece = known.ok_or_else(|| self.damaged("it has fewer row groups than the catalogue says"))?;
+        let piece = known.ok_or_else(|| self.damaged("it has fewer row groups than the catalogue states"))?;
         let bytes = load(&mut self.file, &self.stored.path, &piece)?;
         let group = metadata.row_group(number);
         let before = usize::try_from(self.skip)
@@ -343,7 +343,7 @@ impl TestRows {
                 let mut column = reader.get_column_reader(k)?;
                 let skipped = if before > 0 { skip(&mut column, before)? } else { 0 };
                 if skipped != before {
-                    return Err(ParquetError::EOF("it has fewer rows than the catalogue says".to_owned()));
+                    return Err(ParquetError::EOF("it has fewer rows than the catalogue states".to_owned()));
                 }
                 Ok(column)
             };
@@ -384,7 +384,7 @@ impl TestRows {
         let Some(open) = &mut self.open else { return Ok(false) };
         let n = open.rows.min(ROWS_PER_READ as u64) as usize;
         let (id, batch) = (self.id, &mut self.batch);
-        let short = || ParquetError::EOF("it has fewer rows than the catalogue says".to_owned());
+        let short = || ParquetError::EOF("it has fewer rows than the catalogue states".to_owned());
         let impossible = |name: &str| ParquetError::General(format!("impossible value of {name}"));
         batch.clear();
         batch.resize(n, LogRow { index: 0, record: PacketRecord::new(0), tcp: None });
@@ -449,7 +449,7 @@ impl TestRows {
                 for column in std::iter::once(&mut open.ids).chain(open.columns.iter_mut().flatten()) {
                     if skip(column, before)? != before {
                         return Err(ParquetError::EOF(
-                            "it has fewer rows than the catalogue says".to_owned(),
+                            "it has fewer rows than the catalogue states".to_owned(),
                         ));
                     }
                 }

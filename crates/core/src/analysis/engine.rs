@@ -183,6 +183,7 @@ impl Engine {
             Packets::All(_) => (0, usize::MAX),
             Packets::Sketched(sketch) => sketch.remembers(),
         };
+        // Numbers below `next` may be copies, and forgotten numbers cannot be classified: both take the slow path.
         let (next, packets) = (classifier.next().max(forgotten), classifier.packets());
         let in_order = plain.take(records, next, packets);
         if in_order > 0 {

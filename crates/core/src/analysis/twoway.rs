@@ -98,6 +98,7 @@ impl BothWays {
                 && projected.flags.is_clean()
                 && lacks_delay(record, self.processing_apart);
             if is_delayless {
+                // Rows must stay in order of arrival.
                 engine.push_all(&seen);
                 seen.clear();
                 engine.push_delayless(&projected);
@@ -131,6 +132,7 @@ impl BothWays {
             return;
         };
         let probe = ClockProbe { sent, arrived, answered, returned };
+        // A negative round trip contradicts the clock, so its offset would be meaningless.
         if !record.flags.is_clean() || probe.rtt().0 < 0 {
             return;
         }
@@ -189,6 +191,7 @@ impl BothWays {
         let test = Test { session: &round_trips, options, kind: DelayKind::RoundTrips };
         round_trip.found(test, helpers, |found, notes| {
             let known = found.stream().known;
+            // A step of the near clock moves the offset like a step of the far clock.
             let near_set = known.clock.client.step_ns.is_some_and(|s| s.unsigned_abs() > 1_000_000);
             let step = if far_clock && !near_set { far_clock::step(&seen.probes) } else { None };
             let analysis = DirectionAnalysis {

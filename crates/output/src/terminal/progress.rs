@@ -281,7 +281,8 @@ impl ProgressStream {
             (_, true) => self.so_far.figures(),
             (Some((far, _)), false) => *far,
             (None, false) if self.classic => {
-                return Some("received packets are known at the end (classic)".to_owned()).filter(|_| !short);
+                return Some("the classic protocol reports received packets at the end".to_owned())
+                    .filter(|_| !short);
             }
             (None, false) => return None,
         };
@@ -370,7 +371,10 @@ mod tests {
         up.classic = true;
         up.far = None;
         let classic = line(&up, progress(50, 0), at(9.0));
-        assert_eq!(classic, "50 of 100 sent, received packets are known at the end (classic), 25 s left");
+        assert_eq!(
+            classic,
+            "50 of 100 sent, the classic protocol reports received packets at the end, 25 s left"
+        );
         let long = |period| line(&stream(Direction::Up, period), progress(0, 0), now);
         assert_eq!(long(864_000_000_000), "0 of 100 sent, 24 h left");
         assert_eq!(long(6_000_000_000), "0 of 100 sent, 10 min left");

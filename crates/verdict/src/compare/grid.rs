@@ -95,7 +95,7 @@ impl RunKey {
 /// Not the name of a [`RunKey`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "'{0}' is nothing to group by: choose one of name, tag:KEY, dscp, path, direction, transport, payload, period"
+    "'{0}' is not a key for grouping: choose one of name, tag:KEY, dscp, path, direction, transport, payload, period"
 )]
 pub struct NoKey(String);
 

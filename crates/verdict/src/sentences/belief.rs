@@ -89,7 +89,7 @@ pub fn sample(packets: u64, dependent: bool, tcp: bool) -> String {
         _ => " resolve the 99.9th percentile and bound it from both sides",
     };
     let dependent = if dependent {
-        " Delays of neighbouring packets are correlated, so the sample is worth fewer packets than that."
+        " Delays of neighbouring packets are correlated, so the sample is worth fewer independent packets."
     } else {
         ""
     };

@@ -372,7 +372,7 @@ pub fn incomplete_log(part: MissingPart, unknown: u64, share: f64, at_end: bool)
     let how = match part {
         MissingPart::PeerLost => "the connection to the other host was lost",
         MissingPart::StorageFailed => "not all results could be stored",
-        MissingPart::CutLog => "the log is cut off",
+        MissingPart::CutLog => "the log is truncated",
         MissingPart::Rows => "rows are missing within the log",
         MissingPart::Tail => "the log ends long before the last packet",
     };

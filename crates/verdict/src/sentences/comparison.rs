@@ -37,7 +37,7 @@ pub fn reason(reason: OutcomeReason) -> String {
              version, in constant memory, or for several runs); compare its log instead"
                 .to_owned()
         }
-        OutcomeReason::TooFewPackets => "too few packets to tell a change from chance".to_owned(),
+        OutcomeReason::TooFewPackets => "too few packets to distinguish a change from chance".to_owned(),
         OutcomeReason::WithinInterval => "the 95 % interval of the change contains 0".to_owned(),
         OutcomeReason::Negligible(delta) => {
             format!("the change is certain but negligible (Cliff's delta {delta:.3})")

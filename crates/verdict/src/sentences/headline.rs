@@ -88,7 +88,7 @@ pub fn of_counts(sent: u64, received: u64) -> String {
             )
         }
     };
-    format!("No verdict: {result}; the far host reports nothing but this count.")
+    format!("No verdict: {result}; the far host reports only this count.")
 }
 
 /// Explains why there is no verdict: the hosts themselves affected `touched` of `sent` packets.

@@ -11,7 +11,7 @@ pub fn incomplete(ending: Ending, reason: Option<&str>) -> String {
         Ending::Interrupted => "the test was stopped early",
         Ending::PeerLost => "the connection to the other host was lost during the test",
         Ending::StorageFailed => "not all results could be stored",
-        _ => "the log is cut off",
+        _ => "the log is truncated",
     };
     let why = reason.map_or_else(String::new, |reason| format!(" ({reason})"));
     format!("{how}{why}; the figures cover what was received")
@@ -74,7 +74,7 @@ pub fn clock_step(host: &str, by_ns: i64) -> String {
 
 /// Warns that receive times went backwards `times` times.
 pub fn receive_time_went_back(times: u64) -> String {
-    format!("receive times go back {}: the receiver's clock was set", count(times, "time"))
+    format!("receive times went backwards {}: the receiver's clock was set", count(times, "time"))
 }
 
 /// Warns that the smallest raw delay is negative.

@@ -162,6 +162,7 @@ impl Sketch {
 
     /// Returns the maximum number of rows that may be added together; 0 while the head is being filled.
     pub fn max_batch(&self) -> usize {
+        // The head stores its rows one by one.
         if self.head.rows() < HEAD { 0 } else { usize::MAX }
     }
 

@@ -345,7 +345,7 @@ impl Metric for StampSources {
             ScalarUnit::Time,
             ScalarGetter::Whole(|s| s.stamps().send_lag_mean_ns),
         )
-        .about("mean time from the sending program's clock reading to the sent stamp")
+        .about("mean time from the sending program's clock reading to the send stamp")
         .lower_is_better(),
         Scalar::new(
             "send-lag-max",
@@ -353,7 +353,7 @@ impl Metric for StampSources {
             ScalarUnit::Time,
             ScalarGetter::Whole(|s| s.stamps().send_lag_max_ns),
         )
-        .about("largest time from the sending program's clock reading to the sent stamp")
+        .about("largest time from the sending program's clock reading to the send stamp")
         .lower_is_better(),
         Scalar::new(
             "receive-lag-mean",
