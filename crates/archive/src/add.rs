@@ -220,7 +220,7 @@ fn enter(all: &Transaction<'_>, stream: i64, entry: &CatalogueEntry, file: i64) 
     Ok(())
 }
 
-/// Statement that inserts all figures of a test.
+/// SQL statement that inserts all figures of a test.
 static INSERT_FIGURES: LazyLock<String> = LazyLock::new(|| {
     let names: Vec<String> = selectors().map(|s| format!(", \"{s}\"")).collect();
     format!("INSERT INTO figures(test{}) VALUES (?{})", names.concat(), ", ?".repeat(names.len()))

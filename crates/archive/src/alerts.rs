@@ -38,7 +38,7 @@ pub struct Entered {
     pub severity: String,
     /// Headline of the verdict, on one line.
     pub headline: String,
-    /// Tags; a monitor sets `test`, `client` and `server`.
+    /// Tags of the test. A monitor sets `test`, `client` and `server`.
     pub tags: BTreeMap<String, String>,
     /// Figures by selector, in the unit of each figure; undefined figures are absent.
     pub figures: BTreeMap<String, f64>,
@@ -56,9 +56,9 @@ pub struct Alert {
     pub severity: String,
     /// Name of the test.
     pub test: String,
-    /// Sender, by its name in the monitor's file.
+    /// Sender, named as in the monitor's file.
     pub src: String,
-    /// Receiver, by its name in the monitor's file.
+    /// Receiver, named as in the monitor's file.
     pub dst: String,
     /// Start of the first test that led to the alert, ns since 1970. For alerts about missing results, start of the
     /// last result.

@@ -166,7 +166,7 @@ impl Filter {
     }
 }
 
-/// Tests joined with their streams and hosts.
+/// SQL tables with the tests, their streams and their hosts.
 pub(crate) const TABLES: &str =
     "tests t JOIN streams s ON s.id = t.stream JOIN hosts a ON a.id = s.src JOIN hosts b ON b.id = s.dst";
 

@@ -1,5 +1,5 @@
-//! Parses quantities such as `20ms`, `1.5s`, `50/s`, `64kbit`. Uses decimal arithmetic on integers, so that
-//! `0.1s` is exactly 100 000 000 ns.
+//! Parses quantities such as `20ms`, `1.5s`, `50/s`, `64kbit`. Decimal arithmetic on integers makes `0.1s` exactly 100
+//! 000 000 ns.
 
 use crate::time::{SECOND, Span};
 use core::net::{IpAddr, SocketAddr};

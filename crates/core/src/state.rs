@@ -57,7 +57,7 @@ pub enum StateError {
     /// The bytes were truncated or changed after they were saved.
     #[error("the state is damaged: it is truncated or was changed")]
     Damaged,
-    /// The bytes are intact but cannot be a state, for this reason.
+    /// The bytes are intact, but for this reason they cannot be a state.
     #[error("the bytes cannot be the state of an analysis: {0}")]
     Impossible(String),
 }
@@ -160,7 +160,7 @@ impl SavedAnalysis {
         Ok(SavedAnalysis { session, analyzer })
     }
 
-    /// Returns true if these bytes begin like a state of any version.
+    /// Returns true if the bytes begin like a state of any version.
     pub fn begins(bytes: &[u8]) -> bool {
         bytes.starts_with(ANY_VERSION)
     }

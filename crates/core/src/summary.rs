@@ -137,8 +137,8 @@ pub struct Summary {
     /// Some figures, formatted as in the text report.
     #[serde(default)]
     pub display: Display,
-    /// Causes of impairment with their time, size and confidence, and the consequences for each profile. Absent
-    /// without a [judge](crate::evidence::Judge), and for a part of a test.
+    /// Causes of impairment with their time, size and confidence, and the consequences for each profile. `None` without
+    /// a [judge](crate::evidence::Judge), and for a part of a test.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answer: Option<crate::answer::Answer>,
     /// Conclusions as sentences.
@@ -284,7 +284,7 @@ pub struct PathSegment {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct Interval {
-    /// Start of the window, in ns after the stream's first send time.
+    /// Start of the window, in ns since the first send time of the stream.
     pub start_ns: i64,
     /// Length of the window, in ns.
     pub length_ns: i64,

@@ -176,7 +176,7 @@ impl Report for CurveReport {
     }
 }
 
-/// Document of tests over a number: `docs/formats/compare.md`.
+/// Document of tests arranged by a number: `docs/formats/compare.md`.
 #[derive(Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CurveDocument<'a> {

@@ -13,7 +13,7 @@ pub enum Error {
     /// and advice.
     #[error("{0}")]
     Unfit(String),
-    /// This build lacks the feature that the request needs.
+    /// This build lacks a feature that the request needs.
     #[error(
         "{what} is not in this build, which lacks the feature '{feature}': use a released package, or build with \
          `cargo build --release --features {feature}`"

@@ -127,7 +127,7 @@ impl From<Analysed> for AnalysedStream {
 }
 
 impl AnalysedStream {
-    /// True if single packets are known, not only totals that the far host reports.
+    /// True if single packets are known, rather than only totals that the far host reports.
     pub fn has_packets(&self) -> bool {
         let reported = self.summary.two_way.as_ref().is_some_and(|t| t.far_report.is_some());
         !reported && self.summary.counts.received > 0

@@ -182,7 +182,7 @@ fn shown(figure: &Scalar, point: &SweepPoint) -> String {
     point.get(figure.key).map_or_else(|| "-".to_owned(), |e| figure.show(ExactNumber::Real(e.mean)))
 }
 
-/// Returns a header and a row for each combination.
+/// Returns the header of a table, and a row for each combination.
 fn of_points(plan: &SweepPlan, points: &[SweepPoint]) -> (Vec<String>, Vec<Vec<String>>) {
     let figures = columns(points);
     let row = |p: &SweepPoint| {
@@ -384,7 +384,7 @@ pub struct SweepDocument<'a> {
     plan: &'a SweepPlan,
     /// True if all runs are finished.
     complete: bool,
-    /// Effects of the conditions, and the conditions under which the path is worst.
+    /// Verdict: effects of the conditions, and the conditions under which the path is worst.
     answer: &'a Answer,
     /// Results of each combination, over its repetitions.
     points: Vec<PointDocument<'a>>,

@@ -8,12 +8,12 @@ use jitlat_core::twoway::{RecordView, TcpSample, lacks_delay, processing, projec
 use jitlat_core::{PacketRecord, Session, StampSource};
 use std::io::{self, Write};
 
-/// The columns of [`PacketCsv`] for a one-way test.
+/// Column names of [`PacketCsv`] for a one-way test.
 pub const PACKET_COLUMNS: &str = "rx_index,seq,class,tx_ns,rx_ns,latency_ns,latency_corrected_ns,pdv_ns,flags,\
                                   tx_stamp,rx_stamp,send_lag_ns,receive_lag_ns,ttl,dscp,ecn,bytes,\
                                   local_queue_ns";
 
-/// The columns of [`PacketCsv`] for a two-way test.
+/// Column names of [`PacketCsv`] for a two-way test.
 pub const TWO_WAY_COLUMNS: &str = "rx_index,seq,class,sent_ns,arrived_ns,answered_ns,returned_ns,round_trip_ns,\
                                    processing_ns,there_ns,back_ns,pdv_ns,flags,stamps,send_lag_ns,\
                                    receive_lag_ns,ttl,dscp,ecn,bytes,local_queue_ns";
@@ -27,7 +27,7 @@ pub struct PacketCsv<W: Write> {
     correction: Option<i64>,
     fastest: Option<i64>,
     rows: u64,
-    /// For a two-way test: true if the far host's times are clock readings; `None` for a one-way test.
+    /// True if the far host's times are clock readings; `None` for a one-way test.
     far_clock: Option<bool>,
     /// True if the round-trip time is undefined for answers without the far host's processing time.
     processing_apart: bool,

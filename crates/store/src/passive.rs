@@ -59,9 +59,9 @@ pub struct SppDocument<'a> {
     pub instrument: &'static str,
     /// Version of this document: 1.
     pub version: u8,
-    /// Addresses on the side of the reference point.
+    /// Addresses of the hosts on the side of the reference point.
     pub reference_addresses: Vec<String>,
-    /// Addresses on the side of the monitor point.
+    /// Addresses of the hosts on the side of the monitor point.
     pub monitor_addresses: Vec<String>,
     /// Fields by which packets are identified, as text.
     pub identity: String,
@@ -69,7 +69,7 @@ pub struct SppDocument<'a> {
     pub captures: Captures,
     /// Round trips, results of both directions, and clocks of both points.
     pub summary: &'a PassiveSummary,
-    /// Round trips by the sizes of their packets.
+    /// Round trips by packet size.
     pub sizes: Vec<SizeDocument<'a>>,
     /// Comparison with a given link, or the link that fits the sizes best; null if not requested.
     pub link: Option<LinkAnswer<'a>>,

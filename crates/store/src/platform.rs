@@ -3,14 +3,14 @@
 use std::fs::{File, FileType, Permissions};
 use std::path::Path;
 
-/// True if a file of this type (character device, pipe, socket) is written to directly, never replaced.
+/// True if a file of this type (character device, pipe, socket) is written to directly instead of being replaced.
 #[cfg(unix)]
 pub fn is_stream(kind: FileType) -> bool {
     use std::os::unix::fs::FileTypeExt;
     kind.is_char_device() || kind.is_fifo() || kind.is_socket()
 }
 
-/// True if a file of this type (character device, pipe, socket) is written to directly, never replaced.
+/// True if a file of this type (character device, pipe, socket) is written to directly instead of being replaced.
 #[cfg(not(unix))]
 pub fn is_stream(kind: FileType) -> bool {
     !kind.is_file() && !kind.is_dir() && !kind.is_symlink()

@@ -57,7 +57,7 @@ pub struct SweepPlan {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LoadLink {
-    /// Host that receives the load; `None` for the host of the test.
+    /// Host that receives the load; `None` if it is the host of the test.
     pub host: Option<String>,
     /// Control port of that host.
     pub port: u16,

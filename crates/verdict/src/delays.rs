@@ -1,4 +1,5 @@
-//! [`Delays`]: the delays of one direction in send order, corrected for clocks and route changes; and their [`Blocks`].
+//! [`Delays`]: the delays of one direction in send order, corrected for clocks and route changes. [`Blocks`]: groups of
+//! these packets.
 
 use jitlat_core::evidence::bounded;
 use jitlat_core::metrics::classify::AcceptedPacket;
@@ -184,7 +185,7 @@ impl<'a> Delays<'a> {
         self.time(k) as f64 / 1e9
     }
 
-    /// Returns the delay of the k-th packet minus that of the first, in ns, corrected for clock steps and skew.
+    /// Returns the delay of the k-th packet minus that of the first packet, in ns, corrected for clock steps and skew.
     #[inline]
     pub fn delay(&self, k: usize) -> i64 {
         let (sent, delay) = self.series.times(k);
@@ -287,7 +288,7 @@ impl<'a> Delays<'a> {
         })
     }
 
-    /// Sets the smallest delay of a path without route changes, in ns.
+    /// Sets the smallest delay of a path that has no route changes, in ns.
     pub fn set_level(&mut self, least: i64) {
         self.levels = vec![(0, least)];
     }

@@ -12,7 +12,7 @@ use jitlat_core::evidence::KnownPackets;
 use jitlat_core::evidence::{Evidence, Judgement};
 use jitlat_core::session::Session;
 
-/// Returns the verdict `judgement` with its headline.
+/// Returns the verdict in `judgement`, completed with its headline.
 pub fn into_answer(judgement: Judgement) -> Answer {
     let Judgement { mut answer, known, received, lost, felt } = judgement;
     answer.headline = headline(&answer, known, [received, lost], felt.as_deref());
@@ -118,7 +118,7 @@ pub(super) fn conclude(findings: CaseFindings, session: &Session, profiles: &[Pr
     Judgement { answer, known, received, lost, felt }
 }
 
-/// Returns true for causes that consist of lost packets.
+/// Returns true for causes that are losses of packets.
 fn is_loss(id: CauseId) -> bool {
     matches!(
         id,

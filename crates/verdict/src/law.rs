@@ -38,7 +38,7 @@ pub struct LossLaw {
     pub packets: [u64; 2],
     /// Statistics of runs of loss.
     pub pattern: Pattern,
-    /// Number of clusters of losses, and mean number of packets lost in one.
+    /// Number of clusters of losses, and mean number of lost packets per cluster.
     pub clusters: [f64; 2],
     /// Period; `None` unless the losses are periodic.
     pub period: Option<LossPeriod>,
@@ -294,8 +294,7 @@ fn follows_rate(material: &Evidence<'_>, delays: &Delays<'_>, part: &Scattered) 
     }
 }
 
-/// Returns the smallest size of packets that are lost while shorter ones arrive, for tests that alternate between
-/// sizes.
+/// Returns the smallest packet size that is lost while shorter packets arrive, for tests that alternate between sizes.
 fn by_size(material: &Evidence<'_>, known: KnownPackets, part: &Scattered) -> Option<u16> {
     let notes = material.notes;
     let sizes = &notes.sizes;

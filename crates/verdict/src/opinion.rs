@@ -13,14 +13,14 @@ pub struct Opinion {
     pub level: Level,
     /// The verdict in one sentence; the worst finding if there is no verdict.
     pub headline: String,
-    /// Findings with their evidence, the worst first.
+    /// Findings and their evidence, the worst first.
     pub findings: Vec<Verdict>,
     /// Reliability of the figures: one sentence each about the clocks, the sample and the hosts' own noise.
     pub belief: Vec<String>,
 }
 
 impl Opinion {
-    /// Returns the opinion that `summary` supports.
+    /// Returns the opinion based on `summary`.
     pub fn of(summary: &Summary) -> Opinion {
         let mut findings = summary.verdicts.clone();
         // The sort is stable: findings of one level stay in the order of the analysis.
@@ -34,7 +34,7 @@ impl Opinion {
     }
 }
 
-/// Returns the reliability of the figures, one sentence per topic.
+/// Describes the reliability of the figures, with one sentence per topic.
 fn belief(s: &Summary) -> Vec<String> {
     let mut lines = vec![belief::clocks(clocks(s))];
     lines.extend(sender(s));

@@ -319,8 +319,8 @@ impl SenderDelays {
         stalls.extend(unfinished);
     }
 
-    /// Returns the 95th percentile of the waits in the host's interface, in ns; `None` if fewer than 8 packets or less than
-    /// 1 % of them waited, which is not a queue.
+    /// Returns the 95th percentile of the waits in the host's interface, in ns; `None` if fewer than 8 packets or less
+    /// than 1 % of all packets waited, which does not count as a queue.
     pub fn height(&self) -> Option<i64> {
         let mut waits: Vec<i64> =
             self.queued.iter().map(|(_, ns)| *ns).filter(|ns| *ns >= MIN_STAY_NS).collect();

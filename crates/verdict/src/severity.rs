@@ -88,7 +88,7 @@ impl Waits {
         Waits::with_least(SHARES.into_iter().filter_map(point).collect(), later)
     }
 
-    /// Adds the smallest buffers to `points`; `later` returns the share of packets that wait longer.
+    /// Adds the smallest buffers to `points`. `later` returns the share of packets that wait longer than a given time.
     fn with_least(mut points: Vec<(i64, f64)>, later: impl Fn(i64) -> f64) -> Waits {
         if !points.is_empty() {
             points.extend([MIN_BUFFER_NS, MIN_SPEECH_BUFFER_NS].map(|wait| (wait, later(wait))));
@@ -179,8 +179,8 @@ impl Experience {
         model.base() - model.impairment(delay / 1e6) - emodel::equipment(ie, bpl, missing, self.burst_ratio)
     }
 
-    /// Returns the recommended buffer: among those with the lowest severity, the smallest whose speech rating is within one
-    /// point of the best. `None` if nothing arrived.
+    /// Returns the recommended buffer: among the buffers with the lowest severity, the smallest whose speech rating is
+    /// within one point of the best rating. `None` if nothing arrived.
     pub fn best(&self) -> Option<Played> {
         let played: Vec<Played> = self
             .buffers(MIN_BUFFER_NS)

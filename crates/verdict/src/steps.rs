@@ -22,7 +22,7 @@ pub enum StepReason {
 
 /// Maximum delay that a route change adds, in ns: two hops over geostationary satellites.
 const MAX_DETOUR_NS: i64 = 700_000_000;
-/// Minimum number of packets of a ramp. A ramp is a queue that fills or drains.
+/// Minimum number of packets in a ramp, which is caused by a queue that fills or drains.
 const MIN_RAMP_PACKETS: usize = 3;
 
 /// Minimum time for which packets take a route, in ns: several round trips. It applies even if many packets are sent in

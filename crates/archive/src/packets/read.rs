@@ -190,7 +190,7 @@ impl StoredFile {
         self.row_groups.iter().try_for_each(|piece| load(&mut file, &self.path, piece).map(drop))
     }
 
-    /// Returns the rows of a test: `rows` rows of `row_group`, from `first_row` on.
+    /// Returns the rows of a test: `rows` rows, starting at row `first_row` of `row_group`.
     pub fn rows(&self, id: i64, row_group: u64, first_row: u64, rows: u64) -> Result<TestRows, ArchiveError> {
         let mut file = self.open()?;
         let footer = load(&mut file, &self.path, &self.footer)?;

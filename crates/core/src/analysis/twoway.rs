@@ -28,7 +28,7 @@ pub(super) const STRETCHES: usize = 8;
 /// The views of a two-way test, in the order of their analyses. The first one describes the test as a whole.
 pub(super) const VIEWS: [RecordView; 3] = [RecordView::RoundTrip, RecordView::Up, RecordView::Down];
 
-/// State of a two-way test in addition to its views.
+/// State of a two-way test that belongs to no single view.
 #[derive(Clone, Debug)]
 pub(super) struct BothWays {
     pub far_clock: bool,
@@ -298,7 +298,7 @@ fn far_clock_step(step: Span) -> Warning {
     )
 }
 
-/// Facts about the two directions in addition to the packets that returned.
+/// Facts about the two directions that the returned packets do not contain.
 struct DirectionAnalysis<'a> {
     facts: &'a TwoWay,
     /// The session, with the fastest exchanges as clock probes.
@@ -317,7 +317,7 @@ impl DirectionAnalysis<'_> {
         self.facts.directions.filter(|d| d.stateful)
     }
 
-    /// Returns the results of one direction, and its answer if the far host reports times.
+    /// Returns the results of one direction, and the verdict on it if the far host reports its timestamps.
     fn of(&self, engine: Engine, view: RecordView) -> Option<(DirectionResult, Option<Answer>)> {
         let known = self.known();
         if !self.far_clock && known.is_none() {

@@ -25,8 +25,8 @@ impl KnownPackets {
         KnownPackets::up_to(session, accepted.max(), longest)
     }
 
-    /// Like [`KnownPackets::of`], given the highest number received; `longest` returns the length of the
-    /// longest run of losses below a number.
+    /// Like [`KnownPackets::of`], given the highest sequence number received. `longest` returns the length of the
+    /// longest run of losses below a sequence number.
     pub fn up_to(session: &Session, highest: Option<u32>, longest: impl FnOnce(u64) -> u64) -> KnownPackets {
         let KnownPackets { end, tail, complete, .. } =
             KnownPackets::ignoring_unrecorded(session, highest, longest);

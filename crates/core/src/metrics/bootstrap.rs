@@ -54,7 +54,7 @@ fn widening(n: usize, block: usize) -> f64 {
     t / normal_quantile(0.975) * (n as f64 / (n - block) as f64).sqrt()
 }
 
-/// Minimum number of values; fewer values do not show their variation.
+/// Minimum number of values. Fewer values do not reveal their variation.
 pub const MIN_VALUES: usize = 20;
 
 /// Returns mean, median and 99th percentile of each of `resamples` series drawn from `runs` in blocks. From several

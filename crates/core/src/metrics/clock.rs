@@ -8,9 +8,9 @@ use serde::{Deserialize, Serialize};
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct ClockEstimate {
-    /// θ used for correction, in ns; `estimator` is the method by which it was obtained.
+    /// θ used for correction, in ns; `estimator` is the method of estimating it.
     pub offset_ns: Option<i64>,
-    /// Method that gave `offset_ns`; `None` if it is unknown.
+    /// Method of estimating `offset_ns`; `None` if that is unknown.
     pub estimator: Option<OffsetEstimator>,
     /// Largest possible error of `offset_ns`, in ns, if no one-way delay is negative.
     pub bound_ns: Option<f64>,
@@ -56,7 +56,7 @@ pub struct ClockEstimate {
 pub enum OffsetEstimator {
     /// Offset of the probe with the shortest round trip.
     MinimumRtt,
-    /// Median of the probes, with classic workorders.
+    /// Median of the probes; used with classic workorders.
     MedianOfProbes,
     /// Offset stored in a version 2 log.
     Logged,
@@ -115,8 +115,8 @@ use crate::time::WallTime;
 const DISTANCE_PENALTY: f64 = 30e-6;
 
 impl ClockEstimate {
-    /// Estimates the offset from the probes of `session`, or from the values in a version 2 log. `stream` is
-    /// the first and the last time of the stream on the client's clock, if anything was received.
+    /// Estimates the offset from the probes of `session`, or from the values in a version 2 log. `stream` is the first
+    /// and the last time of the stream on the client's clock; `None` if nothing was received.
     pub fn new(session: &Session, stream: Option<(WallTime, WallTime)>) -> ClockEstimate {
         let mut estimate = ClockEstimate {
             probes: session.probes.len(),

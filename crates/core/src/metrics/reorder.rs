@@ -341,7 +341,7 @@ impl OnePass for ReorderCounter {
         self.push_run(packet.seq..packet.seq + 1, |_| packet.arrived());
     }
 
-    /// Returns all figures of RFC 4737 except the byte offset, and none of RFC 5236.
+    /// Returns all figures of RFC 4737 except the byte offset. Figures of RFC 5236 are not set.
     fn output(&self) -> Reordering {
         let positions = self.maxima.iter().filter(|s| s.overtook).map(|s| s.index);
         let positions = self.positions.iter().copied().chain(positions);

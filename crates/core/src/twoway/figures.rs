@@ -99,9 +99,9 @@ pub struct DirectionResult {
     pub lost_pct: Option<f64>,
     /// Number of duplicates that arrived.
     pub duplicates: Option<u64>,
-    /// Number of packets that arrived after a later one.
+    /// Number of packets that arrived after a packet sent later.
     pub reordered: Option<u64>,
-    /// Raw one-way delay, negative if the clocks disagree.
+    /// Raw one-way delay; negative if the clocks disagree.
     pub latency: Distribution,
     /// PDV: delay above the smallest.
     pub pdv: Distribution,

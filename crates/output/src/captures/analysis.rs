@@ -15,7 +15,7 @@ const MAX_QUEUED_BATCHES: usize = 8;
 /// Input of the analysis thread.
 enum AnalysisInput {
     Records(Vec<PacketRecord>),
-    /// End of the records, with the complete session.
+    /// End of the records, and the complete session.
     End(Box<Session>),
 }
 

@@ -18,7 +18,7 @@ use tempfile::TempDir;
 /// Options for reports of captures.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ShownCaptures<'a> {
-    /// Link whose delays explain bands of round trips; `None` if unknown.
+    /// Link whose serialisation delays explain bands of round trips; `None` if unknown.
     pub link: Option<&'a LinkQuestion>,
     /// Periods that are marked in figures and tables.
     pub marks: &'a [MarkedPeriod],

@@ -31,7 +31,7 @@ struct DirectionRun {
     /// Analysis; `None` before the measurement has begun.
     analysis: Option<DirectionAnalysis>,
     log: Option<LogFile>,
-    /// Records for the output that needs every packet, if there is no log.
+    /// Records for the output that needs every packet; empty if there is a log.
     records: Vec<PacketRecord>,
 }
 

@@ -45,7 +45,7 @@ impl<'a> SeveralCaptures<'a> {
         SeveralCaptures { shown, section: section(&shown, &runs), runs }
     }
 
-    /// Returns a table of all pairs; with `each`, preceded by the report of each pair.
+    /// Returns a table of all pairs. If `each` is true, the report of each pair precedes it.
     pub fn text(&self, each: bool) -> String {
         let mut page = String::new();
         let ShownCaptures { link, top, .. } = self.shown;

@@ -23,7 +23,7 @@ use jitlat_core::{PacketRecord, Span, WallTime};
 pub struct LateSample {
     /// Sequence number, counted across wraps.
     pub seq: u64,
-    /// Latency in ns; missing, zero or negative values count as errors.
+    /// Latency in ns. A missing, zero or negative value counts as an error.
     pub latency: Option<i64>,
     /// Processing time of the server in ns; `None` unless it reports one.
     pub processing: Option<i64>,
@@ -157,7 +157,7 @@ impl core::str::FromStr for ExtraFields {
     }
 }
 
-/// Formats nanoseconds as milliseconds with three decimals, rounded like the figures of a test.
+/// Formats nanoseconds as milliseconds with three decimals, rounded like the figures in the line of a test.
 fn ms(ns: i64) -> String {
     format!("{:.3}", ns as f64 / 1e6)
 }

@@ -1,4 +1,4 @@
-//! One line per packet, as written by LaTe's `-W` with `-X`.
+//! One line per packet, as written by LaTe's options `-W` and `-X`.
 
 use super::{ExtraFields, LateSample, values};
 

@@ -1,5 +1,5 @@
-//! Messages to a listening program, as sent by LaTe's `-w`: one over TCP at the start and one at the end, and one over UDP
-//! for each sample.
+//! Messages to a listening program, as sent by LaTe's option `-w`: one over TCP at the start, one over UDP for each
+//! sample, and one over TCP at the end.
 
 use super::summary::{LateFigures, Setting, intervals};
 use super::{ExtraFields, LateSample, values};

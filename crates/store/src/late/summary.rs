@@ -1,4 +1,4 @@
-//! One line per test, as written by LaTe's `-f`: 34 columns.
+//! One line per test, as written by LaTe's option `-f`: 34 columns.
 
 use super::ExtraFields;
 use jitlat_core::WallTime;
@@ -15,7 +15,7 @@ pub const HEADER: &str = "Date,Time,ClientMode,SocketType,Protocol,UP,PayloadLen
      TimeoutOccurred,HighestSeqNumber,HighestSeqNumber-reconstructed-noncyclical,LostPacketHighestSeq-Perc,\
      reportingSuccessful,ConfInt90l,ConfInt90u,ConfInt95l,ConfInt95u,ConfInt99l,ConfInt99u";
 
-/// LaTe's names for the sources of timestamps.
+/// LaTe's names for sources of timestamps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LatencyType {
     /// The program read both timestamps.
@@ -43,7 +43,7 @@ impl LatencyType {
 /// Settings of a test, which LaTe's line contains in addition to the figures.
 #[derive(Clone, Debug)]
 pub struct Setting {
-    /// True for a test in one direction, client to server.
+    /// True for a test in one direction, from client to server.
     pub unidirectional: bool,
     /// True if the test uses `AF_PACKET` sockets.
     pub raw: bool,

@@ -6,7 +6,7 @@
 pub enum LogVersion {
     /// Eleven header lines, five columns.
     V1,
-    /// Version 1 with two more lines about the clocks.
+    /// Version 1, and two more lines about the clocks.
     V2,
     /// All known facts.
     #[default]
@@ -55,8 +55,8 @@ impl LogVersion {
 pub(super) enum RowLayout {
     /// `rx_index tx_ns seq rx_ns flags`
     Classic,
-    /// The classic five, then `stamps send_lag receive_lag ttl tos size`; then `local_queue`, unless an older program
-    /// wrote it.
+    /// The five classic columns, then `stamps send_lag receive_lag ttl tos size`, then `local_queue` unless an older
+    /// program wrote the log.
     OneWay { queue: bool },
     /// The eleven columns of `OneWay` before `local_queue`, but with four letters for the stamps, then `answered_ns
     /// returned_ns`, then `local_queue` as in `OneWay`.

@@ -26,7 +26,7 @@ const CLASSIC: [&str; 10] =
 /// Text for an unknown date.
 const NO_DATE: &str = "date unknown";
 
-/// Value of `dialect` for a test with classic workorders; other tests have no such line.
+/// Value of `dialect` for a test with classic workorders. Other tests have no such line.
 const CLASSIC_DIALECT: &str = "classic";
 
 /// Facts in the lines read so far.
@@ -292,7 +292,7 @@ impl LogHeader {
     }
 }
 
-/// Splits a `#` line into key and value; the value is everything after the space that follows the key.
+/// Splits a `#` line into a key and a value: everything after the space that follows the key.
 fn split(line: &str) -> Option<(&str, &str)> {
     let line = line.strip_prefix('#')?.trim_start().trim_end_matches(['\r', '\n']);
     Some(line.split_once([' ', '\t']).unwrap_or((line, "")))

@@ -49,7 +49,7 @@ pub enum LogReadError {
         /// Error of the system.
         source: io::Error,
     },
-    /// Another kind of file, or a log without any readable row.
+    /// The file is of another kind, or a log without any readable row.
     #[error("{name} is not a jitlat log: line {line} is {found}; expected {expected}")]
     NotALog {
         /// The file.
@@ -80,12 +80,12 @@ pub struct LogReading {
     pub unreadable: u64,
     /// True if the log ends within a line or, in version 3, before its closing lines.
     pub truncated: bool,
-    /// Warnings about the log file, for the user.
+    /// Warnings about the log file for the user.
     pub warnings: Vec<String>,
 }
 
 impl LogReading {
-    /// Adds the warnings to `summary`, the summary of this log, so that every report contains them.
+    /// Adds the warnings to `summary`, which is the summary of this log. Every report then contains them.
     pub fn add_to(&self, summary: &mut Summary) {
         summary.warnings.extend(self.warnings.iter().map(|text| Warning::new("log", text.clone())));
     }
@@ -447,7 +447,7 @@ impl LogReader {
         })
     }
 
-    /// Reads more input into the buffer, which must have room.
+    /// Reads more input into the buffer, which must have free space.
     pub(super) fn read_more(&mut self) -> io::Result<()> {
         let room = self.buf.len() - PADDING;
         loop {
@@ -718,7 +718,7 @@ pub(super) fn count(n: u64, what: &str) -> String {
     if n == 1 { format!("1 {what}") } else { format!("{n} {what}s") }
 }
 
-/// Returns the beginning of a line, without unprintable characters.
+/// Returns the beginning of a line, with unprintable characters removed.
 fn quote(bytes: &[u8]) -> String {
     const SHOWN: usize = 60;
     let text = String::from_utf8_lossy(&bytes[..bytes.len().min(4 * SHOWN)]);

@@ -26,7 +26,7 @@ fn no_digits(eight: u64) -> u64 {
     (((t & (0x7f * ONES)) + 0x76 * ONES) | t) & (0x80 * ONES)
 }
 
-/// Returns the value of eight digits, the first being the lowest byte. A zero byte counts as the digit 0.
+/// Returns the value of eight digits, the first of which is in the lowest byte. A zero byte counts as the digit 0.
 #[inline]
 fn eight_digits(chunk: u64) -> u64 {
     let d = chunk & (0x0f * ONES);
@@ -176,7 +176,7 @@ impl<'a> Cursor<'a> {
         self.digits()
     }
 
-    /// Reads a signed number, or `Some(None)` for a single `-`.
+    /// Reads a signed number, or a single `-`, for which it returns `Some(None)`.
     #[inline(always)]
     fn optional(&mut self) -> Option<Option<i64>> {
         if self.peek() == b'-' {
@@ -281,7 +281,7 @@ impl Scanner {
     }
 }
 
-/// Returns the TCP_INFO, if all its columns are present.
+/// Returns the TCP_INFO; `None` unless all its columns are present.
 #[inline]
 fn sample([retransmissions, srtt_us, cwnd]: [Option<u32>; 3]) -> Option<TcpSample> {
     let (retransmissions, srtt_us, cwnd) = (retransmissions?, srtt_us?, cwnd?);

@@ -92,8 +92,8 @@ pub struct WrittenLog {
     pub left_out: u64,
 }
 
-/// Writes one session's log: [`LogWriter::begin`], any number of [`LogWriter::record`]s, [`LogWriter::finish`]. A failure is
-/// reported by [`LogWriter::close`].
+/// Writes the log of one session. Call [`LogWriter::begin`], then [`LogWriter::record`] any number of times, then
+/// [`LogWriter::finish`]. [`LogWriter::close`] reports failures.
 ///
 /// If the writer is dropped before it is finished, the log has no closing lines, as after a crash.
 #[derive(Debug)]
@@ -107,7 +107,7 @@ pub struct LogWriter<W: LogOutput> {
     rows: u64,
     /// Number of rows that could not be written.
     lost: u64,
-    /// Number of packets without a row since the last row.
+    /// Number of packets without a row since the last row that was written.
     missed: u64,
     left_out: u64,
     written_facts: Vec<Fact>,

@@ -1,4 +1,4 @@
-//! Rules for packets lost independently, in bursts, periodically, above a rate, or by their size.
+//! Rules for lost packets: lost independently, in bursts, periodically, above a rate, or because of their size.
 
 use super::rule::{CauseRule, Find, FoundCause};
 use crate::case::Case;

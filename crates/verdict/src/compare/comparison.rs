@@ -135,7 +135,7 @@ pub enum ComparisonOutcome {
     Refused,
 }
 
-/// Tests that assume independence, for information; the verdict does not use them.
+/// Tests that assume independent packets. They are for information only; the verdict does not depend on them.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct IndependenceTests {

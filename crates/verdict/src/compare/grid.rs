@@ -168,11 +168,11 @@ pub struct Cell {
     pub pdv: Option<Distribution>,
     /// Delay variation of consecutive packets.
     pub ipdv: Option<Ipdv>,
-    /// Mean of RTP jitter, in ns; only for a single run.
+    /// Mean of RTP jitter, in ns; `None` for several runs.
     pub rfc3550_mean: Option<f64>,
-    /// Best mean opinion score; only for a single run.
+    /// Best mean opinion score; `None` for several runs.
     pub mos: Option<f64>,
-    /// Verdict on the worst run; `None` if none is known.
+    /// Verdict on the worst run; `None` if no verdict is known.
     pub answer: Option<Answer>,
     /// All defined figures by key. For several runs, only figures that can be computed from all packets or counts.
     /// `latency-*` figures are those of `latency`.

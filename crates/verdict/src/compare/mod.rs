@@ -81,7 +81,7 @@ fn compare_ready(ready_a: &Ready<'_>, ready_b: &Ready<'_>, question: &Comparison
     result
 }
 
-/// Statistics of all pairs of a packet of A and a packet of B.
+/// Statistics of all pairs of one packet of A and one packet of B.
 #[derive(Clone, Copy)]
 struct AllPairs {
     delta: f64,
@@ -122,7 +122,8 @@ fn moved(mut values: comparable::Weighted, by: i64) -> comparable::Weighted {
     values
 }
 
-/// Returns the difference of the loss ratios with Newcombe's interval, which combines the intervals of both ratios.
+/// Returns the difference between the loss ratios, with Newcombe's interval, which combines the intervals of both
+/// ratios.
 fn loss(a: &ComparisonSide, b: &ComparisonSide) -> Option<Difference> {
     let ratio = |side: &ComparisonSide| {
         let (lost, sent) = side.loss.filter(|l| l.1 > 0)?;

@@ -1,10 +1,10 @@
-//! Statistics of all pairs of a value of one run and a value of another.
+//! Statistics of all pairs of a value from one run and a value from another run.
 
 use super::comparison::IndependenceTests;
 use jitlat_core::comparable::Weighted;
 use jitlat_core::distribution::sample::Sample;
 
-/// Values in ascending order, each with a number of packets.
+/// Values in ascending order, each with the number of packets that have it.
 pub(super) trait AscendingValues {
     /// Returns the k-th value and its number of packets.
     fn entry(&self, k: usize) -> Option<(i64, u64)>;
@@ -113,7 +113,7 @@ impl OrderedPairs {
     }
 }
 
-/// Returns P(K > λ) of the Kolmogorov distribution, by its series; below 0.2 it is 1 to double precision.
+/// Returns P(K > λ) of the Kolmogorov distribution, computed from its series. Below 0.2 it is 1 to double precision.
 fn kolmogorov(lambda: f64) -> f64 {
     if lambda <= 0.2 {
         return 1.0;

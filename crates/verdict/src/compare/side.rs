@@ -36,7 +36,7 @@ pub struct ComparisonSide {
     pub loss_interval: Option<[f64; 2]>,
     /// Compared times, in ns, run after run, each in send order; empty if only the figures below are available.
     pub values: Vec<i64>,
-    /// Number of values per run; empty for one run.
+    /// Number of values per run; empty for a single run.
     pub runs: Vec<usize>,
     /// Stored distribution that replaces `values`; `None` if there is none.
     pub comparable: Option<Comparable>,
@@ -217,7 +217,7 @@ fn is_the_same(a: &ComparisonSide, b: &ComparisonSide) -> bool {
     known(a).zip(known(b)).is_some_and(|(x, y)| a.least() == b.least() && x.is_the_same(&y))
 }
 
-/// Returns the preconditions that `a` and `b` do not meet, except the one that differs on purpose.
+/// Returns the preconditions that `a` and `b` do not meet, except the one that the user varied on purpose.
 pub(super) fn unlike(a: &ComparisonSide, b: &ComparisonSide, varied: Option<Precondition>) -> Vec<Unlike> {
     fn differs<'a, T: PartialEq>(x: &'a Option<T>, y: &'a Option<T>) -> Option<(&'a T, &'a T)> {
         x.as_ref().zip(y.as_ref()).filter(|(x, y)| x != y)

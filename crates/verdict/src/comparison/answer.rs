@@ -83,8 +83,8 @@ pub fn level(rows: &[ComparisonRow]) -> Level {
     first.into_iter().find(|change| changes.contains(change)).map_or(Level::Bad, SideChange::level)
 }
 
-/// Returns the verdict on the comparisons in `rows`. Its severity, buffer and profiles are the worst among the columns
-/// that are compared with the first.
+/// Returns the verdict on the comparisons in `rows`. Its severity, buffer and profiles are the worst ones among the
+/// columns that are compared with the first column.
 pub fn answer(rows: &[ComparisonRow]) -> Answer {
     let compared = || rows.iter().flat_map(compared_cells);
     let answers: Vec<&Answer> = compared().filter_map(|(_, cell)| cell.answer.as_ref()).collect();

@@ -104,7 +104,7 @@ pub fn change(d: &Difference) -> String {
     format!("{}{}", signed(d.change), interval.unwrap_or_default())
 }
 
-/// Formats a change of a time given in ns, with its sign.
+/// Formats a change of a time, given in ns, with its sign.
 pub fn signed(ns: f64) -> String {
     let text = eng3(ns);
     if ns > 0.0 { format!("+{text}") } else { text }

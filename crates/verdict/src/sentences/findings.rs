@@ -31,7 +31,7 @@ pub enum LossDistribution {
     },
     /// As random as independent losses.
     Random,
-    /// More evenly than independent losses would be.
+    /// More evenly spread than independent losses.
     Even,
     /// Too few losses to decide; contains the length of the longest burst in packets.
     TooFew(u64),

@@ -390,7 +390,7 @@ impl Metric for StampSources {
     }
 }
 
-/// Returns the sender's lateness, with the part that the queue of its own host caused.
+/// Returns the sender's lateness, including the part that the queue of its own host caused.
 fn schedule_error(all: &AllPackets<'_>) -> Option<ScheduleError> {
     let errors = all.errors()?;
     let waits = || all.queued.iter().copied();
