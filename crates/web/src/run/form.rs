@@ -188,8 +188,9 @@ fn form(all: &RunsNow, secret: &str, wanted_test: &RunRequest, refusal: Option<&
         .find(|host| host.address == wanted_test.host)
         .map_or(&wanted_test.host, |host| &host.name);
     let kinds: Vec<(&str, String)> = tests.iter().map(|test| (test.id.as_str(), test.name.clone())).collect();
-    let directions = [("both", "both at once"), ("forward", "to that host"), ("backward", "from that host")]
-        .map(|(id, name)| (id, name.to_owned()));
+    let directions =
+        [("both", "both at once"), ("forward", "up: to that host"), ("backward", "down: from that host")]
+            .map(|(id, name)| (id, name.to_owned()));
     let mut uses = vec![("", "custom (fields below)".to_owned())];
     uses.extend(profiles.iter().map(|(name, about)| (name.as_str(), format!("{name}: {about}"))));
     let fields = [
