@@ -118,7 +118,7 @@ pub fn first_screen(report: &HtmlReport<'_>) -> Option<FirstScreen> {
     let own = report.section.and_then(|section| section.figures.first().cloned());
     let mut figure = own.or_else(|| course(report.parts));
     if report.parts.len() == 1 || are_directions(report.parts) {
-        // Clear the place and time of the figures: the title and the line below it contain them.
+        // Clear the host and time of the figures: the title and the line below it contain them.
         figure.iter_mut().for_each(|figure| figure.measured.clear());
     }
     let first = FirstScreen::new(title(report), what(report), &screen, figure);
