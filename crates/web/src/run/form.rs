@@ -77,7 +77,7 @@ fn to(address: &str) -> Response {
     (StatusCode::SEE_OTHER, [(header::LOCATION, address.to_owned())]).into_response()
 }
 
-/// Reads a submitted form, if it is one of this server.
+/// Reads a submitted form; returns an error unless it came from a page of this server.
 async fn own_form(app: &App, headers: &HeaderMap, request: Request) -> Result<Query, Problem> {
     let body = body(app, request).await?;
     let form = Query::parse(&String::from_utf8_lossy(&body));
