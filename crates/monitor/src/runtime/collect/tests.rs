@@ -223,7 +223,7 @@ fn a_forged_test_is_refused_and_costs_nobody_else_anything() {
     }
     refused(15, hash, length, &packed, &[("server", "oslo")], "madrid offers a test of oslo");
     refused(11, hash, u64::MAX, &packed, &[], "longer than 1 GiB");
-    refused(2, hash ^ 9, length, &packed, &[], "not the announced one");
+    refused(2, hash ^ 9, length, &packed, &[], "differs from the announced one");
     refused(3, hash, length - 1, &packed, &[], "longer than announced");
     refused(4, hash, length + 1, &packed, &[], "shorter than announced");
     refused(5, hash, length, &packed[9..], &[], "cannot be unpacked");
