@@ -57,7 +57,7 @@ pub enum StateError {
     /// The bytes were truncated or changed after they were saved.
     #[error("the state is damaged: it is truncated or was changed")]
     Damaged,
-    /// The bytes are intact, but for this reason they cannot be a state.
+    /// The bytes are intact, but they do not form a valid state, for this reason.
     #[error("the bytes cannot be the state of an analysis: {0}")]
     Impossible(String),
 }

@@ -48,7 +48,7 @@ pub struct Case<'a> {
     pub dropped_by_queue: u64,
     /// Losses that the sending host's system refused, if they can be identified among all losses.
     pub refused: Vec<SeqRun>,
-    /// Pattern of the scattered losses; `None` if there are too few losses.
+    /// Short loss bursts that coincide with a route change.
     pub lost_at_steps: Vec<SeqRun>,
     /// Loss model that explains the scattered losses; `None` if none does.
     pub law: Option<LossLaw>,

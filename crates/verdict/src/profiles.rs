@@ -87,9 +87,7 @@ pub const PROFILES: [Profile; 6] = [
         own_ms: 0.0,
         missing: [0.005, 0.02, 0.05],
         speech: false,
-        source: Cow::Borrowed(
-            "ITU-T G.1010 (games: 200 ms), Claypool and Claypool 2006 (100 ms there and back)",
-        ),
+        source: Cow::Borrowed("ITU-T G.1010 (games: 200 ms), Claypool and Claypool 2006 (100 ms round trip)"),
     },
     Profile {
         name: Cow::Borrowed("cloud-desktop"),
@@ -103,7 +101,7 @@ pub const PROFILES: [Profile; 6] = [
         missing: [0.005, 0.02, 0.05],
         speech: false,
         source: Cow::Borrowed(
-            "Tolia, Andersen and Satyanarayanan 2006 (150 ms there and back crisp, 1 s annoying), ITU-T G.1010",
+            "Tolia, Andersen and Satyanarayanan 2006 (150 ms round trip crisp, 1 s annoying), ITU-T G.1010",
         ),
     },
     Profile {

@@ -59,7 +59,7 @@ fn lateness(delays: &Delays<'_>, material: &Evidence<'_>) -> Option<Vec<i64>> {
     });
     // If packets do not follow the stated schedule, the actual one is unknown.
     let apart = |k: usize| delays.time(k).saturating_sub(delays.time(k - 1));
-    // A packet sent immediately after another one catches up, and is no evidence about the schedule.
+    // A packet sent immediately after another one catches up, and does not show the schedule.
     let in_time = (1..n).filter(|k| apart(*k) > period / 4);
     let mut changes: Vec<i64> =
         in_time.map(|k| late[k].saturating_sub(late[k - 1]).saturating_abs()).collect();
@@ -397,8 +397,8 @@ fn caught_up_at_once(delays: &Delays<'_>, late: &[i64], period: i64) -> Stall {
 /// Minimum number of packets that directly follow one another after a stall.
 const MIN_FOLLOWERS: usize = 4;
 
-/// Returns the stalls of a sender whose schedule is unknown: after a gap, it sends about as many packets at once as it
-/// should have sent during the gap.
+/// Returns the stalls of a sender whose schedule is unknown: after a gap, it sends at once about the number of packets
+/// that the gap lacks.
 fn stalls_by_gaps(delays: &Delays<'_>, period: i64) -> Vec<Stall> {
     let burst = if let SendPattern::Bursts(size) = delays.pace() { size } else { 1 };
     let n = delays.len();

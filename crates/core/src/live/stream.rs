@@ -94,8 +94,8 @@ impl StreamState {
     pub fn label(&self) -> &'static str {
         match (self.is_two_way(), self.session.spec.direction()) {
             (true, _) => "round trip",
-            (false, Direction::Up) => "to server",
-            (false, Direction::Down) => "from server",
+            (false, Direction::Up) => "up",
+            (false, Direction::Down) => "down",
         }
     }
 

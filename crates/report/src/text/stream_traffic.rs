@@ -33,10 +33,10 @@ pub fn stream_traffic(s: &StreamTraffic, saved: Option<&Path>) -> String {
 }
 
 fn delay_causes(t: &mut String, direction: Direction, e: &DelayCauses) {
-    let which = if direction == Direction::Up { "to the server" } else { "from the server" };
+    let which = if direction == Direction::Up { "up" } else { "down" };
     let _ = writeln!(
         t,
-        "\nCauses of delay {which}: {} of latency above the minimum, of {} packets\n  {:<47}{:>8}{:>9}{:>11}",
+        "\nCauses of delay, {which}: {} of latency above the minimum, of {} packets\n  {:<47}{:>8}{:>9}{:>11}",
         eng4(e.above_minimum_ns),
         e.packets,
         "",

@@ -260,9 +260,7 @@ pub enum UnlikeFacts<'a> {
 pub fn unlike(facts: &UnlikeFacts<'_>) -> String {
     match facts {
         UnlikeFacts::Kind => "one is a round trip, the other is one-way".to_owned(),
-        UnlikeFacts::Direction => {
-            "different directions: one is client to server, the other is server to client".to_owned()
-        }
+        UnlikeFacts::Direction => "different directions: one is up, the other is down".to_owned(),
         UnlikeFacts::SamePackets => "the same packets: one run is compared with itself".to_owned(),
         UnlikeFacts::Transport(a, b) => format!("different transports: {a} and {b}"),
         UnlikeFacts::Period(a, b) => {

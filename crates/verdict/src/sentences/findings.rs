@@ -29,7 +29,7 @@ pub enum LossDistribution {
         /// Number of packets of the longest burst.
         longest: u64,
     },
-    /// As random as independent losses.
+    /// Consistent with independent losses.
     Random,
     /// More evenly spread than independent losses.
     Even,
