@@ -143,7 +143,9 @@ use super::stat;
 
 /// Loss distance up to which losses are noticeable (RFC 3357 §6.1).
 pub const DELTA: u64 = 99;
+/// Largest loss distance of the histogram.
 const SMALL_DISTANCE: u64 = 20;
+/// Number of runs of loss that are listed, from the start of the test.
 const FIRST_RUNS: usize = 10;
 
 /// Collects runs of loss, in ascending order, in constant memory except for histograms of lengths.

@@ -33,7 +33,7 @@ pub struct ScheduleError {
 pub struct Stretched {
     /// Mean lateness of the last tenth of the packets minus the mean lateness of the first tenth, in ns.
     pub late: f64,
-    /// Packets per second that the sender sent.
+    /// Packets sent per second.
     pub rate: f64,
     /// Packets per second required by the schedule.
     pub asked: f64,

@@ -125,6 +125,7 @@ pub fn beta_below(x: f64, a: f64, b: f64) -> f64 {
 
 /// Evaluates the continued fraction of the incomplete beta function (Abramowitz & Stegun 26.5.8).
 fn beta_fraction(x: f64, a: f64, b: f64) -> f64 {
+    // About √max(a, b) terms are needed, so this suffices for hundreds of millions of packets.
     const TERMS: u32 = 20_000;
     let nonzero = |x: f64| if x.abs() < 1e-300 { 1e-300 } else { x };
     let mut c = 1.0;
