@@ -7,8 +7,8 @@ use super::seqset::SeqRun;
 const ITERATIONS: usize = 200;
 /// Maximum number of packets fitted, from the start of the stream; computing time is linear in it.
 const MAX_FITTED_PACKETS: u64 = 1 << 18;
-/// Minimum improvement of Akaike's criterion at which the model is reported. With a smaller one, both models explain the
-/// losses about equally well.
+/// Minimum improvement of Akaike's criterion at which the model is reported. With a smaller one, both models explain
+/// the losses about equally well.
 const MIN_IMPROVEMENT: f64 = 2.0;
 
 /// Fits the model to the first `n` packets (at most 262 144), of which those in `runs` were lost, from the fixed start
