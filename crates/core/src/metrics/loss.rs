@@ -372,6 +372,7 @@ fn pattern(test: Option<RunsTest>, n: u64, lost: u64) -> Option<LossPattern> {
     if n == 0 || lost == 0 {
         return None;
     }
+    // With fewer of either kind, the number of runs is not normally distributed.
     if lost < 10 || n - lost < 10 {
         return Some(LossPattern::Insufficient);
     }

@@ -107,6 +107,7 @@ impl DueTimes {
             Schedule::Periodic => DueTimes::Every(period),
             Schedule::Burst { size } => DueTimes::Bursts(period, size.max(1).into()),
             Schedule::Poisson { seed: UNKNOWN_SEED } => return None,
+            // Due times are drawn one after the other; a corrupt sequence number must not cause billions of draws.
             Schedule::Poisson { .. } | Schedule::Random { .. } if last as usize / 64 > received + 100_000 => {
                 return None;
             }
