@@ -252,12 +252,14 @@ fn capture(
         let begun = Instant::now();
         let why = course.follow(equipment, key, stop);
         let Some((failure, why)) = why else { break };
+        // After a long time without failures this is a new failure, not another attempt.
         if begun.elapsed() >= STABLE_TIME {
             pause = FIRST_RETRY_PAUSE;
         }
         course.failed(failure, &why);
         let again = Instant::now() + pause;
         while !stop.is_requested() && Instant::now() < again {
+            // Count the periods that pass during the pause.
             course.miss(failure);
             std::thread::sleep(STOP_CHECK_INTERVAL);
         }
