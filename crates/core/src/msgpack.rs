@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 
-/// Error: the bytes are not the expected value.
+/// Error: the bytes do not contain the expected value.
 pub use rmp_serde::decode::Error;
 
 /// Maximum nesting depth of arrays and maps; valid values stay below it.

@@ -1,4 +1,5 @@
-//! [`add`]: judges the stretches of a stream one after another, in constant memory; [`judgement`] judges the whole stream.
+//! [`add`]: judges the stretches of a stream one after another, in constant memory. [`judgement`]: judges the whole
+//! stream.
 
 use super::case::{Begin, Case, is_one_host, smallest_one_way};
 use super::causes::queue::of_queue;
@@ -223,7 +224,7 @@ fn lasting(case: &Case<'_>) -> Vec<u32> {
 /// Maximum number of packets after a queue that still counts as lasting to the end.
 const MAX_PACKETS_AFTER: usize = 16;
 
-/// Returns true for causes that describe a share of packets instead of an event in time.
+/// Returns true for causes that describe a share of packets rather than an event in time.
 fn is_a_law(id: CauseId) -> bool {
     matches!(
         id,

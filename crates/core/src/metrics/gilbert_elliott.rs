@@ -1,4 +1,4 @@
-//! The Gilbert–Elliott loss model by expectation-maximisation (metrics §10), on request.
+//! The Gilbert–Elliott loss model, fitted by expectation-maximisation (metrics §10), on request.
 
 use super::loss::{GilbertElliott, GilbertFit};
 use super::seqset::SeqRun;
@@ -105,7 +105,7 @@ impl ChainParameters {
     }
 }
 
-/// Returns the log-likelihood of the two-state chain whose bad state always loses.
+/// Returns the log-likelihood of the two-state chain whose bad state loses every packet.
 fn simple_likelihood(lost: &[bool]) -> f64 {
     let mut pairs = [[0.0f64; 2]; 2];
     for w in lost.windows(2) {
@@ -124,7 +124,7 @@ mod tests {
     use super::super::seqset::{SeqSet, absent};
     use super::*;
 
-    /// Returns which of `n` packets of the chain (p, r, h, k) are received.
+    /// Returns the packets that are received among `n` packets of the chain (p, r, h, k).
     fn arrived(n: u32, [p, r, h, k]: [f64; 4]) -> SeqSet {
         let mut state = 2024u64;
         let mut uniform = || {

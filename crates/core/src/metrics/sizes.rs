@@ -12,7 +12,7 @@ pub struct SizeFit {
     pub fixed: f64,
     /// Time per byte.
     pub per_byte: f64,
-    /// Time per byte by Theil and Sen: the median of all slopes, which outliers do not affect.
+    /// Time per byte by Theil and Sen's method: the median of all slopes, which outliers do not affect.
     pub per_byte_robust: f64,
     /// Fixed delay for the robust slope.
     pub fixed_robust: f64,

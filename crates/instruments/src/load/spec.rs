@@ -35,8 +35,8 @@ const MAX_PACKETS: u64 = 8_000_000;
 /// Maximum rate of a stream without a configured rate, in bit/s. Lower in long tests, to bound the number of
 /// records.
 const UNLIMITED_STREAM_BITS: f64 = 1e9;
-/// Maximum total rate of all streams without a configured rate, in bit/s: slightly below the rate that a
-/// server grants a client in one direction.
+/// Maximum total rate of all streams without a configured rate, in bit/s: 80 % of the rate that
+/// a server grants one client in one direction.
 const UNLIMITED_TOTAL_BITS: f64 = 8e9;
 
 impl LoadSpec {

@@ -46,6 +46,6 @@ pub enum FlowError {
     #[error("no TCP connection from {0} arrived")]
     NoConnection(SocketAddr),
     /// The connection was lost before it could be used.
-    #[error("a TCP connection broke before it could be used: {0}")]
+    #[error("a TCP connection was lost before it could be used: {0}")]
     Gone(io::Error),
 }

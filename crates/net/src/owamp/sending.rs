@@ -86,6 +86,7 @@ impl SendingSession {
         let shared = flags.clone();
         let run = move || {
             let sent = departing.run(&shared);
+            // First the flag, then the waker: the woken thread checks the flag.
             shared.complete.store(true, Ordering::Release);
             waker.wake();
             sent

@@ -339,6 +339,8 @@ impl<'a, P: Protocol> Exchange<'a, P> {
         let span = pause(due, now, self.mode);
         let ExchangeSockets { socket, elsewhere, .. } = &self.wire;
         let any_port = self.link.marking.any_port;
+        // Neither transmit stamps nor packets on the second socket end a receive call, and its timeout is
+        // coarse.
         let coarse = self.stamping.source == StampSource::User && span > MAX_TIMEOUT_DELAY && !any_port;
         if coarse && receive_within(socket, span - MAX_TIMEOUT_DELAY) {
             self.waiting = libc::MSG_WAITFORONE;
@@ -379,6 +381,7 @@ impl<'a, P: Protocol> Exchange<'a, P> {
             _ => Ending::Complete,
         };
         let outcome = pinger.finish_up();
+        // Packets dropped in this host's queue were never sent, so their stamps do not count as lost.
         let dropped = outcome.sent.dropped_in_queue(outcome.records.iter().map(|r| r.seq));
         let lost = stamping.requested.saturating_sub(outcome.sent.known() as u64 + dropped);
         Ok(TwoWayMeasured {

@@ -17,7 +17,7 @@ pub const RULE: CauseRule = CauseRule {
     find,
 };
 
-/// Confidence in a stall that the program's own clock readings show.
+/// Confidence in a stall that is proven by the program's own clock readings.
 pub(crate) const PROVEN: f64 = 0.95;
 /// Variation of a program's own clock readings, in ns.
 const READING_NOISE_NS: i64 = 2_000_000;

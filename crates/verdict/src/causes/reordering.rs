@@ -1,4 +1,4 @@
-//! Rule for packets that arrive in another order than they were sent.
+//! Rule for packets that arrive in a different order from that in which they were sent.
 
 use super::rule::{CauseRule, Find, FoundCause};
 use crate::case::Case;
