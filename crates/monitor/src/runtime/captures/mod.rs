@@ -390,9 +390,9 @@ impl<'a> CaptureReporter<'a> {
 
     /// Logs each kind of failure once.
     fn failed(&mut self, failure: SlotFailure, why: &str) {
-        let (_, _, said) = self.trouble.get_or_insert((clock::wall(), 0, Vec::new()));
-        if !said.contains(&failure) {
-            said.push(failure);
+        let (_, _, logged) = self.trouble.get_or_insert((clock::wall(), 0, Vec::new()));
+        if !logged.contains(&failure) {
+            logged.push(failure);
             warn!("[[capture]] {}: {why}; retrying at growing intervals", self.setup.capture.name);
         }
     }
