@@ -11,7 +11,8 @@ use rusqlite::{Row, params};
 const MAX_TESTS_BACK: i64 = 300;
 /// Maximum number of earlier tests that are examined for all streams together.
 const MAX_TESTS_BACK_IN_ALL: u64 = 20_000;
-/// Number of newest tests from which the usual interval between tests is estimated.
+/// Number of newest tests from which the usual interval between tests is estimated. It is a median, so that a pause
+/// among them hardly changes it.
 const RECENT_TESTS: i64 = 9;
 
 /// The newest test of a stream.

@@ -125,7 +125,7 @@ pub struct Summary {
     /// round trips.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub two_way: Option<Box<TwoWayFigures>>,
-    /// Data for comparing this test with others without its packets; `None` unless requested.
+    /// Data for comparisons with other tests that do not require the packets; `None` unless requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub comparable: Option<Comparable>,
     /// Values of metrics that have no field of their own, by key; `None` if undefined.

@@ -17,7 +17,7 @@ pub struct Output {
     pub help: &'static str,
     /// Command-line option for this format, in addition to `--as NAME`.
     pub option: OwnOption,
-    /// Kind of destination to which it is written.
+    /// Kind of destination of the output.
     pub place: Destination,
     /// Parts that a report must have for this format.
     pub needs: ReportParts,

@@ -143,7 +143,9 @@ use super::stat;
 
 /// Loss distance up to which losses are noticeable (RFC 3357 §6.1).
 pub const DELTA: u64 = 99;
+/// Largest loss distance of the histogram.
 const SMALL_DISTANCE: u64 = 20;
+/// Number of runs of loss that are listed, from the start of the test.
 const FIRST_RUNS: usize = 10;
 
 /// Collects runs of loss, in ascending order, in constant memory except for histograms of lengths.
@@ -370,6 +372,7 @@ fn pattern(test: Option<RunsTest>, n: u64, lost: u64) -> Option<LossPattern> {
     if n == 0 || lost == 0 {
         return None;
     }
+    // With fewer of either kind, the number of runs is not normally distributed.
     if lost < 10 || n - lost < 10 {
         return Some(LossPattern::Insufficient);
     }

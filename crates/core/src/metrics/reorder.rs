@@ -73,6 +73,7 @@ use super::series::{Series, runs};
 use super::stat::CountTree;
 use std::ops::Range;
 
+/// Maximum number of listed gaps, which limits the memory.
 const MAX_LISTED: usize = 10_000;
 /// Largest n up to which the n-reordering histogram lists every n.
 const MAX_SINGLE_N: u64 = 1000;

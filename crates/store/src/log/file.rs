@@ -149,6 +149,7 @@ impl LogFile {
         rows: RowKind,
         [first, second]: [&str; 2],
     ) -> Result<[LogFile; 2], CreateError> {
+        // Another process may create the second name between the two calls; a new random name is then tried.
         const ATTEMPTS: usize = 16;
         let mut attempt = 0;
         let both = loop {
