@@ -50,7 +50,7 @@ pub struct Pushed {
 pub struct Outgoing {
     /// Number of the test, in the order of addition.
     pub number: i64,
-    /// The test.
+    /// Identifier of the test.
     pub test: TestId,
     /// Checksum of the test's log.
     pub hash: u128,

@@ -92,7 +92,7 @@ pub struct Directions {
 pub struct LossRun {
     /// Sequence number of the first request.
     pub first: u32,
-    /// Number of requests.
+    /// Number of requests in the run.
     pub length: u32,
     /// Direction in which the requests were lost.
     #[serde(rename = "way")]

@@ -8,7 +8,7 @@ pub enum LogVersion {
     V1,
     /// Version 1, and two more lines about the clocks.
     V2,
-    /// All known facts.
+    /// The current version, which stores all known facts.
     #[default]
     V3,
 }

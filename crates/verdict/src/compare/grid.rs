@@ -41,9 +41,9 @@ pub enum RunKey {
     Dscp,
     /// Sender and receiver.
     Path,
-    /// Up or down.
+    /// Direction of the packets: up or down.
     Direction,
-    /// UDP or TCP.
+    /// Transport protocol: UDP or TCP.
     Transport,
     /// Payload size.
     Payload,
