@@ -325,7 +325,7 @@ impl<'a, P: Protocol> Exchange<'a, P> {
 
     /// Sends the packet in `out`. If the host has refused packets (`refused`), a program on it may still read
     /// whole frames (LaTe's raw sockets). Such a program rejects frames whose checksum is left to the
-    /// adapter, so the checksum is computed before.
+    /// adapter, so the checksum is computed before sending.
     fn send_once(&mut self, refused: bool) -> io::Result<()> {
         let ExchangeSockets { socket, framing, .. } = &mut self.wire;
         let bytes = framing.as_mut().map_or(&self.out[..], |framing| framing.wrap(&self.out));

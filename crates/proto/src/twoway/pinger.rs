@@ -15,7 +15,7 @@ use std::collections::VecDeque;
 /// Maximum number of answers that wait for a later report.
 const MAX_PENDING: usize = 256;
 /// Time for which an answer waits for a later report.
-const REFUSAL_GRACE: Span = Span::millis(500);
+const LATER_REPORT_TIMEOUT: Span = Span::millis(500);
 /// Maximum number of requests sent after the test to determine whether the far host counts.
 const MAX_PROBES: u32 = 3;
 /// Timeout of the answer to each of these requests.
@@ -237,8 +237,9 @@ impl<P: Protocol> Pinger<P> {
         self.closing = stage == ConversationState::Closing;
         // A report in the next answer may arrive at any time.
         if !self.protocol.amends() {
-            let late =
-                |r: &PacketRecord| r.time(Moment::Returned).is_none_or(|at| now.wall - at > REFUSAL_GRACE);
+            let late = |r: &PacketRecord| {
+                r.time(Moment::Returned).is_none_or(|at| now.wall - at > LATER_REPORT_TIMEOUT)
+            };
             let settled = self.pending.iter().take_while(|r| late(r)).count();
             self.settle(self.pending.len() - settled);
         }
