@@ -78,7 +78,7 @@ pub struct VoiceCodec {
     pub name: String,
     /// Equipment impairment Ie.
     pub ie: f64,
-    /// Robustness to loss Bpl.
+    /// Packet-loss robustness factor Bpl.
     pub bpl: f64,
     /// Packetisation and look-ahead, in ms.
     pub delay_ms: f64,

@@ -90,7 +90,7 @@ impl RowLayout {
         }
     }
 
-    /// Number of times in a row.
+    /// Returns how many times (moments of a packet) a row contains.
     pub(super) fn moments(self) -> usize {
         if matches!(self, RowLayout::TwoWay { .. } | RowLayout::TwoWayTcp) { 4 } else { 2 }
     }
