@@ -130,7 +130,7 @@ pub struct NotAnswers {
     pub other_port: u64,
     /// ICMP messages from the far host that the port is closed (port unreachable).
     pub refused: u64,
-    /// ICMP messages that a filter or policy prohibits the requests (ICMP codes 9, 10 and 13, ICMPv6 code 1).
+    /// ICMP messages that report a filter or policy against the requests (ICMP codes 9, 10 and 13, ICMPv6 code 1).
     pub prohibited: u64,
 }
 
