@@ -201,7 +201,7 @@ pub struct ExplainedDelays<'a> {
 }
 
 /// Creates the document of passive round trips. `ping` contains the round trips of ping during the same time, `link`
-/// the question about the link, `ways` the summaries of both directions, and `notes` further notes.
+/// the analysis of the link that was requested, `ways` the summaries of both directions, and `notes` further notes.
 pub fn spp_document<'a>(
     r: &'a PassiveResult,
     ping: PingFigures,

@@ -27,7 +27,7 @@ pub enum Level {
     Good,
     /// Worth knowing, but users will not notice it.
     Note,
-    /// Users will notice it.
+    /// Users will notice the effect.
     Poor,
     /// The path is unusable for real-time traffic.
     Bad,

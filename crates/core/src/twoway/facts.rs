@@ -128,9 +128,10 @@ pub struct NotAnswers {
     pub unmatched: u64,
     /// Datagrams of the far host from a port other than the one that received the requests.
     pub other_port: u64,
-    /// ICMP messages from the far host that the port is closed (port unreachable).
+    /// ICMP messages in which the far host reports that the port is closed (port unreachable).
     pub refused: u64,
-    /// ICMP messages that report a filter or policy against the requests (ICMP codes 9, 10 and 13, ICMPv6 code 1).
+    /// ICMP messages which report that a filter or policy prohibits the requests (ICMP codes 9, 10 and 13, ICMPv6 code
+    /// 1).
     pub prohibited: u64,
 }
 
