@@ -82,7 +82,8 @@ fn settled(db: &Connection) -> rusqlite::Result<Vec<(String, i64)>> {
     all.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?.collect()
 }
 
-/// Records the tests of `dropped` that may have been sent as doubts. Must be called while their packets still exist.
+/// Records as doubts those tests in `dropped` that the collector may nevertheless have. Must be called while their
+/// packets still exist.
 fn doubt(
     all: &Transaction<'_>,
     collector: &str,
