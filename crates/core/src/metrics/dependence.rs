@@ -188,13 +188,16 @@ impl EventCounts {
         found.events = level.events;
         found.separation = Some(1 << k);
         found.absent = Some(NoInterval::OneEvent);
-        if level.events < 2 || self.count >= end {
+        if self.count >= end {
             return found;
         }
         let design_effect = design_effect_of_share(level, self.count, end);
         let effective_n = n as f64 / design_effect;
         found.design_effect = Some(design_effect);
         found.effective_n = Some(effective_n);
+        if level.events < 2 {
+            return found;
+        }
         // As many degrees of freedom as events and assumed ones.
         let wider = (t_quantile(0.975, level.events.saturating_add(4)) / Z95).powi(2);
         found.ci95 = beta_interval(self.count as f64 / n as f64, effective_n / wider);
@@ -215,10 +218,13 @@ impl EventCounts {
 /// with that of events of geometric size.
 fn design_effect_of_share(level: &Level, count: u64, end: u64) -> f64 {
     let (events, share) = (level.events as f64, count as f64 / end as f64);
+    let geometric = (2.0 * count as f64 / events * (1.0 - share) - 1.0).max(MIN_SHARE_EFFECT);
+    if level.events < 2 {
+        return geometric;
+    }
     let sums = level.cycles(end);
     let squares = sums.counts - 2.0 * share * sums.products + share * share * sums.lengths;
     let measured = squares.max(0.0) * events / (events - 1.0) / (end as f64 * share * (1.0 - share));
-    let geometric = (2.0 * count as f64 / events * (1.0 - share) - 1.0).max(MIN_SHARE_EFFECT);
     ((events * measured + PRIOR_EVENTS * geometric) / (events + PRIOR_EVENTS)).max(MIN_SHARE_EFFECT)
 }
 
@@ -241,7 +247,7 @@ pub struct ShareInterval {
     pub events: u64,
     /// Separation of events, in packets; `None` without events.
     pub separation: Option<u64>,
-    /// Variance of the share divided by that of independent packets.
+    /// Variance of the share divided by that of independent packets; with one event, that of events of geometric size.
     pub design_effect: Option<f64>,
     /// Number of independent packets that would determine the share as precisely.
     pub effective_n: Option<f64>,
@@ -345,7 +351,7 @@ pub fn quantile_interval(
     };
     let by_blocks = n as f64 / effect;
     let by_neighbours = acf1.map_or(f64::INFINITY, |r| n as f64 * (1.0 - r) / (1.0 + r));
-    let effective = by_blocks.min(by_neighbours);
+    let effective = by_blocks.min(by_neighbours).min(n as f64);
     let found = QuantileInterval { effective_n: Some(effective), ..too_few };
     if effective < required_n {
         return found;
