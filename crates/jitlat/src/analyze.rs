@@ -23,7 +23,7 @@ use tracing::{info, warn};
 /// Handling of several logs.
 #[derive(Clone, Debug, Default)]
 pub struct SeveralLogs {
-    /// True to merge them into one.
+    /// True to analyse the logs as one test.
     pub merge: bool,
     /// File to save the state to; `None`: the state is not saved.
     pub state: Option<PathBuf>,
@@ -32,7 +32,7 @@ pub struct SeveralLogs {
 /// A log that was read, before its figures are computed.
 struct ReadLog {
     state: SavedAnalysis,
-    /// Results of reading the log files.
+    /// Facts about each file that was read.
     readings: Vec<LogReading>,
     /// File from which rows can be read again; `None` for standard input and states.
     log: Option<PathBuf>,
@@ -129,7 +129,7 @@ fn open(path: &Path) -> Result<LogReader> {
 
 /// Describes a file that is certainly not a log, as the continuation of a sentence; `None` if it may be one.
 fn kind_of(path: &Path) -> Option<String> {
-    /// The first bytes of pcap (µs and ns) in both byte orders, and of pcapng.
+    /// First bytes of pcap files (µs and ns, in both byte orders), and of pcapng files.
     const CAPTURES: [[u8; 4]; 5] = [
         [0xd4, 0xc3, 0xb2, 0xa1],
         [0xa1, 0xb2, 0xc3, 0xd4],
@@ -148,7 +148,7 @@ fn kind_of(path: &Path) -> Option<String> {
     if bytes.starts_with(b"{") {
         return Some(" but probably JSON: `jitlat compare` reads summaries written with --json".to_owned());
     }
-    // Markdown and TOML also begin with '# '. An interrupted log has at least one of these lines.
+    // Markdown and TOML files also begin with '# '. Even an interrupted log has at least one of these lines.
     let is_header =
         |line: &[u8]| [&b"# npkts"[..], b"# command", b"# format"].iter().any(|key| line.starts_with(key));
     let lines = || bytes.split(|byte| *byte == b'\n');
@@ -165,7 +165,7 @@ fn beginning(path: &Path, length: u64) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// Passes all rows to `push`. If reading fails, that is an error if no row was read before, otherwise a warning.
+/// Passes all rows to `push`. A failure to read is an error if no row was read before, otherwise a warning.
 fn read_rows(reader: &mut LogReader, push: impl FnMut(&[PacketRecord])) -> Result<()> {
     if let Err(e) = reader.each_chunk_on(Threads::available(), push) {
         if reader.reading().rows == 0 {
@@ -206,7 +206,7 @@ fn is_state(path: &Path) -> bool {
     beginning(path, 32).is_some_and(|bytes| SavedAnalysis::begins(&bytes))
 }
 
-/// Merges all of `taken` in order.
+/// Merges the logs in `taken`, in order.
 fn merged(taken: Vec<ReadLog>) -> Result<ReadLog> {
     let mut all = taken.into_iter();
     let mut whole = all.next().context("there is nothing to merge: give two or more logs")?;

@@ -1,4 +1,4 @@
-//! Confidence intervals of mean, median and 99th percentile of the delay as text.
+//! Describes the confidence intervals of mean, median and 99th percentile of the delay.
 
 use jitlat_core::metrics::stat::t_quantile;
 use jitlat_core::summary::{BatchMeans, Inference, NoInterval, QuantileInterval, Summary};

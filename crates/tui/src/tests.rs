@@ -193,8 +193,8 @@ fn nothing_received_is_said_at_once() {
     let text = picture(&(board.clone(), at(9200)), &viewing, FULL, [80, 24]);
     assert!(!text.contains("nothing received"), "{text}");
     let text = picture(&(board.clone(), at(10_100)), &viewing, FULL, [80, 24]);
-    assert!(text.contains("to server: nothing received for 2.1 s"), "{text}");
-    assert!(text.contains("from server: nothing received for 2.1 s"), "{text}");
+    assert!(text.contains("up: nothing received for 2.1 s"), "{text}");
+    assert!(text.contains("down: nothing received for 2.1 s"), "{text}");
     // The classic protocol cannot report received packets; the view shows a remark.
     board.targets[0].streams[0].session.classic = true;
     let mut classic = Board::of_hosts(["old"]);

@@ -1,4 +1,4 @@
-//! Conclusion about the difference between runs.
+//! Outcome of comparing two runs.
 
 mod answer;
 
@@ -22,7 +22,7 @@ pub(crate) fn decide(c: &Comparison) -> (ComparisonOutcome, String) {
     (outcome, reason(because))
 }
 
-/// Returns the outcome for two runs that measure the same quantity, with its reason.
+/// Returns the outcome for two runs that measure the same quantity, and its reason.
 fn decide_alike(c: &Comparison) -> (ComparisonOutcome, OutcomeReason) {
     if c.floor.is_infinite() {
         return (ComparisonOutcome::Undecided, OutcomeReason::ClocksUnknown);

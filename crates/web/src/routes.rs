@@ -29,7 +29,7 @@ impl RouteRequest {
         RouteRequest { app: app.clone(), role, parts: Vec::new(), query: Query::default() }
     }
 
-    /// Returns a variable part of its path, counted from 0.
+    /// Returns the variable part of the path with index `k`.
     pub fn part(&self, k: usize) -> &str {
         self.parts.get(k).map_or("", String::as_str)
     }
@@ -56,7 +56,7 @@ pub enum RouteKind {
 /// Function that handles a request itself, for example one that changes something.
 type Handler = fn() -> MethodRouter<Arc<App>>;
 
-/// A route.
+/// A path of the server, with the function that answers it.
 #[derive(Clone, Copy, Debug)]
 #[cfg_attr(
     not(feature = "schema"),

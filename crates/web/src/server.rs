@@ -91,7 +91,7 @@ impl Web {
             .await
             {
                 match accepted {
-                    // The cause may be temporary, for example too many open files.
+                    // Try again: the cause may be temporary, for example too many open files.
                     Err(e) => {
                         debug!("page: accepting a connection: {e}");
                         let _ = timeout(ACCEPT_RETRY_PAUSE, stop.readable()).await;
@@ -117,7 +117,7 @@ impl Web {
     }
 }
 
-/// Lets tasks wait until a descriptor is readable.
+/// Lets tasks wait until a file descriptor is readable.
 #[expect(
     deprecated,
     reason = "the alternative that is not deprecated is unsafe; an owned descriptor stays open and unchanged"

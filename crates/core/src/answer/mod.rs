@@ -12,23 +12,22 @@ use crate::spec::Direction;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// The answer to the question a test asks.
+/// Verdict on a test: severity, causes, and consequences for users.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Answer {
-    /// True if the fate of every packet sent is known. If false, a part of the test is unknown, and the
-    /// answer does not cover it.
+    /// True if each packet sent is known to be received or lost. If false, the verdict covers only a part of the test.
     pub complete: bool,
     /// Severity for an application with the best fixed play-out buffer on this path. Effects of the hosts are left out:
     /// see `host`.
     pub severity: Severity,
-    /// Effects of the hosts themselves; `None` where they were not judged.
+    /// Effects of the hosts themselves; `None` if they were not judged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host: Option<HostGrade>,
     /// The verdict in one sentence.
     pub headline: String,
-    /// The recommended play-out buffer, in ns above the smallest delay: the smallest one that is about as good as the
-    /// best. `None` if no buffer helps.
+    /// The recommended play-out buffer, in ns above the smallest delay. It is the smallest buffer that is about as good
+    /// as the best one. `None` if no buffer helps.
     pub buffer_ns: Option<i64>,
     /// The causes found, the most important first; empty if there are none.
     pub causes: Vec<Cause>,
@@ -52,18 +51,18 @@ pub struct HostGrade {
 pub struct LargestEvent {
     /// Start of the event, in seconds since the first packet was sent.
     pub from_s: f64,
-    /// End of the event, in the same unit.
+    /// End of the event, in seconds since the first packet was sent.
     pub to_s: f64,
     /// Size of the event, in ns.
     pub magnitude_ns: i64,
 }
 
-/// Effect on users of the path. The order is from best to worst, after unknown.
+/// Effect on users of the path. After unknown, the order is from best to worst.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
-    /// The sample or the log does not show the effect.
+    /// Unknown because the test is too short, or its log incomplete, to show the effect.
     Unknown,
     /// Nobody will notice a problem.
     Good,
@@ -86,14 +85,14 @@ pub struct Cause {
     /// The direction, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub direction: Option<Direction>,
-    /// First moment at which the cause shows, in seconds since the first packet was sent.
+    /// Start of the cause, in seconds since the first packet was sent.
     pub from_s: f64,
     /// Last time at which the cause was seen; the end of the test if it persists.
     pub to_s: f64,
-    /// Size as a time, in ns; `None` if it is not a time.
+    /// Size in ns; `None` if the size is not a duration.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub magnitude_ns: Option<i64>,
-    /// Size as a share of packets (for a clock's rate, parts per million); `None` if it is neither.
+    /// Size as a share of packets (0…1), or of clock skew in parts per million; `None` if the size is neither.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub magnitude: Option<f64>,
     /// Time from one event to the next, in seconds, if events repeat regularly.
@@ -115,7 +114,7 @@ pub struct Cause {
 }
 
 impl Cause {
-    /// Creates a cause that occurred once, without time, size and sentence.
+    /// Creates a cause that occurred once. Its times, size and sentence are not set.
     pub fn new(id: CauseId, severity: Severity, confidence: f64) -> Cause {
         Cause {
             id,
@@ -141,7 +140,7 @@ impl Cause {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum CauseId {
-    /// No packet was received for a while.
+    /// No packet was received for some time.
     Outage,
     /// Packets waited behind others.
     Queue,
@@ -188,7 +187,7 @@ pub enum Fault {
     Sender,
     /// The receiving host.
     Receiver,
-    /// A clock. Measured delays are wrong, but users do not notice.
+    /// A clock. Measured delays are wrong, but users are not affected.
     Clock,
     /// The stored record of the test.
     Record,
@@ -200,7 +199,7 @@ pub enum Fault {
 pub struct Suitability {
     /// Severity for this profile.
     pub severity: Severity,
-    /// Mean opinion score of speech, if the use is speech.
+    /// Mean opinion score of speech; `None` if the profile is not for speech.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mos: Option<f64>,
     /// Share of packets that are lost or arrive too late for this profile.
@@ -305,7 +304,7 @@ impl Fault {
 }
 
 impl Severity {
-    /// Returns the key by which the worst of several severities is found: unknown ranks above good, because it may be
+    /// Returns the sort key for finding the worst of several severities: unknown ranks above good, because it may be
     /// worse, and below any known impairment.
     pub fn doubt(self) -> u8 {
         match self {

@@ -273,7 +273,7 @@ pub enum NoInterval {
 }
 
 /// Smallest effective number of packets for an interval of the median.
-pub const MIN_EFFECTIVE_MEDIAN: f64 = 20.0;
+pub const MIN_EFFECTIVE_MEDIAN: f64 = 25.0;
 /// Smallest effective number of packets for an interval of the 99th percentile.
 pub const MIN_EFFECTIVE_P99: f64 = 300.0;
 /// Smallest number of packets for an interval of a quantile.
@@ -350,7 +350,9 @@ pub fn quantile_interval(
         IntervalOf::P99 => design_effect_fixed(&above),
     };
     let by_blocks = n as f64 / effect;
-    let by_neighbours = acf1.map_or(f64::INFINITY, |r| n as f64 * (1.0 - r) / (1.0 + r));
+    // The correlation of a short series is too small by about (1 + 3r)/n on average (Kendall 1954).
+    let unbiased = acf1.map(|r| (r + (1.0 + 3.0 * r) / n as f64).min(1.0));
+    let by_neighbours = unbiased.map_or(f64::INFINITY, |r| n as f64 * (1.0 - r) / (1.0 + r));
     let effective = by_blocks.min(by_neighbours).min(n as f64);
     let found = QuantileInterval { effective_n: Some(effective), ..too_few };
     if effective < required_n {

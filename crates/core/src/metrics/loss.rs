@@ -12,23 +12,23 @@ use std::collections::BTreeMap;
 pub struct Loss {
     /// Lost packets divided by packets sent.
     pub ratio: Option<f64>,
-    /// Length of a run of losses → number of runs.
+    /// Number of loss runs by length.
     pub run_length_hist: BTreeMap<u64, u64>,
     /// Number of runs.
     pub periods: u64,
-    /// The first ten runs: [first sequence number, length].
+    /// The first ten runs, each as [first sequence number, length].
     pub first_runs: Vec<[u64; 2]>,
-    /// Distance from the previous loss → number of losses, for distances 1…20 (RFC 3357).
+    /// Number of losses by distance from the previous loss, for distances 1…20 (RFC 3357).
     pub loss_distance_hist_small: BTreeMap<u64, u64>,
     /// Share of losses that follow the previous loss by at most 99 packets (RFC 3357 §6.1).
     pub noticeable_rate_99: Option<f64>,
-    /// Distance from the last loss of a run to the first of the next → number of occurrences (RFC 3357 §6.4).
+    /// Number of loss runs by distance from the last loss of the previous run (RFC 3357 §6.4).
     pub inter_loss_period_hist: BTreeMap<u64, u64>,
-    /// The two-state model whose bad state always loses, with its pair counts.
+    /// The simple Gilbert model, whose bad state always loses packets, with the pair counts that determine it.
     pub gilbert: GilbertFit,
     /// Gilbert's model of 1960; `None` if it does not fit.
     pub gilbert1960: Option<Gilbert1960>,
-    /// The four-parameter model; `None` unless it was requested and is better by Akaike's criterion.
+    /// The four-parameter model; `None` unless it was requested and is better according to Akaike's criterion.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gilbert_elliott: Option<GilbertElliott>,
     /// RFC 3611 bursts and gaps with Gmin 16.
@@ -37,7 +37,7 @@ pub struct Loss {
     pub wilson95: Option<[f64; 2]>,
     /// 95 % Wilson interval, widened for the correlation of neighbouring losses.
     pub wilson95_correlated: Option<[f64; 2]>,
-    /// Correlation of the loss of neighbouring packets.
+    /// Correlation between the losses of neighbouring packets.
     pub lag1: Option<f64>,
     /// Loss events, and the interval of the ratio that accounts for bursts.
     pub events: ShareInterval,
@@ -49,18 +49,18 @@ pub struct Loss {
     pub pattern: Option<LossPattern>,
 }
 
-/// Pair counts n_xy (x then y; 1 = lost) and the simple Gilbert model.
+/// The simple Gilbert model, and its pair counts n_xy (x, then y; 1 = lost).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct GilbertFit {
-    /// Received, then received.
+    /// Number of pairs: received, then received.
     pub n00: u64,
-    /// Received, then lost.
+    /// Number of pairs: received, then lost.
     pub n01: u64,
-    /// Lost, then received.
+    /// Number of pairs: lost, then received.
     pub n10: u64,
-    /// Lost, then lost.
+    /// Number of pairs: lost, then lost.
     pub n11: u64,
     /// P(lost | previous received).
     pub p: Option<f64>,
@@ -72,12 +72,12 @@ pub struct GilbertFit {
     pub ulp: Option<f64>,
     /// Mean run length of losses.
     pub mean_burst: Option<f64>,
-    /// Mean run length divided by that of random loss with the same ratio; 1 is random, larger values are
-    /// bursty.
+    /// Mean run length divided by the mean run length of random loss with the same ratio: 1 is random, larger values
+    /// are bursty.
     pub burst_ratio: Option<f64>,
 }
 
-/// Gilbert's model of 1960: the good state never loses, the bad state receives with probability h.
+/// Gilbert's model of 1960: the good state never loses packets, the bad state receives with probability h.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
@@ -111,17 +111,17 @@ pub struct GilbertElliott {
     pub aic_simple: f64,
 }
 
-/// Wald–Wolfowitz test: number of runs (of losses and of receptions) compared with that of independent
-/// losses.
+/// Wald–Wolfowitz test: compares the number of runs (of losses and of receptions) with the number that independent
+/// losses would give.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct RunsTest {
     /// Number of runs of both kinds.
     pub runs: u64,
-    /// Expected number if losses are independent.
+    /// Number of runs expected of independent losses.
     pub mu: f64,
-    /// Standard score; below −1.96 bursty, above 1.96 anti-clustered.
+    /// Standard score of the number of runs: below −1.96 bursty, above 1.96 anti-clustered.
     pub z: Option<f64>,
 }
 
@@ -144,7 +144,7 @@ use super::burst_gap::{GMIN, Segmenter};
 use super::seqset::SeqRun;
 use super::stat;
 
-/// The noticeable-loss distance of RFC 3357 §6.1.
+/// Loss distance up to which losses are noticeable (RFC 3357 §6.1).
 pub const DELTA: u64 = 99;
 const SMALL_DISTANCE: u64 = 20;
 const FIRST_RUNS: usize = 10;
@@ -162,7 +162,7 @@ pub struct LossScan {
     between: BTreeMap<u64, u64>,
     first_runs: Vec<[u64; 2]>,
     noticeable: u64,
-    /// Numbers of lost-lost-lost and of lost-received-lost triples.
+    /// Number of lost-lost-lost triples, and number of lost-received-lost triples.
     triples: (u64, u64),
     segmenter: Segmenter,
     /// Losses grouped into events; `None` if a run was removed, or in a state of an earlier version.
@@ -195,8 +195,8 @@ impl LossScan {
         self.lengths.last_key_value().map_or(0, |(len, _)| *len)
     }
 
-    /// Returns true if this can be the state after losses below the number `next`. Checks only the properties
-    /// that computations rely on.
+    /// Returns true if this can be the state when all losses so far have sequence numbers below `next`. Checks only the
+    /// properties that computations rely on.
     pub(crate) fn is_possible(&self, next: u64) -> bool {
         let within = |run: [u64; 2]| run[1] > 0 && run[0].checked_add(run[1]).is_some_and(|end| end <= next);
         let last = match self.last {
@@ -245,8 +245,8 @@ impl LossScan {
         self.last = Some(run);
     }
 
-    /// Removes a run that was counted as lost although it is not. Its effect on distances and bursts is not
-    /// corrected, and events are unknown afterwards.
+    /// Removes a run that was wrongly counted as lost. Its effect on distances and bursts is not corrected, and events
+    /// are unknown afterwards.
     pub(crate) fn remove(&mut self, run: SeqRun) {
         let Some(runs) = self.lengths.get_mut(&run.len) else { return };
         *runs -= 1;
@@ -260,8 +260,8 @@ impl LossScan {
         self.first_runs.retain(|first| first[0] != run.start);
     }
 
-    /// Returns the figures of the packets below `end`, sent every `period` ns. `unrecorded` of them are
-    /// ignored because their fate is unknown; the packets before and after them count as neighbours.
+    /// Returns the figures of the packets below `end`, sent every `period` ns. `unrecorded` packets are left out
+    /// because they may be received or lost; the packets before and after them count as neighbours.
     pub fn finish(self, end: u64, unrecorded: u64, period: Option<f64>) -> Loss {
         let n = end.saturating_sub(unrecorded).max(self.lost);
         let to_end = self.last.is_some_and(|run| run.start + run.len >= end);
@@ -329,13 +329,13 @@ impl GilbertFit {
     }
 }
 
-/// Returns the mean length of loss runs divided by that of random loss at the same ratio; `None` if no packet
-/// or every packet is lost.
+/// Returns the mean length of loss runs divided by the mean length for random loss at the same ratio; `None` if no
+/// packet or every packet is lost.
 pub fn burst_ratio(lost: u64, runs: u64, n: u64) -> Option<f64> {
     (lost < n && runs > 0).then(|| lost as f64 / runs as f64 * (1.0 - lost as f64 / n as f64))
 }
 
-/// Returns the correlation of loss between neighbours: Σ(l_i − l̄)(l_{i+1} − l̄) / Σ(l_i − l̄)².
+/// Returns the correlation between the losses of neighbouring packets: Σ(l_i − l̄)(l_{i+1} − l̄) / Σ(l_i − l̄)².
 fn lag1(g: &GilbertFit, n: u64, lost: u64, from_start: bool, to_end: bool) -> Option<f64> {
     if n < 3 || lost == 0 || lost >= n {
         return None;
@@ -346,7 +346,7 @@ fn lag1(g: &GilbertFit, n: u64, lost: u64, from_start: bool, to_end: bool) -> Op
     Some(products / (lost as f64 * (1.0 - mean)))
 }
 
-/// Returns Wilson's interval widened for correlated losses: the half-width times √((1 + ρ)/(1 − ρ)).
+/// Returns Wilson's interval widened for correlated losses: its half-width is multiplied by √((1 + ρ)/(1 − ρ)).
 fn widened(lost: u64, n: u64, rho: f64) -> Option<[f64; 2]> {
     let (centre, half) = stat::wilson_parts(lost, n)?;
     let rho = rho.clamp(0.0, 1.0);

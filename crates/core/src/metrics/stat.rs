@@ -29,7 +29,8 @@ pub fn normal_quantile(p: f64) -> f64 {
     bisect(-40.0, 40.0, |x| libm::erfc(-x * core::f64::consts::FRAC_1_SQRT_2) / 2.0 < p)
 }
 
-/// Returns the point between `low` and `high` at which `below` changes from true to false, to the last digit.
+/// Returns the point between `low` and `high` at which `below` changes from true to false, with the full precision of a
+/// double.
 pub(super) fn bisect(mut low: f64, mut high: f64, below: impl Fn(f64) -> bool) -> f64 {
     loop {
         let middle = (low + high) / 2.0;
@@ -40,8 +41,8 @@ pub(super) fn bisect(mut low: f64, mut high: f64, below: impl Fn(f64) -> bool) -
     }
 }
 
-/// Returns the quantile of Student's t with `df` ≥ 1 degrees of freedom, 0 < p < 1. Uses the finite sums of
-/// Abramowitz & Stegun 26.7.3–4 up to 200 degrees, and their expansion 26.7.5 above (error below 1e-10).
+/// Returns the quantile of Student's t with `df` ≥ 1 degrees of freedom, 0 < p < 1. Uses the finite sums of Abramowitz
+/// & Stegun 26.7.3–4 up to 200 degrees, and expansion 26.7.5 above that (error below 1e-10).
 pub fn t_quantile(p: f64, df: u64) -> f64 {
     if p < 0.5 {
         return -t_quantile(1.0 - p, df);
@@ -49,7 +50,7 @@ pub fn t_quantile(p: f64, df: u64) -> f64 {
     if p == 0.5 {
         return 0.0;
     }
-    // Quantiles that every summary needs are computed only once.
+    // Quantiles that every summary needs are cached.
     if p == 0.975
         && let Some(known) = usize::try_from(df).ok().and_then(|df| T95.get(df))
     {
@@ -70,7 +71,7 @@ pub fn t_quantile(p: f64, df: u64) -> f64 {
     t_quantile_of_few(p, df)
 }
 
-/// Indexed by degrees of freedom.
+/// Cached quantiles, indexed by degrees of freedom.
 static T95: [OnceLock<f64>; 32] = [const { OnceLock::new() }; 32];
 static Z: [(f64, OnceLock<f64>); 3] =
     [(0.95, OnceLock::new()), (0.975, OnceLock::new()), (0.995, OnceLock::new())];
@@ -90,7 +91,7 @@ pub fn t_outside(t: f64, df: u64) -> f64 {
     (1.0 - t_inside(t, df.min(10_000))).clamp(0.0, 1.0)
 }
 
-/// Returns P(|T| < t).
+/// Returns P(|T| < t) of Student's t with `df` degrees of freedom.
 fn t_inside(t: f64, df: u64) -> f64 {
     let theta = (t / (df as f64).sqrt()).atan();
     let (sin, cos) = theta.sin_cos();
@@ -150,9 +151,9 @@ pub fn quantile_of_beta(p: f64, a: f64, b: f64) -> f64 {
     bisect(0.0, 1.0, |x| beta_below(x, a, b) < p)
 }
 
-/// Returns order statistics (l, u) that enclose the p-quantile of n values (0 < p < 1) with probability ≥ 95
-/// %, and that probability. For a binomial B, l is the largest with P(B < l) ≤ 2.5 %, u the smallest with P(B
-/// < u) ≥ 97.5 %, and the probability is P(l ≤ B < u). l = 0 or u = n + 1 is unbounded. `None` for n = 0.
+/// Returns order statistics (l, u) that enclose the p-quantile of n values (0 < p < 1) with probability ≥ 95 %, and
+/// that probability. For a binomial B, l is the largest value with P(B < l) ≤ 2.5 %, u is the smallest with P(B < u) ≥
+/// 97.5 %, and the probability is P(l ≤ B < u). l = 0 or u = n + 1 means unbounded. `None` for n = 0.
 pub fn quantile_ranks95(n: u64, p: f64) -> Option<(u64, u64, f64)> {
     if n == 0 {
         return None;
@@ -192,8 +193,8 @@ pub fn quantile_ranks95(n: u64, p: f64) -> Option<(u64, u64, f64)> {
     Some((l, u, below_u - below_l))
 }
 
-/// A set of marked indices below n, stored as a tree of counts with fan-out 64. Marking takes one increment
-/// per level, counting at most 64 additions per level.
+/// A set of marked indices below n, stored as a tree of counts with fan-out 64. Marking increments one count per level;
+/// counting adds at most 64 counts per level.
 #[derive(Clone, Debug)]
 pub struct CountTree {
     marks: Vec<u64>,

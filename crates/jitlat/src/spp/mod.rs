@@ -111,7 +111,7 @@ fn run_several(args: &SppArgs) -> anyhow::Result<ExitStatus> {
     show::show_several(args, runs, failures)
 }
 
-/// Prints the state of live points to standard error.
+/// Prints the progress of live capture points to standard error.
 struct LivePointProgress {
     quiet: bool,
 }

@@ -64,7 +64,7 @@ fn what_stopped_the_test_early_is_said() {
         (Ending::Interrupted, "the test was stopped early"),
         (Ending::PeerLost, "the connection to the other host was lost during the test"),
         (Ending::StorageFailed, "not all results could be stored"),
-        (Ending::Unknown, "the log is cut off"),
+        (Ending::Unknown, "the log is truncated"),
     ];
     for (ending, how) in table {
         assert_eq!(of(3, ending).unwrap(), format!("{how} (why); the figures cover what was received"));

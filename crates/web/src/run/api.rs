@@ -1,4 +1,4 @@
-//! Tests as JSON: the offer, the list of tests, and single tests, which can be started, stopped and followed.
+//! JSON API for running tests: the offer, the list of tests, and starting, stopping and following a test.
 
 use super::feed::LiveRun;
 use super::start::{event, off, start};
@@ -21,7 +21,7 @@ use std::sync::Arc;
 /// Maximum size of a request for a test.
 pub const MAX_BODY_BYTES: usize = 4096;
 
-/// Tests that may be run, and tests that were requested.
+/// Tests that may be run, and tests requested so far.
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RunsNow {
@@ -64,7 +64,7 @@ impl LimitsNow {
     }
 }
 
-/// Reads the offer and the list of tests.
+/// Returns the offer and the list of requested tests.
 pub fn runs(archive: &Archive, asked: &RouteRequest) -> Result<RunsNow, Problem> {
     let runs = asked.app.runs.as_ref().ok_or_else(off)?;
     Ok(RunsNow {

@@ -16,7 +16,7 @@ const UPDATE_INTERVAL: Duration = Duration::from_millis(250);
 /// Number of updates per message to watchers.
 const STEPS_PER_MESSAGE: u32 = 4;
 
-/// Returns the error that running tests is off, with instructions to turn it on.
+/// Returns the error for requests while running tests is off, with instructions to turn it on.
 pub fn off() -> Problem {
     Problem::NotFound(
         "Running tests is off: turn it on with jitlat web --run, or run = true in [web] of the monitor's file."
@@ -49,7 +49,7 @@ pub async fn start(app: &Arc<App>, wanted_test: RunRequest) -> Result<Arc<LiveRu
     }
 }
 
-/// Returns the far host, if tests with it are allowed.
+/// Returns the far host of a request if tests with it are allowed.
 fn allowed<'a>(hosts: &'a [HostOffer], wanted_test: &RunRequest) -> Result<&'a HostOffer, RunRefusal> {
     let found = hosts.iter().find(|host| host.name == wanted_test.host || host.address == wanted_test.host);
     found.ok_or_else(|| {
