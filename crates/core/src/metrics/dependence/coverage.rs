@@ -195,8 +195,11 @@ fn table() {
                 let ([found, ranks], share) = coverage_of_quantile(of, n, correlation, tests, seed);
                 let name = if of == IntervalOf::Median { "median" } else { "p99" };
                 let [found, ranks, share] = [found, ranks, share].map(|x| 100.0 * x);
-                let held =
-                    if share > 0.0 { format!("{found:.1} % | {ranks:.1} %") } else { "– | –".to_owned() };
+                let held = if share >= 5.0 {
+                    format!("{found:.1} % | {ranks:.1} %")
+                } else {
+                    "– | –".to_owned()
+                };
                 let _ = writeln!(text, "| {name} | {n} | {correlation} | {share:.0} % | {held} |");
             }
         }
