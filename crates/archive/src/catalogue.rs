@@ -207,7 +207,8 @@ pub(crate) fn open(archive: &Path, purpose: For) -> Result<Connection, ArchiveEr
         _ => OpenFlags::SQLITE_OPEN_READ_WRITE,
     };
     let mut db = match Connection::open_with_flags(&path, flags) {
-        // A read-only file has no writers, so it needs no lock.
+        // WAL mode needs a file in shared memory, which cannot be created here. A read-only file has no writers, so it
+        // needs no lock.
         Ok(db)
             if flags.contains(OpenFlags::SQLITE_OPEN_READ_ONLY)
                 && db.execute_batch("SELECT 1 FROM sqlite_schema").is_err() =>
@@ -220,6 +221,7 @@ pub(crate) fn open(archive: &Path, purpose: For) -> Result<Connection, ArchiveEr
     .map_err(failed)?;
     db.busy_timeout(LOCK_TIMEOUT).map_err(failed)?;
     db.set_limit(Limit::SQLITE_LIMIT_LENGTH, MAX_VALUE_BYTES).map_err(failed)?;
+    // An archive may come from an untrusted source. In WAL mode, only FULL makes a transaction survive a power failure.
     let set = "PRAGMA trusted_schema = OFF; PRAGMA cell_size_check = ON; PRAGMA foreign_keys = ON; PRAGMA synchronous = FULL;";
     db.execute_batch(set).map_err(failed)?;
     let found: i64 = db.query_row("PRAGMA user_version", [], |row| row.get(0)).map_err(failed)?;
@@ -249,6 +251,7 @@ fn escaped(c: char) -> Vec<char> {
     }
 }
 
+// Permissions do not show it if the file system is mounted read-only.
 fn is_read_only(archive: &Path) -> bool {
     tempfile::tempfile_in(archive).is_err()
 }
@@ -256,6 +259,7 @@ fn is_read_only(archive: &Path) -> bool {
 /// Applies the missing migrations in one transaction.
 fn migrate(db: &mut Connection) -> rusqlite::Result<()> {
     let all = db.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
+    // Another process may have migrated the catalogue in the meantime.
     let found: i64 = all.query_row("PRAGMA user_version", [], |row| row.get(0))?;
     for step in STEPS.iter().skip(usize::try_from(found).unwrap_or(0)) {
         all.execute_batch(step)?;
@@ -271,6 +275,7 @@ fn add_figures(db: &mut Connection) -> rusqlite::Result<()> {
         return Ok(());
     }
     let all = db.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
+    // Another process may have added them in the meantime.
     let there = figure_columns(&all)?;
     for selector in selectors().map(|s| s.to_string()).filter(|s| !there.contains(s)) {
         all.execute_batch(&format!("ALTER TABLE figures ADD COLUMN \"{selector}\" REAL"))?;

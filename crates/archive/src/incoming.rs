@@ -19,7 +19,8 @@ use zstd::stream::write::Decoder;
 pub const MAX_LOG_BYTES: u64 = 1 << 30;
 /// Compression level of logs that are sent.
 const COMPRESSION_LEVEL: i32 = 3;
-/// Maximum window of the compression, as a power of two: the window of level 3.
+/// Maximum window of the compression, as a power of two: the window of level 3. It limits the memory that a sender can
+/// make this host use.
 const MAX_WINDOW_LOG: u32 = 21;
 
 /// A log that is being received in pieces.

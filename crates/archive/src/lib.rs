@@ -234,6 +234,7 @@ fn opened(root: &Path, purpose: For) -> Result<Connection, ArchiveError> {
 
 /// Waits for the write lock.
 fn lock(root: &Path) -> Result<Writing, ArchiveError> {
+    // File locks have no timeout, so the lock is polled.
     const STEP: Duration = Duration::from_millis(20);
     let path = root.join("lock");
     let opened = File::options().create(true).truncate(false).write(true).open(&path);

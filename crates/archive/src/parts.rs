@@ -263,7 +263,8 @@ pub(crate) trait LineInput {
     fn next(&mut self, line: &mut Vec<u8>) -> std::io::Result<bool>;
 }
 
-/// Maximum length of a line that can be a row, in bytes.
+/// Maximum length of a line that can be a row, in bytes. Longer lines are read in pieces, so that a file without line
+/// feeds needs little memory.
 const MAX_ROW_BYTES: u64 = 4096;
 
 impl LineInput for ChecksumReader {

@@ -15,7 +15,7 @@ pub enum Gaps {
     Uniform {
         /// Shortest time, > 0.
         least: Span,
-        /// Longest time.
+        /// Longest time, at most a day.
         most: Span,
     },
     /// `least` plus an exponential time of mean `mean` − `least`; values above three times `mean` are redrawn.
@@ -27,7 +27,7 @@ pub enum Gaps {
     },
     /// Normal; values below 0 or above twice `mean` are redrawn.
     Normal {
-        /// Mean, > 0.
+        /// Mean of the distribution, > 0.
         mean: Span,
         /// Standard deviation before values are redrawn, ≥ 0 and at most ten times `mean`.
         deviation: Span,
@@ -43,6 +43,7 @@ impl Gaps {
         match self {
             Gaps::Uniform { least, most } => 0 < least.0 && least <= most && most.0 <= MAX_GAP_NS,
             Gaps::Exponential { least, mean } => 0 <= least.0 && least < mean && mean.0 <= MAX_GAP_NS,
+            // Gaps above twice the mean are drawn again. With a much larger deviation, nearly all would be.
             Gaps::Normal { mean, deviation } => {
                 0 < mean.0 && mean.0 <= MAX_GAP_NS && 0 <= deviation.0 && deviation.0 / 10 <= mean.0
             }

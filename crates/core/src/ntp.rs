@@ -110,6 +110,7 @@ impl ErrorEstimate {
     pub fn new(synchronised: bool, format: TimeFormat, error: Span) -> ErrorEstimate {
         let mut units = ((i128::from(error.0.max(0)) << 32) + i128::from(SECOND) - 1) / i128::from(SECOND);
         let mut scale = 0;
+        // The multiplier has eight bits.
         while units > 255 {
             units = (units + 1) >> 1;
             scale += 1;

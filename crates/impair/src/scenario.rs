@@ -99,7 +99,11 @@ impl FromStr for Scenario {
                 match key {
                     "name" => scenario.name = value.to_owned(),
                     "seed" => scenario.seed = value.parse().map_err(|_| at(not("a seed", value)))?,
-                    _ => return Err(at(format!("'{key}': before the first section give 'name' or 'seed'"))),
+                    _ => {
+                        return Err(at(format!(
+                            "'{key}': only 'name' and 'seed' may precede the first section"
+                        )));
+                    }
                 }
                 continue;
             }

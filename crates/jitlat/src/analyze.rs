@@ -123,7 +123,13 @@ fn take(path: &Path, args: &ReportArgs) -> Result<ReadLog> {
 fn open(path: &Path) -> Result<LogReader> {
     input::open(path).or_else(|e| match kind_of(path) {
         Some(kind) => bail!("{} is not a jitlat log{kind}", path.display()),
-        None => Err(e.into()),
+        None => match parts_of(path) {
+            Some([a, b]) => bail!(
+                "there is no log {}, but the test wrote two logs with this name: `jitlat analyze {a} {b}` reads them",
+                path.display()
+            ),
+            None => Err(e.into()),
+        },
     })
 }
 
@@ -155,6 +161,14 @@ fn kind_of(path: &Path) -> Option<String> {
     let has_comment = lines().next().is_some_and(|line| line.starts_with(b"# "));
     (has_comment && bytes.len() > 64 && !lines().any(is_header))
         .then(|| ": it has no header line like '# npkts 1000'".to_owned())
+}
+
+/// Returns the two logs that a test with `-o path` wrote; `None` unless only these exist.
+fn parts_of(path: &Path) -> Option<[String; 2]> {
+    let with = |ending: &str| format!("{}.{ending}", path.display());
+    let pairs = [["up", "down"], ["idle", "loaded"]].map(|endings| endings.map(with));
+    let found = pairs.into_iter().find(|pair| pair.iter().all(|name| Path::new(name).is_file()));
+    found.filter(|_| !path.exists())
 }
 
 /// Returns the first bytes of a file, at most `length`; `None` if it is not a regular file or cannot be read.
@@ -262,5 +276,19 @@ mod tests {
         for log in ["testdata/a_loopback_v1.log", "testdata/c_unsync_v2.log", "Cargo.toml", "no such file"] {
             assert_eq!(kind(log), "");
         }
+    }
+
+    #[test]
+    fn both_logs_of_a_test_are_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("both.log");
+        assert_eq!(parts_of(&path), None);
+        let [up, down] = ["up", "down"].map(|ending| format!("{}.{ending}", path.display()));
+        std::fs::write(&up, "").unwrap();
+        assert_eq!(parts_of(&path), None);
+        std::fs::write(&down, "").unwrap();
+        assert_eq!(parts_of(&path), Some([up, down]));
+        std::fs::write(&path, "").unwrap();
+        assert_eq!(parts_of(&path), None);
     }
 }

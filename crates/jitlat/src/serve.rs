@@ -360,14 +360,14 @@ pub fn run(args: &ServeArgs) -> Result<ExitStatus> {
     serve.one_way_packets = keep.as_ref().map(|(packets, _)| packets.clone());
     let serving = serve.start()?;
     let confined = confining.map(Confining::complete).transpose()?;
-    serving.failures().iter().for_each(|failure| warn!("{failure}"));
+    serving.failure_lines().iter().for_each(|line| warn!("{line}"));
     let mut lines = match &confined {
         Some(confined) => format!("jitlat serve: confined: {confined}\n"),
         None => "jitlat serve: not confined (--no-sandbox)\n".to_owned(),
     };
     for address in serving.digests() {
         let interfaces = args.digests.capture.join(", ");
-        lines += &format!("jitlat serve: digests of packets at {interfaces} on TCP {address}\n");
+        lines += &format!("jitlat serve: sending packet digests of {interfaces} on TCP {address}\n");
     }
     for address in serving.one_way() {
         lines += &format!("jitlat serve: listening on TCP {address}, test port {}\n", args.test_port);
@@ -378,7 +378,7 @@ pub fn run(args: &ServeArgs) -> Result<ExitStatus> {
     if !serving.withheld().is_empty() {
         let list = serving.withheld().join(", ");
         lines += &format!(
-            "jitlat serve: not served, because a key is configured but these services need none: {list} (--open serves them)\n"
+            "jitlat serve: not serving {list}: a key is configured, but these services cannot check one (--open serves them nevertheless)\n"
         );
     }
     terminal::print(&lines)?;

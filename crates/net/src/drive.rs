@@ -340,7 +340,7 @@ fn wait(connection: Option<&NonblockingConnection>, waker: Option<&Waker>, deadl
     }
 }
 
-/// Completes the facts about a host after a test with the clock's state and notes.
+/// Adds the clock's state and the notes at the end of a test to the facts about a host.
 pub(crate) fn facts_after(
     before: &HostFacts,
     clock_steps: &mut clock::ClockSteps,

@@ -5,6 +5,7 @@ use crate::terminal;
 use crate::text::are_one_test;
 use crate::wanted::WantedOutputs;
 use jitlat_core::answer::{Fault, Severity};
+use jitlat_net::privilege::Capability;
 use jitlat_report::text::TextOptions;
 use jitlat_report::text::screen::{Relation, Screen, ScreenStream};
 use std::path::Path;
@@ -96,7 +97,10 @@ fn next(runs: &[AnalysedStream], origin: StreamOrigin<'_>, wanted: &WantedOutput
                 return ("jitlat doctor".to_owned(), "delays that this host adds");
             }
             None if received && answers().all(|a| a.severity <= Severity::Good) => {}
-            _ => return (format!("jitlat path {}", shell_word(Path::new(host))), "where on the path"),
+            _ => {
+                let sudo = if Capability::NetRaw.is_held() { "" } else { "sudo " };
+                return (format!("{sudo}jitlat path {}", shell_word(Path::new(host))), "where on the path");
+            }
         }
     }
     if let Some(page) = wanted.path("html") {

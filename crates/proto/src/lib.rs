@@ -16,8 +16,8 @@
 //!
 //! With the feature `sim`: `sim` – both sides of the one-way protocol on an impaired network in virtual time
 //!
-//! Neighbours: `jitlat-core` has records and time, `jitlat-net` carries the bytes. The compatibility promise
-//! in the README covers the public items.
+//! Related crates: `jitlat-core` defines records and times, `jitlat-net` transmits the bytes. The compatibility
+//! promise in the README covers the public items.
 //!
 //! A STAMP test without a network:
 //!

@@ -201,7 +201,7 @@ fn nothing_received_is_said_at_once() {
     let session = Session { classic: true, ..session(Direction::Up, 100) };
     classic.targets[0].event(&Event::Started(&[session]), at(0));
     let text = picture(&(classic, at(500)), &viewing, FULL, [80, 24]);
-    assert!(text.contains("known at the end (not reported by the classic protocol)"), "{text}");
+    assert!(text.contains("available at the end (not reported by the classic protocol)"), "{text}");
 }
 
 #[test]

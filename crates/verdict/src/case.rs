@@ -40,7 +40,7 @@ pub struct Case<'a> {
     pub episodes: Episodes,
     /// Delays that the sending host added.
     pub late: SenderDelays,
-    /// Lost packets.
+    /// Lost packets, divided into outages and other losses.
     pub losses: PathLosses,
     /// Losses that are neither outages nor packets that the sending host refused.
     pub scattered: Scattered,

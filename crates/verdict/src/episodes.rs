@@ -162,6 +162,8 @@ fn is_hill(
     // Noise alone changes the delay by about this much in total.
     let usual = (packets as i64).saturating_mul(2 * noise.median);
     let hills = peak.saturating_mul(2 * i64::try_from(count).unwrap_or(i64::MAX));
+    // A queue fills gradually; it drains by at most the time between two packets, because it preserves their order; and
+    // each hill rises and falls only once.
     peak >= MIN_QUEUE_NS.max(6 * noise.p90)
         && (climb <= peak * 2 / 5 || peak >= MAX_JITTER_HOLD_NS && packets >= 2 * MIN_HILL.1)
         && steepest

@@ -75,7 +75,7 @@ impl Judge for PathJudge {
             (None, None) => into_answer(judgement, &losses),
         });
         summary.answer = answer;
-        let warnings = Notes::look_at(summary, session, round_trips);
+        let warnings = Notes::of(summary, session, round_trips);
         summary.warnings.extend(warnings);
         summary.verdicts = findings(summary);
     }

@@ -327,6 +327,7 @@ fn by_size(material: &Evidence<'_>, known: KnownPackets, part: &Scattered) -> Op
     };
     let mut lost = vec![0u64; cycle as usize];
     for (_, run) in &part.runs {
+        // The limit bounds the time that long outages take.
         (run.start..run.start + run.len.min(100_000))
             .for_each(|seq| lost[(seq % u64::from(cycle)) as usize] += 1);
     }

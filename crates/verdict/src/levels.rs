@@ -136,6 +136,7 @@ impl DelayLevel {
         let sorted = &mut sorted[..n];
         sorted.copy_from_slice(min);
         sorted.sort_unstable();
+        // A single group may lie within a queue, so the extremes are not used.
         let stray = n / 6;
         DelayLevel { middle: sorted[n / 2], spread: sorted[n - 1 - stray].saturating_sub(sorted[stray]) }
     }

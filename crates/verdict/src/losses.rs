@@ -13,7 +13,7 @@ use jitlat_core::spec::Schedule;
 pub struct PathLosses {
     /// Number of packets known to be received or lost.
     pub sent: u64,
-    /// All runs, ascending.
+    /// All runs of loss, in ascending order.
     pub runs: Vec<SeqRun>,
     /// True for each run that is an outage.
     outage: Vec<bool>,

@@ -73,7 +73,7 @@ pub struct Waits {
     points: Vec<(i64, f64)>,
 }
 
-/// Shares of packets, in thousandths of a percent, whose waits are candidates for buffers.
+/// Percentiles of the waits that are tried as buffer sizes, in thousandths of a percent.
 const SHARES: [u32; 13] =
     [50_000, 75_000, 90_000, 95_000, 97_000, 98_000, 99_000, 99_500, 99_700, 99_800, 99_900, 99_990, 100_000];
 

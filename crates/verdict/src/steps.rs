@@ -74,11 +74,13 @@ pub fn explain(
             (k + 1..explained.len()).find(|other| back(&explained[*other].0) && !explained[*other].2);
         let end = partner.map(|other| explained[other].0);
         let queue = reason == StepReason::Queue
-            || lively(&step, 1.7)
+            || has_more_jitter(&step, 1.7)
             || end.is_some_and(|end| {
-                step.ramp + end.ramp >= MIN_RAMP_PACKETS || lively(&end, 1.7) || drains(delays, &end, noise)
+                step.ramp + end.ramp >= MIN_RAMP_PACKETS
+                    || has_more_jitter(&end, 1.7)
+                    || drains(delays, &end, noise)
             });
-        if queue && (end.is_some() || reason == StepReason::Queue || lively(&step, 3.0)) {
+        if queue && (end.is_some() || reason == StepReason::Queue || has_more_jitter(&step, 3.0)) {
             explained[k].1 = StepReason::Queue;
             if let Some(other) = partner {
                 explained[other].1 = StepReason::Queue;
@@ -91,7 +93,7 @@ pub fn explain(
         let before = explained[k - 1].1;
         if !proven
             && step.change < 0
-            && (before == StepReason::Queue || step.ramp >= MIN_RAMP_PACKETS || lively(&step, 3.0))
+            && (before == StepReason::Queue || step.ramp >= MIN_RAMP_PACKETS || has_more_jitter(&step, 3.0))
         {
             explained[k].1 = StepReason::Queue;
         }
@@ -111,7 +113,7 @@ fn stays(delays: &Delays<'_>, step: &LevelStep, begin: usize, end: usize) -> boo
 }
 
 /// Returns true if the jitter on the higher side of a step is `factor` times as large as on the lower side.
-fn lively(step: &LevelStep, factor: f64) -> bool {
+fn has_more_jitter(step: &LevelStep, factor: f64) -> bool {
     let [before, after] = step.spread;
     let (low, high) = if step.change > 0 { (before, after) } else { (after, before) };
     high as f64 > factor * low.max(20_000) as f64 && high > step.change.abs() / 50
@@ -140,7 +142,7 @@ fn drains(delays: &Delays<'_>, step: &LevelStep, noise: DelayNoise) -> bool {
 enum Proof {
     /// The receiving host's clock was set.
     Clock,
-    /// The route changed.
+    /// The route changed, and neither clock was set.
     Route,
     /// Neither is proven.
     None,

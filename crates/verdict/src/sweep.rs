@@ -7,7 +7,8 @@ use jitlat_core::answer::{Answer, Severity};
 use jitlat_core::sweep::{Estimate, SweepAxis, SweepGrid, SweepPoint};
 use std::collections::BTreeMap;
 
-/// Minimum number of packets for a verdict on a point.
+/// Minimum number of packets for a verdict on a point. Even without losses, fewer packets cannot exclude a loss ratio
+/// that a conversation does not tolerate (3/N).
 const MIN_PACKETS: u64 = 100;
 
 /// Effect of one condition on the delay while all other conditions are equal.

@@ -17,7 +17,7 @@ impl Notes {
     }
 
     /// Returns every reason to doubt the figures of `summary`.
-    pub fn look_at(summary: &Summary, session: &Session, round_trips: bool) -> Vec<Warning> {
+    pub fn of(summary: &Summary, session: &Session, round_trips: bool) -> Vec<Warning> {
         let mut notes = Notes::default();
         notes.sample(summary, session);
         notes.clocks(summary, round_trips);

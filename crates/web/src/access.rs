@@ -111,7 +111,7 @@ fn decide(app: &App, request: &Request) -> Decision {
         None => return Refuse(StatusCode::UNAUTHORIZED, ""),
     };
     if let Err(why) = change::is_own(headers) {
-        tracing::warn!("page: refused a request to start or stop a test: {why}");
+        tracing::warn!("web page: refused a request to start or stop a test: {why}");
         return Refuse(StatusCode::FORBIDDEN, why);
     }
     if is_api && shown == Some(TokenCarrier::Cookie) {
@@ -176,7 +176,7 @@ async fn log_in(app: &App, request: Request) -> Response {
         (ReadAccess::Token(token), _) if token.is(shown) => &app.cookie,
         _ => {
             tokio::time::sleep(WRONG_TOKEN_DELAY).await;
-            tracing::warn!("page: rejected a wrong token");
+            tracing::warn!("web page: rejected a wrong token");
             return (StatusCode::UNAUTHORIZED, form_page(app, Some("Wrong token."))).into_response();
         }
     };

@@ -145,12 +145,14 @@ async fn follow(app: &Arc<App>) {
             sent = Instant::now();
             app.watchers.send(&Bytes::from(text));
         }
+        // Limit the reads of an archive that changes all the time.
         sleep(MIN_INTERVAL).await;
         let longest = if changes.is_some() {
             KEEPALIVE_INTERVAL.saturating_sub(sent.elapsed())
         } else {
             UNWATCHED_INTERVAL
         };
+        // A timeout and a change have the same effect: the archive is read again.
         let _ = timeout(longest, changed(changes.as_ref())).await;
     }
 }

@@ -247,7 +247,7 @@ fn of_monitor(monitor: &MonitorNow, now: i64) -> Markup {
             div { dt { "busy with tests" } dd { (format!("{:.1}", monitor.busy * 100.0)) " % of the time" } }
         }
         @if monitor.slots.is_empty() {
-            p { "None of its tests was due yet." }
+            p { "None of its tests has been due yet." }
         } @else {
             (scrolling("Slots of the monitor", &rows))
         }

@@ -94,7 +94,7 @@ impl IntoResponse for Problem {
     fn into_response(self) -> Response {
         let (status, title, text) = self.said();
         if let Problem::Failed(text) = &self {
-            tracing::warn!("page: {text}");
+            tracing::warn!("web page: {text}");
         }
         let main = html! { p { (text) } p { a href="/" { "All paths" } } };
         let page = page::page(title, PageTab::None, &Markup::default(), &main);

@@ -93,12 +93,14 @@ impl Web {
                 match accepted {
                     // Try again: the cause may be temporary, for example too many open files.
                     Err(e) => {
-                        debug!("page: accepting a connection: {e}");
+                        debug!("web page: accepting a connection: {e}");
+                        // A request to stop ends the pause.
                         let _ = timeout(ACCEPT_RETRY_PAUSE, stop.readable()).await;
                     }
                     Ok((stream, peer)) => {
                         let Some(slot) = slots.take(peer.ip(), &app.limits) else {
-                            debug!("page: too many connections, from {peer} or in total");
+                            // Dropping the stream closes the connection.
+                            debug!("web page: too many connections, from {peer} or in total");
                             continue;
                         };
                         let answering = answer(stream, router.clone(), app.clone());
@@ -112,6 +114,7 @@ impl Web {
             watching.abort();
             Ok(())
         });
+        // Requests that still read the archive must not delay the end.
         runtime.shutdown_timeout(Duration::from_secs(1));
         ended.map_err(WebError::Runtime)
     }
@@ -136,6 +139,6 @@ async fn answer(stream: TcpStream, router: Router, app: Arc<App>) {
         .serve_connection(io, TowerToHyperService::new(router))
         .await;
     if let Err(e) = served {
-        debug!("page: a connection ended: {e}");
+        debug!("web page: a connection ended: {e}");
     }
 }

@@ -98,6 +98,7 @@ fn properties() -> WriterPropertiesPtr {
         .set_dictionary_enabled(false)
         .set_offset_index_disabled(true)
         .set_max_row_group_row_count(None)
+        // Sequence numbers and times grow nearly evenly, so their differences need few bits.
         .set_encoding(Encoding::DELTA_BINARY_PACKED);
     for column in COLUMNS.iter().filter(|c| c.few) {
         let path = ColumnPath::from(column.name);
@@ -165,6 +166,7 @@ impl PacketFileWriter {
         parquet.flush().map_err(ArchiveError::io("writing", &path))?;
         let inner = parquet.inner_mut();
         let sum = inner.take();
+        // Synced before the file is renamed: after a power failure, the name must not refer to an incomplete file.
         inner.file.get_ref().sync_all().map_err(ArchiveError::io("writing", &path))?;
         let target = archive.join(name);
         let folder = target.parent().unwrap_or(archive);

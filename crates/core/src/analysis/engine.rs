@@ -1,5 +1,5 @@
 //! [`Engine`]: the analysis of one stream of delays. It is exact while its samples fit into the permitted
-//! memory, and within a stated error beyond. A one-way test is one stream, a round-trip test three.
+//! memory; beyond that, its errors have stated limits. A one-way test is one stream, a round-trip test three.
 
 use super::gathered::Gathered;
 use super::options::{Options, PACKET_BYTES};

@@ -213,6 +213,7 @@ impl Sample {
 /// Sorts values that are at most `largest`.
 fn sort_u32(values: &mut Vec<u32>, largest: u32) {
     let wide = u32::BITS - largest.leading_zeros();
+    // More values of a digit need fewer passes, but larger tables.
     match values.len() {
         0..256 => values.sort_unstable(),
         256..4096 => sort_by_digits::<{ 1 << 9 }>(values, wide),

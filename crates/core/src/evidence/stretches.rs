@@ -14,7 +14,7 @@ pub const MAX_CAUSES_PER_KIND: usize = 64;
 /// A cause with the harm that it does.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct FoundCause {
-    /// The cause.
+    /// The cause, with its times and packets.
     pub cause: Cause,
     /// Approximate share of packets affected; among causes of the same severity, the larger one comes first.
     pub harm: f64,

@@ -54,6 +54,7 @@ pub fn fit(points: &[(u64, f64)], tunnel: u64) -> Option<LinkFit> {
             let Some(r) = regress(points.iter().map(|p| ((p.0 + h).div_ceil(step) as f64, p.1))) else {
                 continue;
             };
+            // Several lengths of step may fit equally well; the one nearest to an ATM cell is the most likely.
             let better = best.is_none_or(|(s, _, b)| {
                 let tie = (r[2] - b[2]).abs() <= 1e-9 * b[2].max(1.0);
                 if tie { step.abs_diff(48) < s.abs_diff(48) } else { r[2] < b[2] }

@@ -8,6 +8,7 @@ use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 
 const MAX_RESAMPLES: u32 = 2000;
+/// Minimum number of resamples: five of them lie beyond each end of a 95 % interval.
 const MIN_RESAMPLES: u32 = 200;
 /// Maximum number of values drawn in total. A long series gets fewer resamples, but its length makes each of
 /// them more precise.

@@ -24,13 +24,14 @@ pub struct BurstGap {
     pub mean_burst_duration_ms: Option<f64>,
     /// Mean length of gaps times the period, in ms; `None` if the period is unknown.
     pub mean_gap_duration_ms: Option<f64>,
-    /// Losses in gaps.
+    /// Number of losses in gaps.
     pub isolated_losses: u64,
 }
 
 use super::seqset::SeqRun;
 /// Gmin of RFC 3611: number of consecutive received packets that ends a burst.
 pub const GMIN: u64 = 16;
+/// Maximum number of bursts and of gaps in the lists, which limits the memory. All of them are counted.
 const MAX_LISTED: usize = 10_000;
 
 /// Divides runs of loss, given in ascending order, into bursts and gaps, in constant memory except for the

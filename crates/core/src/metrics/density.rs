@@ -17,6 +17,8 @@ struct Displacements {
 }
 
 impl Displacements {
+    /// Largest displacement that is counted in an array. Larger ones are rare and have no limit, so they are counted in
+    /// a map.
     const REACH: i64 = 512;
 
     fn new() -> Displacements {

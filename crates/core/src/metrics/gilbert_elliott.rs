@@ -3,10 +3,12 @@
 use super::loss::{GilbertElliott, GilbertFit};
 use super::seqset::SeqRun;
 
+/// Maximum number of steps. The fit ends earlier once the likelihood no longer improves.
 const ITERATIONS: usize = 200;
 /// Maximum number of packets fitted, from the start of the stream; computing time is linear in it.
 const MAX_FITTED_PACKETS: u64 = 1 << 18;
-/// Minimum improvement of Akaike's criterion at which the model is reported.
+/// Minimum improvement of Akaike's criterion at which the model is reported. With a smaller one, both models explain
+/// the losses about equally well.
 const MIN_IMPROVEMENT: f64 = 2.0;
 
 /// Fits the model to the first `n` packets (at most 262 144), of which those in `runs` were lost, from the fixed start

@@ -68,7 +68,7 @@ pub struct GilbertFit {
     pub q: Option<f64>,
     /// Conditional loss probability P(lost | previous lost) = 1 − q.
     pub clp: Option<f64>,
-    /// Unconditional loss probability.
+    /// Unconditional loss probability: the loss ratio.
     pub ulp: Option<f64>,
     /// Mean run length of losses.
     pub mean_burst: Option<f64>,
@@ -82,11 +82,11 @@ pub struct GilbertFit {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct Gilbert1960 {
-    /// P(good → bad).
+    /// Probability of a change from the good to the bad state, per packet.
     pub p: f64,
-    /// P(bad → good).
+    /// Probability of a change from the bad to the good state, per packet.
     pub r: f64,
-    /// P(received | bad).
+    /// Probability that a packet is received in the bad state.
     pub h: f64,
 }
 
@@ -95,13 +95,13 @@ pub struct Gilbert1960 {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct GilbertElliott {
-    /// P(good → bad).
+    /// Probability of a change from the good to the bad state, per packet.
     pub p: f64,
-    /// P(bad → good).
+    /// Probability of a change from the bad to the good state, per packet.
     pub r: f64,
-    /// P(received | bad).
+    /// Probability that a packet is received in the bad state.
     pub h: f64,
-    /// P(received | good).
+    /// Probability that a packet is received in the good state.
     pub k: f64,
     /// Log-likelihood of the fitted model.
     pub log_likelihood: f64,
@@ -125,16 +125,16 @@ pub struct RunsTest {
     pub z: Option<f64>,
 }
 
-/// Distribution of losses.
+/// Pattern of losses, according to the runs test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum LossPattern {
     /// Fewer than ten losses, or fewer than ten receptions.
     Insufficient,
-    /// Compatible with independence.
+    /// Compatible with independent losses.
     Random,
-    /// Clustered.
+    /// Clustered in bursts.
     Bursty,
     /// More evenly spread than random losses.
     AntiClustered,
@@ -146,7 +146,9 @@ use super::stat;
 
 /// Loss distance up to which losses are noticeable (RFC 3357 §6.1).
 pub const DELTA: u64 = 99;
+/// Largest loss distance of the histogram.
 const SMALL_DISTANCE: u64 = 20;
+/// Number of runs of loss that are listed, from the start of the test.
 const FIRST_RUNS: usize = 10;
 
 /// Collects runs of loss, in ascending order, in constant memory except for histograms of lengths.
@@ -387,6 +389,7 @@ fn pattern(test: Option<RunsTest>, n: u64, lost: u64) -> Option<LossPattern> {
     if n == 0 || lost == 0 {
         return None;
     }
+    // With fewer of either kind, the number of runs is not normally distributed.
     if lost < 10 || n - lost < 10 {
         return Some(LossPattern::Insufficient);
     }

@@ -48,11 +48,11 @@ pub struct Reordering {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct ReorderDensity {
-    /// Packets with positive displacement, in percent.
+    /// Share of packets with positive displacement, in percent.
     pub percent_late: f64,
     /// Packets with negative displacement, in percent.
     pub percent_early: f64,
-    /// Mean of |displacement|.
+    /// Mean absolute displacement.
     pub mean_displacement: f64,
     /// Mean of the positive displacements.
     pub mean_late_displacement: Option<f64>,
@@ -73,6 +73,7 @@ use super::series::{Series, runs};
 use super::stat::CountTree;
 use std::ops::Range;
 
+/// Maximum number of listed gaps, which limits the memory.
 const MAX_LISTED: usize = 10_000;
 /// Largest n up to which the n-reordering histogram lists every n.
 const MAX_SINGLE_N: u64 = 1000;

@@ -13,7 +13,7 @@ pub struct ScheduleError {
     pub min: i64,
     /// Median error.
     pub median: f64,
-    /// 99th percentile.
+    /// 99th percentile of the error.
     pub p99: i64,
     /// Error of the latest packet, compared with its due time.
     pub max: i64,
@@ -33,7 +33,7 @@ pub struct ScheduleError {
 pub struct Stretched {
     /// Mean lateness of the last tenth of the packets minus the mean lateness of the first tenth, in ns.
     pub late: f64,
-    /// Packets per second that the sender sent.
+    /// Packets sent per second.
     pub rate: f64,
     /// Packets per second required by the schedule.
     pub asked: f64,
@@ -45,7 +45,7 @@ pub struct Stretched {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct HandedOver {
-    /// 99th percentile.
+    /// 99th percentile of the error.
     pub p99: i64,
     /// Error of the latest packet, compared with its due time.
     pub max: i64,
@@ -107,6 +107,7 @@ impl DueTimes {
             Schedule::Periodic => DueTimes::Every(period),
             Schedule::Burst { size } => DueTimes::Bursts(period, size.max(1).into()),
             Schedule::Poisson { seed: UNKNOWN_SEED } => return None,
+            // Due times are drawn one after the other; a corrupt sequence number must not cause billions of draws.
             Schedule::Poisson { .. } | Schedule::Random { .. } if last as usize / 64 > received + 100_000 => {
                 return None;
             }

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::ops::Range;
 
+/// Words of a page. Eight fill one cache line.
 const WORDS: usize = 8;
 const PAGE: u32 = 64 * WORDS as u32;
 

@@ -23,8 +23,7 @@ pub struct LoadSpec {
     direction: Direction,
 }
 
-/// Payload bytes per packet, UDP and TCP: a datagram that fits the MTU of nearly any path; ten segments of
-/// TCP.
+/// Payload bytes per packet: for UDP, a datagram that fits the MTU of nearly any path; for TCP, ten segments.
 const PAYLOAD: [u64; 2] = [1400, 14_480];
 /// Maximum number of streams of one load: a server grants 32 sessions to one client, and the test needs one
 /// of them.

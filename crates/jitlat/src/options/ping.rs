@@ -173,7 +173,7 @@ impl FromStr for ScheduleArg {
             _ => {}
         }
         let unknown =
-            "write periodic, poisson, uniform:LEAST,MOST, exponential:LEAST,MEAN or normal:MEAN,DEVIATION";
+            "write periodic, poisson, uniform:MIN,MAX, exponential:MIN,MEAN or normal:MEAN,DEVIATION";
         let (law, numbers) = text.split_once(':').ok_or(unknown)?;
         let mut numbers = numbers.split(',');
         let mut time =

@@ -121,7 +121,7 @@ impl CaptureObserver for LivePointProgress {
         match event {
             _ if self.quiet => {}
             CaptureEvent::Listening([reference, monitor]) => {
-                info!("listening to {reference} (reference) and {monitor} (monitor)");
+                info!("capturing on {reference} (reference) and {monitor} (monitor)");
             }
             CaptureEvent::Planned(MatchPlan { common, sides: [near, far], .. }) => info!(
                 "{common} packets in common, between {} and {}",

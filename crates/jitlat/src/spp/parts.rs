@@ -8,6 +8,7 @@ use clap::Args;
 use core::str::FromStr;
 use jitlat_core::quantity;
 use jitlat_core::time::{SECOND, Span, WallTime};
+use jitlat_core::units::duration;
 use jitlat_instruments::passive::{PartTime, Passive, TimePart};
 use jitlat_output::captures::{PairPrinter, PointAnalyses};
 use jitlat_output::write_file;
@@ -16,6 +17,7 @@ use jitlat_passive::{FirstPass, PairEstimator, PartState};
 use jitlat_report::text::screen::Timeline;
 use std::fs;
 use std::path::{Path, PathBuf};
+use tracing::warn;
 
 /// Maximum size of a plan that is read, in bytes.
 const MAX_PLAN_BYTES: u64 = 64 << 20;
@@ -145,6 +147,15 @@ pub fn join(args: &SppArgs) -> Result<ExitStatus> {
     let (_, mut whole) = parts.next().context("--join needs the files written with --state")?;
     for (path, next) in parts {
         whole.append(next).with_context(|| format!("joining {}", path.display()))?;
+    }
+    if let [before, after] = whole.part.missing()
+        && before.max(after) > Span(0)
+    {
+        warn!(
+            "parts are missing: the captures have packets {} before and {} after the joined parts, which are in no figure",
+            duration(before),
+            duration(after)
+        );
     }
     let mut lines = PairPrinter::new(args.columns(), !args.is_silent(), false);
     let mut course = Timeline::default();

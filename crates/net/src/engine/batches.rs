@@ -84,7 +84,7 @@ impl BatchPacing {
         pause
     }
 
-    /// Returns the pause for a stream of which `taken` packets arrived within `time`.
+    /// Returns the pause for a stream that delivered `taken` packets within `time`.
     fn within(&self, taken: u64, time: Span) -> Span {
         let (taken, time) = (taken.max(1), time.0.max(1).unsigned_abs());
         // A burst may arrive at any time during the pause.

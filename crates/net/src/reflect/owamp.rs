@@ -403,8 +403,7 @@ impl OwampConversation<'_> {
             return Ok((port, ServerEndpoint::Receiving(Box::new(Receiving::new(socket, receiver)))));
         }
         if self.control.local.is_ipv6() {
-            // RFC 4656 requires 255, so that the receiver can derive the number of hops from the remaining
-            // TTL.
+            // The receiver computes the number of hops as 255 minus the TTL that arrived (RFC 4656).
             socket2::SockRef::from(&socket).set_unicast_hops_v6(255)?;
         } else {
             socket.set_ttl(255)?;

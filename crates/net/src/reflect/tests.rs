@@ -495,3 +495,26 @@ fn connections_of_one_client_share_its_limit() {
     // All requests are answered, at the permitted rate.
     no_more_than_ten_a_second(ask, 12);
 }
+
+#[test]
+fn missing_privileges_are_reported_in_one_line() {
+    let failure = |name, port, kind: io::ErrorKind| ReflectorError {
+        name,
+        address: (Ipv4Addr::LOCALHOST, port).into(),
+        source: kind.into(),
+    };
+    let [refused, used] = [io::ErrorKind::PermissionDenied, io::ErrorKind::AddrInUse];
+    let failures = [
+        failure("STAMP", 862, refused),
+        failure("STAMP", 862, refused),
+        failure("LaMP", 46_000, used),
+        failure("OWAMP-Control", 861, refused),
+    ];
+    let lines = describe_failures(&failures);
+    let [other, privilege] = &lines[..] else { panic!("{lines:?}") };
+    assert!(other.contains("the LaMP reflector on 127.0.0.1:46000"), "{other}");
+    assert!(
+        privilege.starts_with("not answering STAMP (port 862), OWAMP-Control (port 861): a port below 1024 ")
+    );
+    assert!(describe_failures(&[]).is_empty());
+}

@@ -325,7 +325,7 @@ impl<'a, P: Protocol> Exchange<'a, P> {
 
     /// Sends the packet in `out`. If the host has refused packets (`refused`), a program on it may still read
     /// whole frames (LaTe's raw sockets). Such a program rejects frames whose checksum is left to the
-    /// adapter, so the checksum is computed before.
+    /// adapter, so the checksum is computed before sending.
     fn send_once(&mut self, refused: bool) -> io::Result<()> {
         let ExchangeSockets { socket, framing, .. } = &mut self.wire;
         let bytes = framing.as_mut().map_or(&self.out[..], |framing| framing.wrap(&self.out));
@@ -484,6 +484,7 @@ fn receive_within(socket: &impl AsFd, span: Span) -> bool {
 }
 
 fn without_ip_header(packet: &[u8]) -> &[u8] {
+    // The header length is in the lower half of the first byte, in 32-bit words.
     let length = packet.first().map_or(0, |b| usize::from(b & 0x0f) * 4);
     packet.get(length..).unwrap_or_default()
 }

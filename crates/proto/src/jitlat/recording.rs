@@ -278,7 +278,7 @@ impl SentStamps {
 
     /// Replaces the sender's own clock reading in `record` by the packet's timestamp, if there is one. Stores
     /// the time from the reading to departure as [`send_lag`](PacketRecord::send_lag), and the time from the
-    /// reading to the queue as [`entry_lag`](PacketRecord::entry_lag).
+    /// reading until the packet entered the queue as [`entry_lag`](PacketRecord::entry_lag).
     #[inline]
     pub fn join(&self, record: &mut PacketRecord) {
         let (Some(read), Some(left)) = (record.sent(), self.get(record.seq)) else { return };

@@ -143,7 +143,7 @@ impl PolicyFile {
     }
 
     /// Makes the names of key files relative to `folder`.
-    pub fn beside(mut self, folder: &Path) -> PolicyFile {
+    pub fn relative_to(mut self, folder: &Path) -> PolicyFile {
         let resolve = |path: &mut PathBuf| *path = folder.join(&*path);
         self.key_file.iter_mut().for_each(resolve);
         for rules in self.services.values_mut() {

@@ -15,7 +15,7 @@ use std::collections::VecDeque;
 /// Maximum number of answers that wait for a later report.
 const MAX_PENDING: usize = 256;
 /// Time for which an answer waits for a later report.
-const REFUSAL_GRACE: Span = Span::millis(500);
+const LATER_REPORT_TIMEOUT: Span = Span::millis(500);
 /// Maximum number of requests sent after the test to determine whether the far host counts.
 const MAX_PROBES: u32 = 3;
 /// Timeout of the answer to each of these requests.
@@ -123,8 +123,9 @@ enum PingerState {
 }
 
 impl<P: Protocol> Pinger<P> {
-    /// Creates a test that starts when it is first polled. Allocates all memory now: per request, 64 bytes
-    /// for the record and 16 for the transmit timestamps.
+    /// Creates a test that starts when it is first polled. Allocates memory now, for up to a million requests:
+    /// per request, 64 bytes for the record and 16 for the transmit timestamps. Longer tests allocate more
+    /// while they run.
     pub fn new(protocol: P, plan: PingPlan, stamps: StampSource) -> Pinger<P> {
         let packets = plan.spec.packets();
         // Twice the number of requests, for duplicates, and a reserve for short tests.
@@ -237,8 +238,9 @@ impl<P: Protocol> Pinger<P> {
         self.closing = stage == ConversationState::Closing;
         // A report in the next answer may arrive at any time.
         if !self.protocol.amends() {
-            let late =
-                |r: &PacketRecord| r.time(Moment::Returned).is_none_or(|at| now.wall - at > REFUSAL_GRACE);
+            let late = |r: &PacketRecord| {
+                r.time(Moment::Returned).is_none_or(|at| now.wall - at > LATER_REPORT_TIMEOUT)
+            };
             let settled = self.pending.iter().take_while(|r| late(r)).count();
             self.settle(self.pending.len() - settled);
         }

@@ -322,7 +322,7 @@ fn random(gaps: Gaps, batch: u32, seed: u64) -> String {
             format!("normal, mean {}, standard deviation {}", exact(mean.0), exact(deviation.0))
         }
     };
-    let same = if batch > 1 { format!(", {batch} alike in a row") } else { String::new() };
+    let same = if batch > 1 { format!(", each used for {batch} packets") } else { String::new() };
     format!("gaps {law}{same}, seed {seed}")
 }
 

@@ -66,7 +66,7 @@ pub struct SampleHistory {
     missing: u64,
     min: Option<i64>,
     max: Option<i64>,
-    /// One bit for each sequence number that has arrived.
+    /// Bitmap of the sequence numbers that have arrived.
     seen: Vec<u64>,
 }
 

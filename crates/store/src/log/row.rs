@@ -29,6 +29,8 @@ fn no_digits(eight: u64) -> u64 {
 /// Returns the value of eight digits, the first of which is in the lowest byte. A zero byte counts as the digit 0.
 #[inline]
 fn eight_digits(chunk: u64) -> u64 {
+    // Joins neighbouring digits, then pairs, then groups of four: the factors are 10·2⁸ + 1, 100·2¹⁶ + 1 and
+    // 10 000·2³² + 1.
     let d = chunk & (0x0f * ONES);
     let pairs = d.wrapping_mul(2561) >> 8;
     let fours = (pairs & 0x00ff_00ff_00ff_00ff).wrapping_mul(6_553_601) >> 16;

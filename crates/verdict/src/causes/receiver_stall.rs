@@ -23,6 +23,7 @@ pub(crate) const PROVEN: f64 = 0.95;
 const READING_NOISE_NS: i64 = 2_000_000;
 
 fn find(case: &Case<'_>) -> Vec<FoundCause> {
+    // TCP itself holds data back after a loss, so a hold does not show that the program stalled.
     if case.material.session.spec.transport() == Transport::Tcp {
         return Vec::new();
     }

@@ -139,6 +139,7 @@ fn loss(a: &ComparisonSide, b: &ComparisonSide) -> Option<Difference> {
     })
 }
 
+// Limits of Cliff's delta by Romano et al. (2006).
 fn effect(delta: f64) -> Effect {
     match delta.abs() {
         d if d < 0.147 => Effect::Negligible,

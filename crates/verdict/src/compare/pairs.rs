@@ -100,8 +100,10 @@ impl OrderedPairs {
         let u = self.greater as f64 + equal as f64 / 2.0;
         let all = n + m;
         let variance = n * m / 12.0 * (all + 1.0 - self.ties / (all * (all - 1.0)));
+        // U is discrete, so the continuity correction of one half applies.
         let z = if variance > 0.0 { ((u - n * m / 2.0).abs() - 0.5) / variance.sqrt() } else { 0.0 };
         let effective = n * m / all;
+        // Stephens' correction for small samples.
         let lambda = (effective.sqrt() + 0.12 + 0.11 / effective.sqrt()) * self.distance;
         IndependenceTests {
             u,

@@ -87,7 +87,7 @@ pub fn find(app: &App, id: &str) -> Result<Arc<LiveRun>, Problem> {
     }
     app.table.find(id).ok_or_else(|| {
         Problem::NotFound(
-            "No test with this id was started since the server was. Results of ended tests are in the archive.".to_owned(),
+            "No test with this id has been started since the server started. Results of earlier tests are in the archive.".to_owned(),
         )
     })
 }
@@ -116,7 +116,7 @@ pub fn stopping() -> MethodRouter<Arc<App>> {
     post(|State(app): State<Arc<App>>, Path(id): Path<String>| async move {
         match find(&app, &id) {
             Ok(run) => {
-                tracing::info!("page: stopping test {id}");
+                tracing::info!("web page: stopping test {id}");
                 run.stop();
                 json(&app, run).await
             }

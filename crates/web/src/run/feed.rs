@@ -245,6 +245,7 @@ impl Observer for RunFeed {
             let arrives = |s: &Session| s.two_way.is_some() || s.spec.direction() == Direction::Down;
             news.here = sessions.iter().map(arrives).collect();
         }
+        // Watchers already have the packets of streams that arrive here.
         if let Event::Records { stream, .. } = *event
             && news.here.get(stream).copied().unwrap_or(true)
         {
@@ -253,6 +254,7 @@ impl Observer for RunFeed {
         let Some(mut happened) = Happened::of(event) else { return };
         if let Happened::Arrived { stream, records } | Happened::Records { stream, records } = &happened {
             if news.packets + records.len() > MAX_WAITING_PACKETS {
+                // Nobody fetches the events: count the packets instead.
                 happened = Happened::Missed { stream: *stream, packets: records.len() as u64 };
             } else {
                 news.packets += records.len();

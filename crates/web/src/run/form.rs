@@ -64,7 +64,7 @@ pub fn stopping() -> MethodRouter<Arc<App>> {
             let stop = async {
                 own_form(&app, &headers, request).await?;
                 let run = super::api::find(&app, &id)?;
-                tracing::info!("page: stopping test {id}");
+                tracing::info!("web page: stopping test {id}");
                 run.stop();
                 Ok::<_, Problem>(to(&format!("/run/{}", run.id)))
             };
@@ -84,7 +84,9 @@ async fn own_form(app: &App, headers: &HeaderMap, request: Request) -> Result<Qu
     if app.secrets.fits(headers, form.get(SECRET)) {
         return Ok(form);
     }
-    tracing::warn!("page: refused a form to start or stop a test: it is not a form of this server");
+    tracing::warn!(
+        "web page: refused a form to start or stop a test, because it does not come from this server"
+    );
     Err(Problem::NotAllowed(
         "This form is outdated, belongs to another server, or the browser blocks cookies. Reload the page."
             .to_owned(),

@@ -36,13 +36,18 @@ pub async fn start(app: &Arc<App>, wanted_test: RunRequest) -> Result<Arc<LiveRu
     });
     match started.await {
         Ok(run) => {
-            tracing::info!("page: started test {} with {}: {}", run.id, wanted_test.host, run.planned.about);
+            tracing::info!(
+                "web page: started test {} with {}: {}",
+                run.id,
+                wanted_test.host,
+                run.planned.about
+            );
             tokio::spawn(follow(run.clone()));
             Ok(run)
         }
         Err(problem) => {
             if let Problem::Refused(refusal) = &problem {
-                tracing::info!("page: refused a test with {:?}: {}", wanted_test.host, refusal.why());
+                tracing::info!("web page: refused a test with {:?}: {}", wanted_test.host, refusal.why());
             }
             Err(problem)
         }
@@ -79,6 +84,7 @@ fn start_with(
     match runs.runner.start(wanted_test, host, RunFeed::new(run.clone())) {
         Ok(()) => Ok(run),
         Err(refusal) => {
+            // A refused test must not count towards the limits.
             app.table.forget(&run);
             Err(refusal.into())
         }
@@ -95,9 +101,11 @@ async fn follow(run: Arc<LiveRun>) {
         if changed || steps.is_multiple_of(STEPS_PER_MESSAGE) || over {
             let own = run.clone();
             let watched = !run.watchers.is_empty();
+            // Computing figures would block the thread that accepts connections.
             let said = tokio::task::spawn_blocking(move || match watched {
                 true => Some(event(&RunNow::of(&own))),
                 false => {
+                    // Nobody watches: process the events, which would otherwise accumulate.
                     drop(own.look());
                     None
                 }

@@ -20,9 +20,9 @@ pub(super) const MIN_PACKETS_FOR_P99: u64 = 100;
 pub(super) enum DelayKnowledge {
     /// Send and receive times are from the same clock.
     One,
-    /// Two clocks: the correction subtracted, and the maximum remaining error, in ns.
+    /// Two clocks: the subtracted correction, and its maximum error, in ns.
     Bounded(i64, f64),
-    /// Two clocks: the correction subtracted, with an unknown remaining error.
+    /// Two clocks: the subtracted correction, whose error is unknown.
     Unbounded(i64),
     /// Two clocks whose difference is unknown.
     Unknown,
