@@ -14,6 +14,7 @@ pub use crate::metrics::confidence::{BatchMeans, Bootstrap, Inference, RankInter
 pub use crate::metrics::counts::Counts;
 pub use crate::metrics::dejitter::{Dejitter, DejitterPoint, DelayBasis};
 pub use crate::metrics::delay::{Delay, Unconditional};
+pub use crate::metrics::dependence::{NoInterval, QuantileInterval, ShareInterval};
 pub use crate::metrics::duplicate::{Duplicates, TimeToDuplicate};
 pub use crate::metrics::ipdv::Ipdv;
 pub use crate::metrics::local_queue::LocalQueue;

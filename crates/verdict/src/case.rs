@@ -357,6 +357,7 @@ impl<'a> Case<'a> {
             sent,
             lost,
             burst_ratio: self.scattered.pattern().burst_ratio,
+            loss_effect: self.scattered.design_effect(),
             base_ns,
         }
     }
