@@ -125,7 +125,7 @@ fn put_together(so_far: &mut StretchFindings, id: CauseId) {
 }
 
 /// Returns the verdict on the `whole` stream; `None` if it depends on facts that were unknown when its stretches were
-/// judged: refused or unrecorded packets.
+/// judged: refused, skipped or unrecorded packets.
 pub fn judgement(
     mut so_far: StretchFindings,
     whole: &WholeStream<'_>,
@@ -133,7 +133,7 @@ pub fn judgement(
 ) -> Option<Judgement> {
     let WholeStream { session, known, clock, received, min, short, round_trip } = *whole;
     let refused = session.unsent as f64 >= 1e-3 * known.sent as f64 && session.unsent > 0;
-    if refused || !session.unrecorded.is_empty() {
+    if refused || !session.unrecorded.is_empty() || !session.skipped.is_empty() {
         return None;
     }
     keep_one_law_of_loss(&mut so_far);

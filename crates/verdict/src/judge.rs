@@ -58,7 +58,7 @@ pub(super) fn conclude(findings: CaseFindings, session: &Session, profiles: &[Pr
     let enough = known.sent >= MIN_PACKETS as u64;
     if !enough {
         // These causes need no statistics.
-        found.retain(|f| matches!(f.cause.id, CauseId::IncompleteLog | CauseId::SendFailure));
+        found.retain(|f| matches!(f.cause.id, CauseId::IncompleteLog | CauseId::SendFailure | CauseId::Mtu));
     }
     let no_answers_expected = session.two_way.as_ref().is_some_and(|two_way| !two_way.expects_answers());
     if no_answers_expected {
@@ -78,8 +78,10 @@ pub(super) fn conclude(findings: CaseFindings, session: &Session, profiles: &[Pr
     };
     let interrupted = Interruption::by_outages(gone);
     let rest = known.sent.saturating_sub(touched);
+    let skipped: u64 = session.skipped_in(0, known.end).map(|run| run.len).sum();
+    let (touched, planned) = (touched + skipped, known.sent + skipped);
     let measured =
-        touched == 0 || rest >= MIN_PACKETS as u64 && rest as f64 >= MIN_UNTOUCHED * known.sent as f64;
+        touched == 0 || rest >= MIN_PACKETS as u64 && rest as f64 >= MIN_UNTOUCHED * planned as f64;
     let severity = match &played {
         // Any number of sent packets is enough to see that nothing arrives.
         _ if received == 0 && known.complete && known.sent > 0 && !no_answers_expected => Severity::Bad,
@@ -94,14 +96,14 @@ pub(super) fn conclude(findings: CaseFindings, session: &Session, profiles: &[Pr
     sort(&mut found);
     let felt = match severity {
         _ if no_answers_expected => Some(broadcast(known.sent, received)),
-        Severity::Unknown if enough && !measured => Some(not_as_asked(touched, known.sent)),
+        Severity::Unknown if enough && !measured => Some(not_as_asked(touched, planned)),
         Severity::Unknown => None,
         _ => played.and_then(|p| strongest_effect(&p, &lived)),
     };
     let host = enough.then(|| host_grade(&found));
     let buffer_ns = played.map(|p| p.buffer_ns).filter(|_| enough);
     let causes: Vec<Cause> = found.into_iter().map(|f| f.cause).collect();
-    let lost = known.sent.saturating_sub(received).saturating_sub(session.unsent);
+    let lost = known.sent.saturating_sub(received).saturating_sub(session.refused());
     let sent =
         SentTraffic { payload: session.payload(), period_ms: session.period().map(|p| p.0 as f64 / 1e6) };
     let of_use = |p: &Profile| {
@@ -125,6 +127,7 @@ fn is_loss(id: CauseId) -> bool {
             | CauseId::Policing
             | CauseId::PeriodicLoss
             | CauseId::SizeDependent
+            | CauseId::Mtu
     )
 }
 

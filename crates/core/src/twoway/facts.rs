@@ -2,6 +2,7 @@
 
 use crate::time::{Span, StampSource};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// Facts about a two-way test in addition to the common fields of a [`Session`](crate::Session).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -21,6 +22,13 @@ pub struct TwoWay {
     pub processing_apart: bool,
     /// DSCP requested for the answers, if it differs from that of the requests (STAMP's class of service).
     pub answer_dscp: Option<u8>,
+    /// DSCP with which requests arrived at the far host, with the number of answers that report it. Empty if the
+    /// far host does not report it.
+    #[serde(default)]
+    pub request_dscp: BTreeMap<u8, u64>,
+    /// ECN field with which requests arrived at the far host, like `request_dscp`.
+    #[serde(default)]
+    pub request_ecn: BTreeMap<u8, u64>,
     /// Loss, duplication and reordering by direction; `None` unless the far host counts its answers.
     pub directions: Option<Directions>,
     /// Runs of lost requests with the direction of each loss, ascending; empty unless the far host counts its

@@ -154,3 +154,21 @@ fn a_short_queue_drops_the_tail() {
     let max = report.ms("/latency/max");
     assert!((1900.0..2200.0).contains(&max), "{max} ms");
 }
+
+/// TCP over a round trip of 0.8 s: at first the connection sends 10 segments per round trip, and packets wait in the sender.
+#[test]
+fn slow_start_over_a_long_path_is_neither_a_queue_nor_a_stall() {
+    undisturbed(|| {
+        let Some(lab) = lab("slow_start_over_a_long_path_is_neither_a_queue_nor_a_stall") else { return };
+        let path: Scenario = "[both]\ndelay = 400ms".parse().unwrap();
+        let (report, _) = measure(&lab, path, "-t -n 500 -p 20ms --no-log");
+        let causes = report.at("/answer/causes").as_array().unwrap();
+        let held = causes.iter().filter(|cause| cause["limited_by"] == "slow-start").count();
+        assert!(held >= 1, "{causes:#?}");
+        let blamed = causes.iter().any(|c| c["limited_by"].is_null() && c["id"] != "reordering");
+        assert!(!blamed, "{causes:#?}");
+        assert!(report.text("/answer/headline").contains("TCP held packets back"), "{causes:#?}");
+        let warned = report.at("/warnings").as_array().unwrap().iter().any(|w| w["code"] == "tcp_limited");
+        assert!(warned);
+    });
+}

@@ -144,6 +144,8 @@ pub struct TwoWayMeasured<P> {
     pub host: HostFacts,
     /// Ending of the test.
     pub ending: Ending,
+    /// Path MTU that the kernel knew after the test, in bytes; `None` if the requests are not larger, or if unknown.
+    pub path_mtu: Option<u32>,
     /// Number of requests that could not be sent.
     pub unsent: u64,
     /// Number of requests whose transmit stamp was requested but never arrived; `None` if no stamps were

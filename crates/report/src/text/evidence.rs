@@ -394,7 +394,6 @@ fn far_end(page: &mut Page, s: &Summary) {
         return;
     }
     page.heading(if s.two_way.is_some() { "In the answers" } else { "At the far end" });
-    let dscp = |value: u8| Dscp::new(value.into()).map_or_else(|| value.to_string(), |d| d.to_string());
     let of_answers = s.two_way.as_ref().and_then(|t| t.answer_dscp);
     let (asked, how) = of_answers.map_or((s.header.dscp, "sent"), |dscp| (dscp, "asked for"));
     if !f.dscp.is_empty() {
@@ -408,8 +407,7 @@ fn far_end(page: &mut Page, s: &Summary) {
         });
     }
     if f.ecn.keys().any(|ecn| *ecn != 0) {
-        let name = |v: &u8| ["Not-ECT", "ECT(1)", "ECT(0)", "CE"][usize::from(v & 3)].to_owned();
-        page.item(&format!("ECN {}", mixture(&f.ecn, name)));
+        page.item(&format!("ECN {}", mixture(&f.ecn, |v| ecn(*v))));
     }
     if !f.ttl.is_empty() {
         let several = if f.ttl.len() > 1 { ": paths of different length" } else { "" };
@@ -421,8 +419,18 @@ fn far_end(page: &mut Page, s: &Summary) {
     }
 }
 
+/// Returns the name of a DSCP, or its number if it has no name.
+pub(super) fn dscp(value: u8) -> String {
+    Dscp::new(value.into()).map_or_else(|| value.to_string(), |d| d.to_string())
+}
+
+/// Returns the name of an ECN field.
+pub(super) fn ecn(value: u8) -> String {
+    ["Not-ECT", "ECT(1)", "ECT(0)", "CE"][usize::from(value & 3)].to_owned()
+}
+
 /// Returns the single value, such as `EF`, or each value with its share, the most frequent first.
-fn mixture<K>(counts: &BTreeMap<K, u64>, name: impl Fn(&K) -> String) -> String {
+pub(super) fn mixture<K>(counts: &BTreeMap<K, u64>, name: impl Fn(&K) -> String) -> String {
     const SHOWN: usize = 6;
     let total = counts.values().sum();
     let mut all: Vec<(&K, &u64)> = counts.iter().collect();
