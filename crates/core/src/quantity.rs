@@ -24,7 +24,7 @@ impl QuantityError {
     }
 }
 
-/// Parses a time with a unit (ns, us, µs, ms, s, m, h, d); a number without a unit counts `bare` nanoseconds.
+/// Parses a time with a unit (ns, us, µs, ms, s, m, h, d). A number without a unit is multiplied by `bare` nanoseconds.
 fn span(text: &str, bare: i64) -> Result<Span, QuantityError> {
     let text = text.trim();
     let split = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
@@ -76,15 +76,14 @@ pub fn signed_time(text: &str) -> Result<Span, QuantityError> {
     }
 }
 
-/// Smallest period in ns that may be written without a unit. A smaller number is probably a mistake, because
-/// no sender achieves such a period.
+/// Smallest period, in ns, that may be written without a unit. A smaller number is probably meant in milliseconds,
+/// because no sender achieves such a period.
 const MIN_BARE_NS: i64 = 10_000;
 
 /// Parses a packet period such as `20ms`; a number without a unit is in nanoseconds, as in the classic tool.
 ///
-/// # Errors
-/// [`QuantityError`] if the text has another form, or for a small number without a unit, which was probably
-/// meant in milliseconds.
+/// # Errors [`QuantityError`] if the text has another form, or for a small number without a unit, which the user
+/// probably meant in milliseconds.
 pub fn period(text: &str) -> Result<Span, QuantityError> {
     let period = positive(span(text, 1)?, text)?;
     let number = text.trim();

@@ -46,7 +46,7 @@ pub enum Ending {
     Complete,
     /// The user stopped the test.
     Interrupted,
-    /// The peer or the control connection was lost.
+    /// The connection to the far host was lost.
     PeerLost,
     /// Results could not be stored completely.
     StorageFailed,
@@ -74,7 +74,7 @@ pub struct SizeLimit {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Session {
-    /// The specification, with the actual ports.
+    /// The specification, with the ports that were actually used.
     pub spec: TestSpec,
     /// Version of the log that the session was read from (1, 2, 3); 3 for a live run.
     pub version: u8,
@@ -83,25 +83,25 @@ pub struct Session {
     pub created: Option<WallTime>,
     /// The date as written in the first line of the log; `None` if the session was not read from a log.
     pub date: Option<String>,
-    /// Number of packets declared by a log, if `spec` cannot hold it because it is zero or more than 2³¹−1.
-    /// Read it through [`Session::packets`].
+    /// Number of packets that a log declares, if `spec` cannot hold it because it is zero or above 2³¹−1. Use
+    /// [`Session::packets`] to read it.
     pub declared: Option<u64>,
-    /// True if `spec` has the true payload, false if a log's header declares an impossible one.
+    /// True if the payload in `spec` is correct; false if the header of a log declares an impossible one.
     pub payload_known: bool,
-    /// True if `spec` has the true period, false if a log's header declares an impossible one.
+    /// True if the period in `spec` is correct; false if the header of a log declares an impossible one.
     pub period_known: bool,
     /// Address of the sender.
     pub src: Option<IpAddr>,
     /// Address of the receiver.
     pub dst: Option<IpAddr>,
-    /// Number of packets that the sender reports as sent; `None` if it has not reported. It is smaller than
-    /// in the specification if the test was cut short.
+    /// Number of packets that the sender reports as sent; `None` if it has not reported. It is smaller than in the
+    /// specification if the test was cut short.
     pub sent: Option<u32>,
     /// True if the direction is known. Classic logs do not show it, because in reverse mode the server also
     /// answers SENDING.
     pub direction_known: bool,
-    /// True if classic workorders were used. Then the clock offset is the median of the probes, as in the
-    /// source document, A.2.
+    /// True if classic workorders were used. The clock offset is then the median of the probes, as in the original tool
+    /// (DRDC TM 2011-047, A.2).
     pub classic: bool,
     /// Offset probes before and after the stream, in order of time.
     pub probes: Vec<ClockProbe>,
@@ -125,12 +125,12 @@ pub struct Session {
     pub reason: Option<String>,
     /// Datagrams dropped by the receiving kernel because a buffer was full; `None` if unknown.
     pub receiver_drops: Option<u64>,
-    /// Number of packets whose departure stamp was requested but never received, so that their send times are
-    /// the program's own. `None` if no stamps were requested, or if it is unknown.
+    /// Number of packets whose departure stamp was requested but never received. Their send times are clock readings of
+    /// the program. `None` if no stamps were requested, or if the number is unknown.
     #[serde(default)]
     pub stamps_lost: Option<u64>,
-    /// Longest time for which the receiver intentionally left arrived packets in its socket to read several
-    /// at once. `None` if it read each packet immediately, or if it is unknown.
+    /// Longest time for which the receiver intentionally left arrived packets in its socket to read several at once.
+    /// `None` if it read each packet immediately, or if the time is unknown.
     #[serde(default)]
     pub read_pause: Option<Span>,
     /// Number of packets that the sending host did not send: its own system refused them or dropped them in
@@ -169,8 +169,7 @@ pub struct Session {
 }
 
 impl Session {
-    /// Returns the IP protocol number of the packets: ICMP for echo requests, otherwise that of the
-    /// transport.
+    /// Returns the IP protocol number of the packets: ICMP for echo requests, otherwise the number of the transport.
     pub fn ip_protocol(&self) -> u8 {
         match &self.two_way {
             Some(facts) if facts.protocol == "icmp" => match self.dst.or(self.src) {
@@ -256,8 +255,9 @@ impl Session {
         self.version >= 3
     }
 
-    /// Returns N, the number of packets whose fate must be explained: the packets sent if known, otherwise
-    /// the packets that the log or the specification declares. May be 0, or larger than in any real test.
+    /// Returns N, the number of packets that must be received, lost or unknown: the packets sent if that number is
+    /// known, otherwise the number that the log or the specification declares. May be 0, or larger than in any real
+    /// test.
     pub fn packets(&self) -> u64 {
         self.sent.map(u64::from).or(self.declared).unwrap_or(self.spec.packets().into())
     }

@@ -22,7 +22,8 @@ const SERVER_SIDE: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
 pub struct TestBed {
     server: Option<RunningService>,
     relay: Option<Relay>,
-    /// Ports of control connections, of streams up and down, and the port on which a client receives.
+    /// Ports: control connection, upstream packets, downstream packets, and the port on which a client
+    /// receives.
     ports: [u16; 4],
 }
 
@@ -61,7 +62,7 @@ impl TestBed {
         test.settings.host = CLIENT_SIDE.to_string();
         test.settings.control_port = control;
         for spec in &mut test.settings.terms.specs {
-            // The relay needs to know the server's ports in advance.
+            // The relay must know the server's ports in advance, because it forwards fixed ports only.
             (spec.src_port, spec.dst_port) = match spec.direction() {
                 Direction::Up => (0, up),
                 Direction::Down => (down, here),
@@ -72,7 +73,8 @@ impl TestBed {
 
 impl Drop for TestBed {
     fn drop(&mut self) {
-        // The server does not wait for clients, because their relay is gone.
+        // The server is dropped before the relay, so that it does not wait for clients that can no longer
+        // reach it.
         self.server = None;
         if let Some(relay) = self.relay.take() {
             relay.stop();

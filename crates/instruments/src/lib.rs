@@ -71,7 +71,7 @@ pub use passive::{Passive, TcpCaptures};
 pub use ping::Ping;
 pub use stop::Stop;
 
-/// The example of the README.
+/// Examples in the README, tested as doc tests.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;

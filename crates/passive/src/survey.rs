@@ -2,9 +2,9 @@
 //! captures, so that the user need not specify them.
 //!
 //! Packets with the same name (without addresses and ports) in both captures are compared. If source or
-//! destination differs, there is NAT. Of the two directions, the one with the larger (monitor − reference)
-//! time is OUT. Half the sum of the smallest differences is the clock offset, with an error of at most half
-//! the round trip.
+//! destination differs, there is NAT. Of the two directions, the one with the larger (monitor − reference) time
+//! is OUT. The mean of the smallest differences of both directions is the clock offset, with an error of at
+//! most half the round trip.
 
 use super::identity::Identity;
 use super::identity::{IdentityFields, IdentityRule};
@@ -21,7 +21,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 /// Maximum number of addresses of a side.
 const MAX_ADDRESSES: usize = 256;
 
-/// Addresses at either end, as seen by one point.
+/// Addresses at the two ends, as seen by one point.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sides {
     /// Addresses behind the reference point.
@@ -75,8 +75,8 @@ pub struct PacketPreview {
     pub ports: Option<(u16, u16)>,
     /// Time to live or hop limit.
     pub ttl: u8,
-    /// Names with addresses and ports, and the same without the IP identification; names without addresses
-    /// and ports, and the same without the identification.
+    /// Four names of the packet: with addresses and ports; the same without the IP identification; without
+    /// addresses and ports; the same without the identification.
     pub names: [Identity; 4],
 }
 
@@ -123,7 +123,7 @@ pub enum NoPlan {
     #[error("the captures have no packet in common")]
     NothingCommon,
     /// There are common packets, but none between the requested addresses.
-    #[error("{0} packets are common to both captures, but none of them between the addresses given")]
+    #[error("both captures contain {0} common packets, but none between the given addresses")]
     OtherAddresses(usize),
 }
 
@@ -137,8 +137,8 @@ pub fn survey(
     if reference.is_empty() || monitor.is_empty() {
         return Err(NoPlan::Empty);
     }
-    // If a middlebox rewrites a field, few names that include it match. An answer that repeats its question
-    // differs from it only by the addresses.
+    // If a middlebox rewrites a field, few names that include it match. Names without addresses are ambiguous
+    // for an answer that repeats its question.
     let found = [0, 1, 2, 3].map(|name| common(reference, monitor, name));
     let most = found.iter().map(Vec::len).max().unwrap_or(0);
     let best = found.into_iter().enumerate().find(|(_, f)| f.len() * 2 >= most && !f.is_empty());
@@ -170,9 +170,9 @@ pub fn survey(
     Ok(MatchPlan { sides, fields, offset, common: all, direction_assumed })
 }
 
-/// Fits the clock offset over time as a line. Packets of both samples are named according to the plan. The
-/// line passes through the midpoints of the smallest differences of the two directions in each of 32
-/// intervals; if only one direction has packets, through its smallest differences.
+/// Fits the clock offset over time as a line. Packets of both samples are named according to the plan. In each
+/// of 32 intervals, the point to fit is the midpoint of both directions' smallest differences, or the smallest
+/// difference if only one direction has packets.
 pub fn clock_line(reference: &[PacketPreview], monitor: &[PacketPreview], plan: &MatchPlan) -> ClockLine {
     const STRETCHES: i64 = 32;
     let name = match plan.fields {
@@ -229,7 +229,8 @@ fn common<'a>(
     monitor: &'a [PacketPreview],
     name: usize,
 ) -> Vec<PreviewPair<'a>> {
-    // If a point captured a packet twice, the first sighting counts; a name that really repeats is not used.
+    // If a point captured a packet twice, the first sighting counts; names that other packets share are not
+    // used.
     let note = |slot: &mut Option<&'a PacketPreview>, g: &'a PacketPreview| match slot {
         Some(first) => (g.at - first.at).0.saturating_abs() > MAX_COPY_GAP_NS,
         None => {

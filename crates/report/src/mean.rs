@@ -1,4 +1,4 @@
-//! Mean delay with its Student's t intervals as text, and their validity.
+//! Describes the mean delay with its Student's t intervals and their validity.
 
 use jitlat_core::summary::Summary;
 use jitlat_core::units::full_f64;

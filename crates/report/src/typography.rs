@@ -1,4 +1,4 @@
-//! Typography: texts are ASCII for the console; pages and pictures use proper symbols.
+//! Converts text from the ASCII of the console to the symbols of pages and pictures.
 
 /// Replaces `us`, `+/-` and the ASCII minus sign in `text` with µs, ± and −.
 pub fn micro(text: &str) -> String {

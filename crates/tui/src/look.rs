@@ -7,9 +7,9 @@ use ratatui::symbols::Marker;
 /// Capabilities of a terminal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Look {
-    /// True if it shows colours.
+    /// True if the terminal shows colours.
     pub colour: bool,
-    /// True if it shows characters beyond ASCII.
+    /// True if the terminal shows characters beyond ASCII.
     pub unicode: bool,
 }
 

@@ -14,10 +14,10 @@ use jitlat_core::evidence::{
     Evidence, Judgement, MAX_CAUSES_PER_KIND, StretchFindings, StretchSeam, WholeStream,
 };
 
-/// Adds the findings of the next stretch. `seam` maps its packet numbers to those of the stream. `origin` is the send
-/// time of the stream's first packet, and `due` the due time of the stretch's first packet, which is used if none was
-/// received; both in ns. Returns the first packet of each cause that lasts to the end of the stretch, ascending,
-/// numbered within the stretch.
+/// Adds the findings of the next stretch. `seam` maps its packet numbers to sequence numbers of the stream. `origin` is
+/// the send time of the stream's first packet, and `due` the due time of the stretch's first packet, which is used if
+/// none was received; both in ns. Returns the first packet, as a position in the stretch, of each cause that lasts to
+/// the end of the stretch, ascending.
 pub fn add(
     so_far: &mut StretchFindings,
     material: &Evidence<'_>,
@@ -36,7 +36,7 @@ pub fn add(
     let left_out = seam.left_out as f64 / 1e9;
     case.begin = Begin { at, again_until: case.seconds(seam.again.into()), left_out };
     let packets = case.known.sent as f64;
-    // Times of a case count from the first received packet.
+    // The times in a case begin at the first packet received.
     let before = (-case.seconds(0)).max(0.0);
     for mut found in RULES.iter().flat_map(|rule| (rule.find)(&case)) {
         let cause = &mut found.cause;
@@ -81,11 +81,11 @@ pub fn add(
     lasting(&case)
 }
 
-/// Adds `new` to the findings. `seam` is given if the cause began before the stretch that showed it.
+/// Adds `new` to the findings. If the cause began before the stretch in which it was found, `seam` is given.
 fn take(so_far: &mut StretchFindings, new: FoundCause, seam: Option<&StretchSeam>) {
     let id = new.cause.id;
-    // A level that continues is reported by both stretches, and the later one shows more of it: only its end shows
-    // whether a queue or a route caused it.
+    // If a level continues, both stretches report it. The later report replaces the earlier one: only the end of a
+    // level shows whether a queue or a route change caused it.
     let is_level = |id| matches!(id, CauseId::Queue | CauseId::RouteChange);
     let lasted = |last: &FoundCause, seam: &StretchSeam| {
         is_level(last.cause.id)
@@ -105,7 +105,7 @@ fn take(so_far: &mut StretchFindings, new: FoundCause, seam: Option<&StretchSeam
     if is_a_law(id) {
         return both(last, new);
     }
-    // A cause at the end of one stretch that continues in the next is a single one.
+    // A cause at the end of one stretch that continues in the next stretch is a single cause.
     if matches!(id, CauseId::Outage | CauseId::Queue)
         && new.cause.packets[0] <= last.cause.packets[1].saturating_add(1)
     {
@@ -117,7 +117,7 @@ fn take(so_far: &mut StretchFindings, new: FoundCause, seam: Option<&StretchSeam
     }
 }
 
-/// Merges the causes of one kind, if they are too many or are reported together.
+/// Merges the causes of one kind if there are too many, or if this kind is always reported as one cause.
 fn put_together(so_far: &mut StretchFindings, id: CauseId) {
     let (same, others) = std::mem::take(&mut so_far.found).into_iter().partition(|f| f.cause.id == id);
     so_far.found = others;
@@ -180,7 +180,8 @@ pub fn judgement(
     Some(conclude(findings, session, profiles))
 }
 
-/// Returns the share of packets that a stall affected. If the kernel stamped arrivals, a receiver's stall affects none.
+/// Returns the share of packets that a stall affected. A stall of the receiver affects none if the kernel stamped the
+/// arrivals.
 fn touched_share(found: &FoundCause) -> f64 {
     match found.cause.id {
         CauseId::SenderStall => found.harm / sender_stall::HARM_PER_SHARE,
@@ -189,7 +190,7 @@ fn touched_share(found: &FoundCause) -> f64 {
     }
 }
 
-/// Retains only the most harmful of random, bursty, periodic and policed loss: stretches may have found several.
+/// Removes all but the most harmful of random, bursty, periodic and policed loss: stretches may have found several.
 fn keep_one_law_of_loss(so_far: &mut StretchFindings) {
     let of_loss = |f: &&FoundCause| {
         matches!(
@@ -201,8 +202,8 @@ fn keep_one_law_of_loss(so_far: &mut StretchFindings) {
     so_far.found.retain(|f| !of_loss(&f) || f.harm >= most);
 }
 
-/// Returns the first packet of each queue that lasts to the end of `case`, and of each change to a longer route that is not
-/// reversed.
+/// Returns the first packet of each queue that lasts to the end of `case`, and of each change to a longer route that is
+/// not reversed.
 fn lasting(case: &Case<'_>) -> Vec<u32> {
     let n = case.delays.len();
     let queues = case.episodes.queues.iter().filter(|q| q.to + MAX_PACKETS_AFTER >= n).map(|q| q.from);
@@ -219,7 +220,7 @@ fn lasting(case: &Case<'_>) -> Vec<u32> {
     begins
 }
 
-/// Maximum number of packets after a queue that counts as lasting to the end.
+/// Maximum number of packets after a queue that still counts as lasting to the end.
 const MAX_PACKETS_AFTER: usize = 16;
 
 /// Returns true for causes that describe a share of packets instead of an event in time.
@@ -237,7 +238,8 @@ fn is_a_law(id: CauseId) -> bool {
     )
 }
 
-/// Merges the law `new` of the next stretch into `last`, with the mean of the two shares, weighted by packets.
+/// Merges `new`, a share of packets in the next stretch, into `last`. The result has the mean of both shares, weighted
+/// by packets.
 fn both(last: &mut FoundCause, new: FoundCause) {
     let span = |f: &FoundCause| (f.cause.packets[1].saturating_sub(f.cause.packets[0]) + 1) as f64;
     let (here, there) = (span(last), span(&new));
@@ -258,7 +260,7 @@ fn both(last: &mut FoundCause, new: FoundCause) {
     last.harm += new.harm;
 }
 
-/// Extends the level `new` of the next stretch back to the beginning of `last`.
+/// Extends the queue or route change `new` of the next stretch back to the start of `last`.
 fn more_is_known(new: &mut FoundCause, last: &FoundCause) {
     let cause = &mut new.cause;
     new.harm += last.harm;
@@ -270,7 +272,7 @@ fn more_is_known(new: &mut FoundCause, last: &FoundCause) {
     }
 }
 
-/// Joins the two parts of an outage or queue that a stretch boundary divides.
+/// Joins two parts of an outage or a queue that was split at the end of a stretch.
 fn join(last: &mut FoundCause, new: &FoundCause) {
     let cause = &mut last.cause;
     (cause.to_s, cause.packets[1]) = (new.cause.to_s, new.cause.packets[1]);

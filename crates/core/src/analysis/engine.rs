@@ -20,9 +20,9 @@ use std::sync::Arc;
 pub(super) struct Engine {
     /// Session of the test, as known when the analysis began.
     pub test: Arc<Session>,
-    /// Judge of the stretches of a stream that is analysed in constant memory.
+    /// Judge of each stretch of the stream, for an analysis in constant memory.
     judge: Option<SharedJudge>,
-    /// Maximum number of packets that are stored before the analysis changes to constant memory.
+    /// Maximum number of stored packets; with more, the analysis switches to constant memory.
     max_packets: usize,
     /// Counts all received packets, including those whose delay is unknown.
     pub classifier: Classifier,
@@ -30,7 +30,7 @@ pub(super) struct Engine {
     pub samples: Packets,
 }
 
-/// The stored form of the packets.
+/// The packets received so far: all of them, or statistics in constant memory.
 #[derive(Clone, Debug)]
 pub(super) enum Packets {
     /// All packets: every figure is exact.
@@ -98,7 +98,7 @@ impl Engine {
         self.classifier.received
     }
 
-    /// Returns the known part of the test of `session`.
+    /// Returns the packets of `session` that are known to be received or lost.
     pub fn extent(&self, session: &Session) -> KnownPackets {
         let came = &self.classifier.accepted;
         match &self.samples {
@@ -190,12 +190,12 @@ impl Engine {
             return in_order;
         }
         plain.take_new(records, packets, |seq| {
-            // Stop at the packet that makes older numbers be forgotten.
+            // Stop at a packet after which the oldest numbers would be forgotten.
             classifier.accepted.pages() <= pages && u64::from(seq) >= forgotten && classifier.accept(seq)
         })
     }
 
-    /// Changes to constant memory if the stored packets exceed the limit.
+    /// Switches to constant memory if the stored packets exceed the limit.
     #[inline]
     pub fn limit_memory(&mut self) {
         if let Packets::All(packets) = &self.samples
@@ -211,7 +211,7 @@ impl Engine {
         next.sketch().map_or(Ok(()), |sketch| sketch.check_behind(self.classifier.accepted.max()))
     }
 
-    /// Adds the analysis of the rows that followed, after [`Engine::check_append`].
+    /// Appends the analysis of the rows that follow. Call [`Engine::check_append`] first.
     pub fn append(&mut self, next: Engine) {
         if next.sketch().is_none() {
             self.append_rows(next);
@@ -267,9 +267,8 @@ impl Engine {
         }
     }
 
-    /// Adds the rows of `next`, both analyses being in constant memory. The first rows of `next` are pushed
-    /// again one by one, which reproduces everything that depends on earlier packets; its counts after them
-    /// are added.
+    /// Adds the rows of `next`; both analyses are in constant memory. The first rows of `next` are pushed again one by
+    /// one, which reproduces everything that depends on earlier packets; its counts after them are added.
     fn append_sketch(&mut self, next: Engine) {
         let mut lead = next.sketched();
         let Engine { classifier, tally, samples: Packets::Sketched(later), .. } = next else { return };

@@ -67,7 +67,7 @@ impl Engine {
         }
     }
 
-    /// Returns the packets that figures show.
+    /// Returns the packets for drawing figures.
     fn into_samples(self) -> Samples {
         let Packets::All(packets) = self.samples else { return Samples::default() };
         let Gathered { samples, delayless, notes, .. } = *packets;

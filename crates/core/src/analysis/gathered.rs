@@ -22,17 +22,17 @@ pub(super) struct Gathered {
     pub copies: Copies,
     /// Damaged rows without a valid earlier copy of the same packet.
     pub damaged: Copies,
-    /// `None` for a part of a test, which has no verdict of its own.
+    /// Notes for the verdict; `None` for a part of a test, which has no verdict of its own.
     pub notes: Option<RowNotes>,
 }
 
 impl Gathered {
-    /// Creates an empty collection that also stores notes on rows.
+    /// Creates an empty collection that also takes notes on rows.
     pub fn noted() -> Gathered {
         Gathered { notes: Some(RowNotes::default()), ..Gathered::default() }
     }
 
-    /// Notes a row with which a packet was accepted.
+    /// Adds the row of an accepted packet to the notes.
     #[inline]
     pub fn note(&mut self, record: &PacketRecord, seq: u32) {
         if let Some(notes) = &mut self.notes {

@@ -71,7 +71,7 @@ pub struct Analyzer {
     /// One analysis per view of the packets: the single direction of a one-way test, or the round trip and
     /// both directions.
     views: Vec<Engine>,
-    /// Data of a round-trip test in addition to its views.
+    /// State of a round-trip test that belongs to no single view.
     both_ways: Option<Box<BothWays>>,
 }
 
@@ -143,9 +143,9 @@ impl Analyzer {
         }
     }
 
-    /// Adds the analysis of the rows that follow, which must be of the same session. The result is exactly
-    /// that of one analyzer of all rows, except for the figures listed in docs/metrics if either analysis is
-    /// in constant memory; then the result is, too. On an error this analysis is unchanged.
+    /// Adds the analysis of the rows that follow, which must be of the same session. The result is exactly that of one
+    /// analyzer of all rows, except for the figures listed in docs/metrics if either analysis is in constant memory;
+    /// the result is then in constant memory, too. On an error this analysis is unchanged.
     pub fn append(&mut self, next: Analyzer) -> Result<(), NotMergeable> {
         if self.both_ways.is_some() != next.both_ways.is_some() {
             return Err(ONE_WAY_AND_TWO_WAY);

@@ -10,7 +10,7 @@ use std::ops::Range;
 const MAX_PACKETS: usize = 256;
 /// Minimum number of packets in order; fewer are not worth the overhead.
 const MIN_PACKETS: usize = 4;
-/// Maximum number of packets out of order processed together; after them, packets may be in order again.
+/// Maximum number of out-of-order packets processed together. After that many, packets may be in order again.
 const MAX_UNORDERED: usize = 32;
 
 /// Clean packets in arrival order, all of them new.
@@ -19,11 +19,11 @@ pub(super) struct Plain {
     sent: [i64; MAX_PACKETS],
     delay: [i64; MAX_PACKETS],
     len: usize,
-    /// True if their numbers ascend.
+    /// True if the sequence numbers ascend.
     ascend: bool,
-    /// True if their rows differ only in numbers, times and lags.
+    /// True if the rows differ only in sequence numbers, times and lags.
     pub alike: bool,
-    /// True if any of their rows has lags.
+    /// True if any row has lags.
     pub lags: bool,
 }
 

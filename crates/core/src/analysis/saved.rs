@@ -99,7 +99,7 @@ impl Analyzer {
                     *saved;
                 let answered = processing.map_or(0, |p| p.n);
                 require(answered <= MOST_ROWS && returned.back <= MOST_ROWS, COUNTS)?;
-                // Limit of a sum of that many 64-bit times, which leaves room for more rows.
+                // Each time has at most 64 bits. This limit leaves room for more rows.
                 require(processing_sum.unsigned_abs() <= u128::from(answered) << 64, COUNTS)?;
                 **both = BothWays { fastest, processing, processing_sum, returned, ..(**both).clone() };
                 vec![round_trip, up, down]

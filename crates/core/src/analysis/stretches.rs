@@ -28,8 +28,8 @@ use serde::{Deserialize, Serialize};
 /// Number of packets in a stretch.
 const LENGTH: u32 = 65_536;
 
-/// Divisor of a stretch's length: this fraction, which is enough to show a level, is repeated at the start of
-/// the next stretch, and surrounds an event in progress.
+/// Divisor of a stretch's length. A sixteenth of a stretch is enough to show a level of delay: it is repeated at the
+/// start of the next stretch, and included on both sides of an event in progress.
 const OVERLAP: u32 = 16;
 
 /// State of the verdict in constant memory: about 2 MB.
@@ -125,7 +125,7 @@ impl Stretches {
         later.into_iter().rev().all(|(begin, rows)| self.append_rows(rows.shifted(begin), origin))
     }
 
-    /// Adds rows that are numbered as in the stream.
+    /// Adds rows with the sequence numbers of the stream.
     fn append_rows(&mut self, mut next: Rows, origin: Option<i64>) -> bool {
         let StretchSeam { first, again, .. } = self.seam;
         let next = if first > 0 { next.split(first).shifted(again) } else { next };
@@ -160,7 +160,8 @@ impl Stretches {
         true
     }
 
-    /// Returns the send time of packet 0 according to the schedule if packet `seq` was sent at `sent`; in ns.
+    /// Returns the send time of packet 0, in ns, computed from the schedule and from packet `seq`, which was sent at
+    /// `sent`.
     fn before(&self, seq: u32, sent: i64) -> i64 {
         let due = self.test.as_ref().and_then(|t| t.period()).map_or(0, |p| p.0);
         sent.saturating_sub(due.saturating_mul(seq.into()))
@@ -249,7 +250,7 @@ impl Stretches {
         let mut lasting = Vec::new();
         if let Some(test) = self.test.as_deref() {
             let closed = self.with(&rows, &part(test, length), Some(&mut lasting));
-            // The next stretch begins shortly before the event in progress.
+            // The next stretch begins shortly before the event in progress, so that the event is judged as a whole.
             let begins = lasting.iter().copied().find(|begin| *begin >= self.seam.again + 2 * again);
             if let Some(begin) = begins {
                 let cut = begin - again / 8;
@@ -266,7 +267,7 @@ impl Stretches {
         self.begin(rows, around.unwrap_or(length - again..length), length);
     }
 
-    /// Begins the next stretch with the packets `again` of `rows`; its own packets follow from `cut` on.
+    /// Begins the next stretch: repeats the packets `again` of `rows`, and continues with the packets from `cut` on.
     fn begin(&mut self, mut rows: Rows, again: std::ops::Range<u32>, cut: u32) {
         let (old, shown) = (self.seam, again.len() as u32);
         let last_sent = |rows: &Rows| rows.samples.iter().map(|p| p.sent).max();
@@ -288,7 +289,7 @@ impl Stretches {
         self.open = lead.later(later).joined(rest, shown);
     }
 
-    /// Returns the findings including the stretch `rows`. `lasting` receives the positions in the stretch at
+    /// Returns the findings including those of the stretch `rows`. `lasting` receives the positions in the stretch at
     /// which events begin that are still in progress at its end.
     fn with(&self, rows: &Rows, session: &Session, lasting: Option<&mut Vec<u32>>) -> StretchFindings {
         let mut closed = self.closed.clone();
@@ -345,7 +346,7 @@ impl Stretches {
     }
 }
 
-/// Returns the session of a stretch of `test` with `length` packets, the fate of all of which is known.
+/// Returns the session of a stretch of `test` as a complete test of `length` packets.
 fn part(test: &Session, length: u32) -> Session {
     let packets = u64::from(length);
     Session { declared: Some(packets), sent: Some(length), ending: Ending::Complete, ..test.clone() }
@@ -386,7 +387,7 @@ impl Rows {
         self
     }
 
-    /// Returns the rows with send times `by` ns later.
+    /// Returns the rows with `by` ns added to their send times.
     fn later(mut self, by: i64) -> Rows {
         self.samples.sent.iter_mut().for_each(|sent| *sent = sent.saturating_add(by));
         self

@@ -32,8 +32,8 @@ pub struct Tally {
     receive_lag: Lag,
     #[serde(default)]
     local_queue: LocalQueueTimes,
-    /// Accepted packets that waited in the receiving host more than half a period, not counting the pause
-    /// that the receiver makes on purpose.
+    /// Sequence numbers of accepted packets that waited more than half a period in the receiving host, not counting the
+    /// receiver's deliberate pause.
     pub waited: Vec<u32>,
 }
 
@@ -130,7 +130,7 @@ impl Tally {
         possible.then_some(Tally { payload: self.payload, longest_wait: self.longest_wait, ..read })
     }
 
-    /// Returns the tally with arrivals `by` ns later and sequence numbers `numbers` higher.
+    /// Returns the tally with `by` ns added to its arrival times and `numbers` to its sequence numbers.
     pub fn shifted(mut self, numbers: u32, by: i64) -> Tally {
         for time in [&mut self.first_arrival, &mut self.last_arrival] {
             *time = time.map(|t| t.saturating_add(by));

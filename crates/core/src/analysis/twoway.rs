@@ -40,7 +40,7 @@ pub(super) struct BothWays {
     pub returned: Returned,
 }
 
-/// Shows whether answers returned in the order of this host's clock.
+/// Checks that answers return in the order of this host's clock.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Returned {
     pub first: Option<WallTime>,
@@ -151,7 +151,7 @@ impl BothWays {
         self.append_common(next.returned, next.processing, next.processing_sum);
     }
 
-    /// Adds the state of the rows that follow.
+    /// Adds the state of the rows that follow, except for the views.
     pub(super) fn append_common(&mut self, returned: Returned, processing: Option<Processing>, sum: i128) {
         self.returned.append(returned);
         self.processing_sum += sum;
@@ -163,7 +163,7 @@ impl BothWays {
         };
     }
 
-    /// Returns the summary of the test; the first of the `views` are the round trips.
+    /// Returns the summary of the test; the first of the `views` is the round trip.
     pub fn finish(
         self,
         views: Vec<Engine>,
@@ -393,7 +393,7 @@ fn losses_of(
 ) -> (Option<Loss>, Option<u64>) {
     let reported: u64 = runs.iter().map(|r| u64::from(r.length)).sum();
     let end = |r: &LossRun| u64::from(r.first) + u64::from(r.length);
-    // A log may claim anything.
+    // A log is untrusted input: its runs may overlap or exceed the test.
     let possible = runs.windows(2).all(|w| end(&w[0]) <= w[1].first.into())
         && runs.last().is_none_or(|r| end(r) <= session.packets());
     if reported != lost || !possible {

@@ -19,12 +19,13 @@ use crate::time::{Span, WallTime};
 /// Offsets by which a test is shifted.
 #[derive(Clone, Copy, Debug)]
 struct Shift {
-    /// Number of packets in the tests before, which is added to all sequence numbers, and number of packets
-    /// in all tests.
+    /// Number of packets in the previous tests, which is added to all sequence numbers.
     numbers: u32,
+    /// Number of packets in all tests together.
     packets: u32,
-    /// Offsets for readings of the sender's and of the receiver's clock, in ns.
+    /// Offset for readings of the sender's clock, in ns.
     sent: i64,
+    /// Offset for readings of the receiver's clock, in ns.
     arrived: i64,
 }
 
@@ -75,8 +76,8 @@ impl Analyzer {
 /// host's clock.
 const VIEWS_ENDS: [[bool; 2]; 3] = [[false, false], [false, true], [true, false]];
 
-/// Returns the offset, in ns, from the recorded times of `next` to its times after the `numbers` packets of
-/// the test before; `None` if it exceeds the clock's range.
+/// Returns the offset to add to the times of `next`, in ns, so that it begins where the `numbers` packets of `before`
+/// end; `None` if it exceeds the clock's range.
 fn time_between(
     before: &Gathered,
     next: &Gathered,
@@ -149,8 +150,8 @@ impl BothWays {
         best.map_or(0, |p| p.double_offset() / 2)
     }
 
-    /// Adds the state of another test outside the views. Its times at the near and the far host are shifted
-    /// by the given offsets.
+    /// Adds the state that belongs to no view of another test. Its times at the near and the far host are shifted by
+    /// the given offsets.
     fn unite(&mut self, next: &BothWays, (numbers, packets): (u32, u32), [near, far]: [i64; 2]) {
         let moved = |p: &ClockProbe| ClockProbe {
             sent: p.sent + Span(near),

@@ -12,7 +12,7 @@ use crate::spec::Direction;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// The answer to the question a test asks.
+/// Verdict on a test: severity, causes, and consequences for users.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Answer {
@@ -52,7 +52,7 @@ pub struct HostGrade {
 pub struct LargestEvent {
     /// Start of the event, in seconds since the first packet was sent.
     pub from_s: f64,
-    /// End of the event, in the same unit.
+    /// End of the event, in seconds since the first packet was sent.
     pub to_s: f64,
     /// Size of the event, in ns.
     pub magnitude_ns: i64,
@@ -63,7 +63,7 @@ pub struct LargestEvent {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
-    /// The sample or the log does not show the effect.
+    /// Unknown because the test is too short, or its log incomplete, to show the effect.
     Unknown,
     /// Nobody will notice a problem.
     Good,
@@ -86,14 +86,14 @@ pub struct Cause {
     /// The direction, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub direction: Option<Direction>,
-    /// First moment at which the cause shows, in seconds since the first packet was sent.
+    /// Start of the cause, in seconds since the first packet was sent.
     pub from_s: f64,
     /// Last time at which the cause was seen; the end of the test if it persists.
     pub to_s: f64,
-    /// Size as a time, in ns; `None` if it is not a time.
+    /// Size in ns; `None` if the size is not a duration.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub magnitude_ns: Option<i64>,
-    /// Size as a share of packets (for a clock's rate, parts per million); `None` if it is neither.
+    /// Size as a share of packets (0…1), or of clock skew in parts per million; `None` if the size is neither.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub magnitude: Option<f64>,
     /// Largest packet that passes, in bytes with the IP header, if larger ones do not.
@@ -149,7 +149,7 @@ impl Cause {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum CauseId {
-    /// No packet was received for a while.
+    /// No packet was received for some time.
     Outage,
     /// Packets waited behind others.
     Queue,
@@ -333,7 +333,7 @@ impl Fault {
 }
 
 impl Severity {
-    /// Returns the key by which the worst of several severities is found: unknown ranks above good, because it may be
+    /// Returns the sort key for finding the worst of several severities: unknown ranks above good, because it may be
     /// worse, and below any known impairment.
     pub fn doubt(self) -> u8 {
         match self {

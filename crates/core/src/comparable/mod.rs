@@ -49,7 +49,7 @@ impl TryFrom<UncheckedComparable> for Comparable {
     }
 }
 
-/// Values with their numbers of occurrences, ascending by value.
+/// Values with the number of times that each occurs, ascending by value.
 pub type Weighted = Vec<(i64, u64)>;
 
 impl Comparable {
@@ -78,7 +78,7 @@ impl Comparable {
         self.spread.as_ref()
     }
 
-    /// Returns true if `other` has the same delays, as far as they are stored.
+    /// Returns true if `other` has the same stored delays.
     pub fn is_the_same(&self, other: &Comparable) -> bool {
         self.n == other.n && self.pdv == other.pdv
     }

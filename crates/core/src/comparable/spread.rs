@@ -16,7 +16,7 @@ const MAX_RESAMPLED_PACKETS: usize = 20_000;
 const MAX_DRAWS: usize = 8_000_000;
 const BATCHES: usize = 20;
 
-/// Medians and 99th percentiles to be expected if a run were measured again: 99 equally likely values of
+/// Medians and 99th percentiles that a repetition of the run could be expected to show: 99 equally likely values of
 /// each, ascending, in ns.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -108,7 +108,7 @@ impl ResampledSpread {
     }
 }
 
-/// Returns the probability that belongs to stored value `j`.
+/// Returns the cumulative probability of stored value `j`.
 fn probability(j: usize) -> f64 {
     (j as f64 + 0.5) / VALUES_PER_STATISTIC as f64
 }

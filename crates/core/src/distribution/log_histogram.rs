@@ -7,8 +7,8 @@ use super::sample::Sample;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 
-/// Precision of a [`LogHistogram`]: the number of values that are stored exactly, before values are counted
-/// in buckets, and the width of the buckets.
+/// Precision of a [`LogHistogram`]: the number of values that are stored exactly before all values are counted in
+/// buckets, and the width of the buckets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Precision {
     /// Maximum number of exact values; with one more, all values are moved to buckets.
@@ -37,7 +37,7 @@ impl Precision {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LogHistogram {
     precision: Precision,
-    /// `None` while values are exact and no origin was given.
+    /// `None` while values are exact, unless an origin was given.
     origin: Option<i64>,
     /// Exact values in order of arrival; empty once there are buckets.
     first: Vec<i64>,
@@ -121,8 +121,7 @@ impl LogHistogram {
         self.extremes = Some((low, high));
     }
 
-    /// Returns true if this can be the histogram of `n` values. Checks only the properties that computations
-    /// rely on.
+    /// Returns true if this can be a histogram of `n` values. Checks only the properties that computations rely on.
     pub(crate) fn is_possible(&self, n: u64) -> bool {
         let Precision { exact, bits } = self.precision;
         if bits > 32 || self.n != n || self.extremes.is_some() != (n > 0) {
@@ -223,8 +222,7 @@ impl LogHistogram {
         };
     }
 
-    /// Returns the values that were added after the state was `lead`. `lead` must be exact or have determined
-    /// the origin.
+    /// Returns the values added since the earlier state `lead`, which must be exact or have an origin.
     pub(crate) fn less(&self, lead: &LogHistogram) -> LogHistogram {
         let mut rest = LogHistogram::with_origin(self.origin, self.precision);
         if self.is_exact() {
@@ -242,7 +240,7 @@ impl LogHistogram {
         rest
     }
 
-    /// Iterates over non-empty buckets, ascending, as the largest value that the bucket may contain and its
+    /// Iterates over non-empty buckets in ascending order: the largest value that the bucket may contain, and its
     /// count.
     fn buckets(&self) -> impl Iterator<Item = (i64, u64)> + '_ {
         let scale = (self.origin.unwrap_or(0), self.precision.bits, self.extremes);
@@ -282,15 +280,15 @@ impl LogHistogram {
         self.below.from(0) + self.above.until(if whole { last + 1 } else { last })
     }
 
-    /// Iterates over values and their counts: while the histogram is exact, single values in no order; then
-    /// the largest value that each bucket may contain, ascending.
+    /// Iterates over values and their counts: single values in no order while the histogram is exact, otherwise the
+    /// largest value that each bucket may contain, ascending.
     pub fn counted(&self) -> impl Iterator<Item = (i64, u64)> + '_ {
         self.first.iter().map(|x| (*x, 1)).chain(self.buckets())
     }
 
-    /// Iterates over bucket counts with bucket limits that do not depend on the values: the largest value
-    /// that a bucket can have, and its count; a bucket may occur several times. Exact values are counted in
-    /// their buckets, too, so that merging histograms with the same origin adds these counts.
+    /// Iterates over bucket counts with bucket limits that do not depend on the values: the largest value that a bucket
+    /// can have, and its count; a bucket may occur several times. Exact values are counted in their buckets, too.
+    /// Merging histograms with the same origin therefore adds these counts.
     pub fn tiles(&self) -> impl Iterator<Item = (i64, u64)> + '_ {
         let (origin, bits) = (self.origin.unwrap_or(0), self.precision.bits);
         let above = move |b: usize| origin.saturating_add_unsigned(smallest(b + 1, bits) - 1);
@@ -432,7 +430,7 @@ impl Quantiles<'_> {
         }
     }
 
-    /// Iterates over the values, ascending, with their numbers of occurrences.
+    /// Iterates over the values in ascending order, with the number of times that each occurs.
     pub fn values(&self) -> Box<dyn Iterator<Item = (i64, u64)> + '_> {
         match self {
             Quantiles::Exact(sample) => Box::new((0..sample.len()).filter_map(|k| Some((sample.at(k)?, 1)))),

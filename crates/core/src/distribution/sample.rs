@@ -136,7 +136,7 @@ impl Sample {
         Some(u128::from(low) + u128::from(high))
     }
 
-    /// Returns a value from twice its distance above the base, rounded only once.
+    /// Converts twice a distance above the base to a value, rounding only once.
     fn halved(&self, twice_above: u128) -> f64 {
         (2 * i128::from(self.base) + twice_above as i128) as f64 / 2.0
     }
@@ -220,8 +220,8 @@ fn sort_u32(values: &mut Vec<u32>, largest: u32) {
     }
 }
 
-/// Least-significant-digit radix sort of values of `wide` bits. A digit has at most `DIGITS` values, a power
-/// of two; passes in which all digits are equal are skipped.
+/// Least-significant-digit radix sort of values of `wide` bits. A digit has at most `DIGITS` values, a power of two;
+/// passes in which all digits are equal are skipped.
 fn sort_by_digits<const DIGITS: usize>(values: &mut Vec<u32>, wide: u32) {
     // Passes of equal width need the fewest counters.
     let passes = wide.div_ceil(DIGITS.ilog2());
@@ -271,8 +271,7 @@ fn twice_half_sample_mode<T: Copy + Ord + Sub<Output = T> + Into<u64>>(sorted: &
     }
 }
 
-/// Returns the first index at which `high` − `low` is smallest; both slices have the same length and are not
-/// empty.
+/// Returns the first index at which `high` − `low` is smallest. The slices are not empty and have the same length.
 fn narrowest<T: Copy + Ord + Sub<Output = T>>(low: &[T], high: &[T]) -> usize {
     const CHUNK: usize = 32;
     let width = |(low, high): (&T, &T)| *high - *low;

@@ -1,26 +1,26 @@
-//! [`KnownPackets`]: the part of a test whose outcome is known.
+//! [`KnownPackets`]: the packets of a test that are known to be received or lost.
 
 use crate::metrics::seqset::{SeqSet, absent};
 use crate::session::{Ending, Session};
 
-/// The part of a test whose outcome is known.
+/// The packets of a test that are known to be received or lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KnownPackets {
-    /// Number of packets whose fate is known.
+    /// Number of packets known to be received or lost.
     pub sent: u64,
-    /// Packets below this number are known, except the session's unrecorded ones. Skipped ones among them
-    /// were not sent.
+    /// End of the known packets: each packet with a lower number is known, unless the session lists it as unrecorded. Skipped
+    /// packets among them were not sent.
     pub end: u64,
-    /// Number of packets of unknown fate: unrecorded packets, and packets from `end` on.
+    /// Number of packets that may be received or lost: unrecorded packets, and packets from `end` on.
     pub unknown: u64,
-    /// Number of packets from `end` on, all of unknown fate.
+    /// Number of packets from `end` on, all of them unknown.
     pub tail: u64,
-    /// True if the fate of every packet sent is known.
+    /// True if each packet sent is known to be received or lost.
     pub complete: bool,
 }
 
 impl KnownPackets {
-    /// Returns the packets of `session` whose fate is known; `accepted` contains the packets received.
+    /// Returns the known packets of `session`; `accepted` contains the packets received.
     pub fn of(session: &Session, accepted: &SeqSet) -> KnownPackets {
         let longest = |met| absent(accepted.runs(), met).map(|run| run.len).max().unwrap_or(0);
         KnownPackets::up_to(session, accepted.max(), longest)
@@ -58,7 +58,7 @@ impl KnownPackets {
                 KnownPackets::below(sent.min(asked).max(met), session.unreported, false)
             }
             (Some(sent), Ending::Complete | Ending::Interrupted) => all(sent.min(asked)),
-            // The sender sent everything, and the receiver reported arrivals until it gave up.
+            // The sender sent everything, and the receiver reported arrivals until it lost contact.
             (Some(sent), Ending::PeerLost) if sent >= asked => all(asked),
             (Some(sent), Ending::PeerLost) => {
                 KnownPackets::below(sent.max(met), asked.saturating_sub(sent.max(met)), false)
@@ -87,7 +87,7 @@ impl KnownPackets {
         }
     }
 
-    /// All packets below `end` are known, none of the `tail` after them.
+    /// All packets below `end` are known; the `tail` packets after them are unknown.
     fn below(end: u64, tail: u64, complete: bool) -> KnownPackets {
         KnownPackets { sent: end, end, unknown: tail, tail, complete }
     }
@@ -101,7 +101,7 @@ mod tests {
     use crate::testing::{MS, first};
     use crate::time::Span;
 
-    /// The first `sent` packets are known, the `unknown` ones after them are not.
+    /// The first `sent` packets are known; the `unknown` packets after them are not.
     const fn known(sent: u64, unknown: u64, complete: bool) -> KnownPackets {
         KnownPackets { sent, end: sent, unknown, tail: unknown, complete }
     }

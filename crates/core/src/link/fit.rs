@@ -1,47 +1,47 @@
-//! [`LinkFit`]: the kind of link that a sweep over packet sizes suggests.
+//! [`LinkFit`]: the kind of link that best explains the round trips of a sweep over packet sizes.
 
 use super::encapsulation::{CELL_BYTES, Encapsulation};
 use crate::metrics::bands::fit_line;
 use serde::Serialize;
 
-/// Properties of the link according to a sweep over packet sizes.
+/// Properties of a link, estimated from a sweep over packet sizes.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LinkFit {
-    /// Part of the round trip that does not depend on size, in ns. With steps, whole cells of overhead are
-    /// not part of it; they follow from the encapsulation.
+    /// Part of the round trip that does not depend on size, in ns. If there are steps, it excludes whole cells of
+    /// overhead, which follow from the encapsulation.
     pub fixed_ns: f64,
     /// Increase of the round trip in ns: per cell if there are steps, else per byte.
     pub slope_ns: f64,
-    /// Bytes per step (48 is ATM) and overhead modulo that number; `None` if there are no steps.
+    /// Bytes per step (48 on ATM), and overhead modulo that number; `None` if there are no steps.
     pub steps: Option<(u64, u64)>,
-    /// True if ATM cells were assumed, not found: the sizes are too few or too far apart to show steps, and
+    /// True if ATM cells were assumed rather than detected: the sizes are too few or too far apart to show steps, but
     /// cells explain the times far better than a straight line.
     pub cells_assumed: bool,
     /// True if the sizes are too few or too far apart to show steps.
     pub coarse: bool,
     /// Root mean square of the residuals, in ns.
     pub residual_ns: f64,
-    /// ATM encapsulations with that overhead, if the steps are cells.
+    /// ATM encapsulations with this overhead, if the steps are cells.
     pub encapsulations: Vec<String>,
     /// Rate of both directions in series, 1/(1/up + 1/down), in bits per second.
     pub series_rate: f64,
 }
 
-/// Significance level: steps are accepted if, for a true straight line, the probability of a difference in
-/// fit this large is smaller.
+/// Significance level of steps: they are accepted if points on a straight line would fit steps this much better with a
+/// smaller probability.
 const MAX_CHANCE: f64 = 1e-3;
 
 /// Sums of squares below this are rounding errors, in ns².
 const ROUNDING: f64 = 1e-9;
 
-/// Factor by which ATM cells must reduce the sum of squared residuals of a straight line to be assumed.
+/// Factor by which ATM cells must reduce a straight line's sum of squared residuals to be assumed.
 const MIN_CELL_IMPROVEMENT: f64 = 25.0;
 
-/// Fits points (IP length, smallest round trip in ns). The result is a staircase with at least three steps if
-/// it is significantly better than a straight line (F test, p < 10⁻³). If the sizes are too few or too far
-/// apart for that, it is ATM cells if they leave a far smaller residual; otherwise the line. `tunnel` is the
-/// known overhead of a tunnel. `None` for fewer than four sizes.
+/// Fits points (IP length, smallest round trip in ns). The result is a staircase of at least three steps if it fits
+/// significantly better than a straight line (F test, p < 10⁻³). If the sizes are too few or too far apart for steps,
+/// the result is ATM cells if they leave a far smaller residual. Otherwise it is the line. `tunnel` is the known
+/// overhead of a tunnel. `None` for fewer than four sizes.
 pub fn fit(points: &[(u64, f64)], tunnel: u64) -> Option<LinkFit> {
     let n = points.len();
     if n < 4 {

@@ -16,7 +16,7 @@ pub struct ClockEstimate {
     pub bound_ns: Option<f64>,
     /// The interval that contains θ: the intersection of all probes.
     pub interval_ns: Option<[i64; 2]>,
-    /// True if that intersection is empty: a clock was stepped or runs at another rate.
+    /// True if that intersection is empty: a clock was stepped, or the clocks run at different rates.
     pub inconsistent: bool,
     /// Median of the probes' θ, in ns: the classic estimator.
     pub offset_median_ns: Option<f64>,
@@ -34,8 +34,8 @@ pub struct ClockEstimate {
     pub min_rtt_before_ns: Option<i64>,
     /// Minimum RTT after the start of the stream, in ns.
     pub min_rtt_after_ns: Option<i64>,
-    /// Median of the probes' round trips minus their minimum, in ns, before or after the start of the stream,
-    /// whichever is larger. Smaller changes of offset or round trip cannot be detected.
+    /// Median of the probes' round trips minus their minimum, in ns: the larger one of the values before and after the
+    /// start of the stream. Smaller changes of offset or round trip cannot be detected.
     pub rtt_spread_ns: Option<f64>,
     /// Number of probes.
     pub probes: usize,
@@ -58,7 +58,7 @@ pub enum OffsetEstimator {
     MinimumRtt,
     /// Median of the probes, with classic workorders.
     MedianOfProbes,
-    /// Offset that a version 2 log contains.
+    /// Offset stored in a version 2 log.
     Logged,
 }
 
@@ -98,8 +98,7 @@ pub struct Corrected {
 }
 
 impl Corrected {
-    /// Returns true if the correction is plausible: no packet arrives before it was sent by more than the
-    /// bound.
+    /// Returns true if the correction is plausible: no corrected delay is negative by more than the bound.
     pub fn is_possible(&self) -> bool {
         let bound = self.bound_ns.unwrap_or(f64::INFINITY);
         self.min.is_none_or(|min| min as f64 >= -bound)
@@ -189,7 +188,7 @@ impl ClockEstimate {
         (self.offset_min_rtt_ns, self.bound_min_rtt_ns) = (Some(offset), Some(bound));
     }
 
-    /// Uses the median of the probes for correction (source document, A.2).
+    /// Uses the median of the probes for correction, as the original tool did (DRDC TM 2011-047, A.2).
     fn use_median(&mut self, probes: &[ClockProbe]) {
         let mut doubled: Vec<i64> = probes.iter().map(ClockProbe::double_offset).collect();
         doubled.sort_unstable();
@@ -201,8 +200,8 @@ impl ClockEstimate {
         self.estimator = Some(OffsetEstimator::MedianOfProbes);
     }
 
-    /// Returns the distance in ns from `offset` to the farther end of the interval that contains θ; `None`
-    /// without an interval.
+    /// Returns the distance, in ns, from `offset` to the farther end of the interval that contains θ; `None` without an
+    /// interval.
     fn reach(&self, offset: i64) -> Option<f64> {
         let [low, high] = self.interval_ns?.map(i128::from);
         Some((high - i128::from(offset)).max(i128::from(offset) - low) as f64)
@@ -319,8 +318,8 @@ mod tests {
     fn the_sign_depends_on_the_direction() {
         let e = ClockEstimate::new(&session(Direction::Down, 5_000, [(0, 0); 5]), None);
         assert_eq!((e.offset_ns, e.correction_ns), (Some(5_000), Some(-5_000)));
-        // metrics §15, V18: synchronised clocks give θ = 0, not the RTT that the formula in the source
-        // document would give.
+        // metrics §15, V18: synchronised clocks give θ = 0, not the RTT that the formula printed in DRDC TM 2011-047
+        // would give.
         let e = ClockEstimate::new(&session(Direction::Up, 0, [(0, 0); 5]), None);
         assert_eq!(e.offset_ns, Some(0));
     }

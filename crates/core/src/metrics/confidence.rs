@@ -23,8 +23,8 @@ pub struct Inference {
     pub batch20_ci95: Option<[f64; 2]>,
     /// Interval of the mean from as many batches as their correlation allows: 20, 10 or 5.
     pub batch: Option<BatchMeans>,
-    /// [l, u, coverage]: order statistics that enclose the median with ≥ 95 %; l = 0 or u = n + 1 is
-    /// unbounded.
+    /// Order statistics that enclose the median with a coverage of at least 95 %, as [l, u, coverage]. l = 0 or u = n +
+    /// 1 means unbounded.
     pub median_ci95_ranks: Option<RankInterval>,
     /// Order statistics that enclose the 99th percentile.
     pub p99_ci95_ranks: Option<RankInterval>,
@@ -41,7 +41,7 @@ pub struct Inference {
     pub bootstrap: Option<Bootstrap>,
 }
 
-/// [l, u, coverage].
+/// Ranks l and u of the enclosing order statistics, and the coverage: [l, u, coverage].
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RankInterval(pub u64, pub u64, pub f64);
@@ -148,8 +148,8 @@ fn t_interval(mean: f64, stddev: f64, n: u64, p: f64) -> [f64; 2] {
     [mean - half, mean + half]
 }
 
-/// Returns the lag-1 autocorrelation in send order of neighbouring accepted packets; `None` below three
-/// packets or without variation.
+/// Returns the lag-1 autocorrelation of accepted packets in send order; `None` below three packets or without
+/// variation.
 fn lag1(series: &Series<'_>, moments: &Moments) -> Option<f64> {
     if series.len() < 3 {
         return None;
@@ -176,8 +176,8 @@ fn plain_lag1(x: &[f64]) -> Option<f64> {
     (squares > 0.0).then(|| products / squares)
 }
 
-/// Returns the means of k equal consecutive batches in send order, without the remainder; `None` below two
-/// packets per batch.
+/// Returns the means of k equal consecutive batches in send order, leaving out the remainder; `None` below two packets
+/// per batch.
 fn batch_means(series: &Series<'_>, moments: &Moments, k: usize) -> Option<Vec<f64>> {
     let size = series.len() / k;
     if size < 2 {

@@ -2,17 +2,16 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Packet counts. `received = unique_valid + duplicate + invalid` and `lost = sent − unique_valid`,
-/// always.
+/// Packet counts. Always, `received = unique_valid + duplicate + invalid` and `lost = sent − unique_valid`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct Counts {
-    /// Packets sent: the N of every loss figure.
+    /// Number of packets sent: the N of every loss figure.
     pub sent: u64,
     /// Rows of the log: all datagrams received.
     pub received: u64,
-    /// Number of first clean copies; all other figures are about these packets.
+    /// Number of valid packets received, without duplicates; all other figures are about these packets.
     pub unique_valid: u64,
     /// Number of further copies of accepted packets.
     pub duplicate: u64,
@@ -35,7 +34,7 @@ pub struct Counts {
     pub out_of_sequence_pct: Option<f64>,
     /// Rows whose receive time is before that of the previous row: the receiver's clock stepped back.
     pub rx_time_regressions: u64,
-    /// True if the fate of some packets is not known: those after the last arrival, or others that the log
+    /// True if it is unknown whether some packets were lost: packets after the last arrival, or others that the log
     /// does not cover. They count neither as sent nor as lost.
     pub tail_unknown: bool,
 }

@@ -1,5 +1,4 @@
-//! Metrics of delay, of its excess over the smallest (PDV; metrics §2–5), and of delay including lost
-//! packets.
+//! Metrics of delay, of PDV (delay above the smallest; metrics §2–5), and of delay including lost packets.
 
 use crate::distribution::percentile::{Method, Percent, Percentiles, rank};
 use crate::distribution::sample::Sample;

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 
-/// Threshold of both bounded algorithms.
+/// Displacement threshold DT of both bounded algorithms.
 pub const THRESHOLD: u32 = 128;
 
 /// Number of packets per displacement: small displacements in an array, large ones in a map.
@@ -49,7 +49,8 @@ impl Displacements {
     }
 }
 
-/// An ascending queue of numbers. Nearly every number added is the largest, and only the smallest is removed.
+/// An ascending queue of numbers. It is fast because nearly every added number is the largest, and only the smallest is
+/// removed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "Vec<u32>")]
 struct SortedQueue(VecDeque<u32>);
@@ -116,7 +117,8 @@ pub struct StayBack {
     threshold: u32,
     index: u64,
     window: VecDeque<u32>,
-    /// Numbers without a matching receive index: of packets in the window, and of early packets that have left it.
+    /// Numbers without a matching receive index: those of packets in the window, and of early packets that have left
+    /// the window.
     unmet: SortedQueue,
     /// Numbers to remove once they are the smallest of `unmet`.
     discarded: SortedQueue,
@@ -155,8 +157,8 @@ impl StayBack {
         stay_back.finish()
     }
 
-    /// Adds the packets that `whole` received after its state was `lead`. If `lead` was not waiting for the same
-    /// numbers as this one, for example after a displacement beyond DT, the density becomes unknown.
+    /// Adds the packets that `whole` contains in addition to its earlier state `lead`. If `lead` and this density were
+    /// not waiting for the same numbers, for example after a displacement beyond DT, the density becomes unknown.
     pub(crate) fn join(&mut self, whole: StayBack, lead: &StayBack) {
         self.found.join(&whole.found, &lead.found);
         let found = core::mem::replace(&mut self.found, Displacements::new());

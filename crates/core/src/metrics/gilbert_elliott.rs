@@ -6,12 +6,12 @@ use super::seqset::SeqRun;
 const ITERATIONS: usize = 200;
 /// Maximum number of packets fitted, from the start of the stream; computing time is linear in it.
 const MAX_FITTED_PACKETS: u64 = 1 << 18;
-/// Minimum improvement of Akaike's criterion for which the model is reported.
+/// Minimum improvement of Akaike's criterion at which the model is reported.
 const MIN_IMPROVEMENT: f64 = 2.0;
 
-/// Fits the model to the first `n` packets (at most 262 144), of which those in `runs` were lost, from the
-/// fixed start values of metrics §10. `None` if a parameter leaves its interval or the simple model explains
-/// the losses as well.
+/// Fits the model to the first `n` packets (at most 262 144), of which those in `runs` were lost, from the fixed start
+/// values of metrics §10. `None` if a parameter leaves its interval, or if the simple model explains the losses equally
+/// well.
 pub fn fit(runs: impl Iterator<Item = SeqRun>, n: u64, simple: &GilbertFit) -> Option<GilbertElliott> {
     let n = n.min(MAX_FITTED_PACKETS);
     let mut lost = vec![false; n as usize];

@@ -11,19 +11,19 @@ use std::collections::BTreeMap;
 pub struct Loss {
     /// Lost packets divided by packets sent.
     pub ratio: Option<f64>,
-    /// Length of a run of losses → number of runs.
+    /// Number of loss runs by length.
     pub run_length_hist: BTreeMap<u64, u64>,
     /// Number of runs.
     pub periods: u64,
     /// The first ten runs: [first sequence number, length].
     pub first_runs: Vec<[u64; 2]>,
-    /// Distance from the previous loss → number of losses, for distances 1…20 (RFC 3357).
+    /// Number of losses by distance from the previous loss, for distances 1…20 (RFC 3357).
     pub loss_distance_hist_small: BTreeMap<u64, u64>,
     /// Share of losses that follow the previous loss by at most 99 packets (RFC 3357 §6.1).
     pub noticeable_rate_99: Option<f64>,
-    /// Distance from the last loss of a run to the first of the next → number of occurrences (RFC 3357 §6.4).
+    /// Number of loss runs by distance from the last loss of the previous run (RFC 3357 §6.4).
     pub inter_loss_period_hist: BTreeMap<u64, u64>,
-    /// The two-state model whose bad state always loses, with its pair counts.
+    /// The simple Gilbert model, whose bad state always loses packets, with the pair counts that determine it.
     pub gilbert: GilbertFit,
     /// Gilbert's model of 1960; `None` if it does not fit.
     pub gilbert1960: Option<Gilbert1960>,
@@ -36,7 +36,7 @@ pub struct Loss {
     pub wilson95: Option<[f64; 2]>,
     /// 95 % Wilson interval, widened for the correlation of neighbouring losses.
     pub wilson95_correlated: Option<[f64; 2]>,
-    /// Correlation of the loss of neighbouring packets.
+    /// Correlation between the losses of neighbouring packets.
     pub lag1: Option<f64>,
     /// Upper limit of the ratio with 95 % confidence if nothing was lost: 3/N.
     pub rule_of_three: Option<f64>,
@@ -46,18 +46,18 @@ pub struct Loss {
     pub pattern: Option<LossPattern>,
 }
 
-/// Pair counts n_xy (x then y; 1 = lost) and the simple Gilbert model.
+/// The simple Gilbert model, and its pair counts n_xy (x, then y; 1 = lost).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct GilbertFit {
-    /// Received, then received.
+    /// Number of pairs: received, then received.
     pub n00: u64,
-    /// Received, then lost.
+    /// Number of pairs: received, then lost.
     pub n01: u64,
-    /// Lost, then received.
+    /// Number of pairs: lost, then received.
     pub n10: u64,
-    /// Lost, then lost.
+    /// Number of pairs: lost, then lost.
     pub n11: u64,
     /// P(lost | previous received).
     pub p: Option<f64>,
@@ -74,7 +74,7 @@ pub struct GilbertFit {
     pub burst_ratio: Option<f64>,
 }
 
-/// Gilbert's model of 1960: the good state never loses, the bad state receives with probability h.
+/// Gilbert's model of 1960: the good state never loses packets, the bad state receives with probability h.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
@@ -108,17 +108,17 @@ pub struct GilbertElliott {
     pub aic_simple: f64,
 }
 
-/// Wald–Wolfowitz test: number of runs (of losses and of receptions) compared with that of independent
-/// losses.
+/// Wald–Wolfowitz test: compares the number of runs (of losses and of receptions) with the number that independent
+/// losses would give.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct RunsTest {
     /// Number of runs of both kinds.
     pub runs: u64,
-    /// Expected number if losses are independent.
+    /// Number of runs expected of independent losses.
     pub mu: f64,
-    /// Standard score; below −1.96 bursty, above 1.96 anti-clustered.
+    /// Standard score of the number of runs: below −1.96 bursty, above 1.96 anti-clustered.
     pub z: Option<f64>,
 }
 
@@ -188,8 +188,8 @@ impl LossScan {
         self.lengths.last_key_value().map_or(0, |(len, _)| *len)
     }
 
-    /// Returns true if this can be the state after losses below the number `next`. Checks only the properties
-    /// that computations rely on.
+    /// Returns true if this can be the state when all losses so far have sequence numbers below `next`. Checks only the
+    /// properties that computations rely on.
     pub(crate) fn is_possible(&self, next: u64) -> bool {
         let within = |run: [u64; 2]| run[1] > 0 && run[0].checked_add(run[1]).is_some_and(|end| end <= next);
         let last = match self.last {
@@ -234,8 +234,7 @@ impl LossScan {
         self.last = Some(run);
     }
 
-    /// Removes a run that was counted as lost although it is not. Its effect on distances and bursts is not
-    /// corrected.
+    /// Removes a run that was wrongly counted as lost. Its effect on distances and bursts is not corrected.
     pub(crate) fn remove(&mut self, run: SeqRun) {
         // Losses next to the run made a longer one of it.
         let Some((&counted, runs)) = self.lengths.range_mut(run.len..).next() else { return };
@@ -336,7 +335,7 @@ fn lag1(g: &GilbertFit, n: u64, lost: u64, from_start: bool, to_end: bool) -> Op
     Some(products / (lost as f64 * (1.0 - mean)))
 }
 
-/// Returns Wilson's interval widened for correlated losses: the half-width times √((1 + ρ)/(1 − ρ)).
+/// Returns Wilson's interval widened for correlated losses: its half-width is multiplied by √((1 + ρ)/(1 − ρ)).
 fn widened(lost: u64, n: u64, rho: f64) -> Option<[f64; 2]> {
     let (centre, half) = stat::wilson_parts(lost, n)?;
     let rho = rho.clamp(0.0, 1.0);

@@ -1,5 +1,5 @@
-//! [`SeqSet`]: the set of accepted sequence numbers. Memory grows with the packets received, not with the
-//! numbers they claim.
+//! [`SeqSet`]: the set of accepted sequence numbers. Its memory grows with the number of packets received, even if they
+//! claim arbitrary sequence numbers.
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -8,8 +8,8 @@ use std::ops::Range;
 const WORDS: usize = 8;
 const PAGE: u32 = 64 * WORDS as u32;
 
-/// A set of sequence numbers as a paged bitmap: about one bit per packet in an ordinary stream, one page of
-/// 64 bytes per packet in the worst case.
+/// A set of sequence numbers as a paged bitmap: about one bit per packet of an ordinary stream, and one page of 64
+/// bytes per packet in the worst case.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(into = "Pages", try_from = "Pages")]
 pub struct SeqSet {
@@ -18,7 +18,7 @@ pub struct SeqSet {
     indices: BTreeMap<u32, u32>,
     /// Indices released by [`SeqSet::retire`].
     free: Vec<u32>,
-    /// The most recent page; streams are nearly in order.
+    /// The page used last. Streams are nearly in order, so it is usually needed next.
     recent: Option<(u32, u32)>,
     len: u64,
 }
@@ -252,7 +252,7 @@ pub struct SeqRun {
     pub len: u64,
 }
 
-/// Iterates over maximal runs of set bits, from (number of the lowest bit, word) pairs in ascending order.
+/// Iterates over maximal runs of set bits, given ascending pairs of a word and the number of its lowest bit.
 pub struct SeqRuns<W> {
     words: W,
     word: (u64, u64),
@@ -288,7 +288,7 @@ impl<W: Iterator<Item = (u64, u64)>> Iterator for SeqRuns<W> {
     }
 }
 
-/// Iterates over the runs of 0…n−1 that `present` lacks, ascending: the runs of loss.
+/// Iterates over the runs of 0…n−1 that are not in `present`, ascending: the runs of loss.
 pub fn absent(present: impl Iterator<Item = SeqRun>, n: u64) -> impl Iterator<Item = SeqRun> {
     let end = core::iter::once(SeqRun { start: n, len: 1 });
     let mut next = 0;
@@ -299,7 +299,7 @@ pub fn absent(present: impl Iterator<Item = SeqRun>, n: u64) -> impl Iterator<It
     })
 }
 
-/// Iterates over the parts of `runs` outside of `cut`. Both are ascending and without overlaps.
+/// Iterates over the parts of `runs` outside `cut`. Both are ascending and do not overlap.
 pub fn without(
     runs: impl Iterator<Item = SeqRun>,
     cut: impl Iterator<Item = SeqRun>,

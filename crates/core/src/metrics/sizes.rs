@@ -1,5 +1,5 @@
-//! Results of a sweep over payload sizes: the rate of the links from the slope, cells from the steps (metrics
-//! §21).
+//! Results of a sweep over payload sizes: the rate of the links follows from the slope, the size of cells from the
+//! steps (metrics §21).
 
 use super::bands::fit_line;
 use serde::Serialize;
@@ -8,7 +8,7 @@ use serde::Serialize;
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SizeFit {
-    /// Fixed delay, in the unit of the times.
+    /// Fixed delay, in the same unit as the times.
     pub fixed: f64,
     /// Time per byte.
     pub per_byte: f64,
@@ -21,7 +21,7 @@ pub struct SizeFit {
 }
 
 impl SizeFit {
-    /// Returns the rate of all links in series, in both directions, in bits per unit of time: 8/b.
+    /// Returns the rate of all links in series, both directions together, in bits per unit of time: 8/b.
     pub fn series_rate(&self) -> Option<f64> {
         (self.per_byte > 0.0).then(|| 8.0 / self.per_byte)
     }
@@ -73,8 +73,8 @@ pub struct Steps {
     pub significant: bool,
 }
 
-/// Fits steps for each cell size in `cells` exhaustively. Ties go to the size nearest to 48 (ATM), then to
-/// the smaller overhead. `None` if nothing varies.
+/// Fits steps for each cell size in `cells` exhaustively. Ties go to the size nearest to 48 (ATM), then to the smaller
+/// overhead. `None` if sizes or times do not vary.
 pub fn steps(points: &[(u32, f64)], cells: impl Iterator<Item = u32>) -> Option<Steps> {
     let plain = points.iter().map(|p| (f64::from(p.0), p.1));
     let line = fit_line(plain.clone())?;
@@ -113,8 +113,9 @@ fn sse(points: impl Iterator<Item = (f64, f64)>, (slope, intercept): (f64, f64))
     points.map(|(x, y)| (y - intercept - slope * x).powi(2)).sum()
 }
 
-/// F test of two additional parameters (cell and overhead) at p < 10⁻³. With two numerator degrees of freedom
-/// and d = n − 4 others, the tail of F has a closed form: (1 + 2F/d)^(−d/2) = (SSE/SSE of the line)^(d/2).
+/// F test of two additional parameters (cell and overhead) at p < 10⁻³. With two numerator degrees of freedom and d = n
+/// − 4 denominator degrees of freedom, the tail of F has a closed form: (1 + 2F/d)^(−d/2) = (SSE/SSE of the
+/// line)^(d/2).
 fn beats(sse: f64, sse_line: f64, n: usize, scale: f64) -> bool {
     if n < 6 {
         return false;

@@ -1,5 +1,5 @@
-//! [`EndedStream`]: a finished stream as input of metrics, with all its packets in memory or as a sketch
-//! in bounded memory.
+//! [`EndedStream`]: a finished stream, from which metrics are computed: either all its packets, or a sketch in bounded
+//! memory.
 
 use super::all_packets::AllPackets;
 use super::known::StreamFacts;
@@ -91,7 +91,7 @@ impl<'a> EndedStream<'a> {
         }
     }
 
-    /// Returns the statistics of delay and of its excess over the smallest.
+    /// Returns the statistics of delay and of PDV (delay above the smallest).
     pub fn delays(&self) -> (Distribution, Distribution) {
         let sketch = match &self.packets {
             StreamPackets::All(all) => return all.delays().clone(),

@@ -1,5 +1,5 @@
-//! [`SCALARS`]: the list of all scalars of a [`Summary`](crate::Summary). CSV, OpenMetrics, thresholds, help,
-//! and tables of comparisons, sweeps and pages read this list.
+//! [`SCALARS`]: the list of all scalars of a [`Summary`](crate::Summary). CSV, OpenMetrics, thresholds, help, and the
+//! tables of comparisons, sweeps and pages are based on this list.
 //!
 //! The scalars of a metric are defined next to its computation, in [`crate::metrics`]. A [`Selector`] is the
 //! form that users write: the key of a scalar, for a whole test or for one direction of a round-trip test.

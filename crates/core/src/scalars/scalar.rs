@@ -30,7 +30,8 @@ pub struct Scalar {
     pub alias: Option<&'static str>,
     /// Name in OpenMetrics, without prefix and unit, if it differs from the key.
     pub openmetrics: Option<&'static str>,
-    /// Set for a percentile of a distribution. OpenMetrics writes all percentiles of a distribution together.
+    /// Percentile of a distribution that this scalar is; `None` for other scalars. OpenMetrics writes all percentiles
+    /// of a distribution together.
     pub quantile: Option<Quantile>,
     take: ScalarGetter,
 }
@@ -56,7 +57,7 @@ pub enum Better {
     Lower,
     /// Higher values are better.
     Higher,
-    /// Neither; the figure is not a quality.
+    /// Neither: the figure says nothing about quality.
     Neither,
 }
 
@@ -67,7 +68,7 @@ pub struct Applies {
     pub one_way: bool,
     /// Round-trip tests as a whole.
     pub round_trips: bool,
-    /// One direction of a round-trip test.
+    /// One of the directions of a round-trip test.
     pub directions: bool,
     /// Captured packets of other programs.
     pub passive: bool,
@@ -83,7 +84,7 @@ impl Applies {
     pub const TESTS: Applies = Applies { passive: false, ..Applies::WHOLE };
     /// Delays between two clocks, but not round trips.
     pub const TWO_CLOCKS: Applies = Applies { round_trips: false, ..Applies::STREAMS };
-    /// Only round-trip tests as a whole.
+    /// Round-trip tests as a whole only.
     pub const ROUND_TRIPS: Applies =
         Applies { one_way: false, round_trips: true, directions: false, passive: false };
 }
@@ -103,7 +104,7 @@ pub enum ScalarGetter {
 }
 
 impl Scalar {
-    /// Creates a scalar of all streams, with no better direction.
+    /// Creates a scalar that applies to all streams and has no better direction.
     pub const fn new(key: &'static str, label: &'static str, unit: ScalarUnit, take: ScalarGetter) -> Scalar {
         Scalar {
             key,
@@ -161,8 +162,8 @@ impl Scalar {
         Scalar { openmetrics: Some(name), ..self }
     }
 
-    /// Marks the scalar as a percentile of the distribution `family`, with the subject `about` and the number
-    /// of values `count`.
+    /// Marks the scalar as a percentile of the distribution `family`. `about` is the subject of the distribution,
+    /// `count` returns its number of values.
     pub const fn quantile(
         self,
         family: &'static str,

@@ -25,7 +25,7 @@ pub struct UnknownScalar {
     pub near: Vec<String>,
 }
 
-/// Iterates over all scalars of whole tests, then of each direction.
+/// Iterates over the scalars of whole tests, then over those of each direction.
 pub fn selectors() -> impl Iterator<Item = Selector> {
     let of = |direction: Option<Direction>| {
         let there = move |f: &&Scalar| direction.is_none() || f.applies.directions;
@@ -92,7 +92,7 @@ pub fn closest(text: &str) -> Vec<String> {
     all.into_iter().take(3).map(|(_, name)| name).collect()
 }
 
-/// Returns the Levenshtein distance: the number of letters to change, add or remove to convert one text
+/// Returns the Levenshtein distance: the number of letters that must be changed, added or removed to convert one text
 /// to the other.
 fn distance(a: &str, b: &str) -> usize {
     let b: Vec<char> = b.chars().collect();

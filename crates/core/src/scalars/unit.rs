@@ -7,15 +7,15 @@ use serde::{Serialize, Serializer};
 /// The unit of a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ScalarUnit {
-    /// Nanoseconds.
+    /// A time in nanoseconds.
     Time,
     /// A ratio, shown in percent.
     Share,
     /// Number of packets.
     Packets,
-    /// Number of other things.
+    /// Number of anything else.
     Count,
-    /// A number without a unit, shown with a fixed number of decimals.
+    /// A number without a unit.
     Plain {
         /// Number of decimals shown.
         decimals: u8,
@@ -91,7 +91,7 @@ impl From<f64> for ExactNumber {
     }
 }
 
-/// Formats all digits, for programs.
+/// Formats the value with all digits, for programs.
 impl fmt::Display for ExactNumber {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -152,7 +152,7 @@ impl ScalarUnit {
     }
 }
 
-/// Formats a share in percent with two decimals, or with two significant digits if those would be zero.
+/// Formats a share in percent with two decimals, or with two significant digits if both decimals would be zero.
 fn percent(share: f64) -> String {
     let percent = 100.0 * share;
     let decimals = match percent.abs() {

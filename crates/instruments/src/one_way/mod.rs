@@ -27,8 +27,8 @@ use std::sync::Arc;
 /// Settings of a one-way test.
 #[derive(Clone, Debug)]
 pub struct OneWay {
-    /// Server, streams, and settings of sending and stamping. Control port, dialect, key, segmentation and feedback
-    /// apply only to jitlat's own protocol.
+    /// Server, streams, pacing and timestamps. Control port, dialect, key, segmentation and feedback apply
+    /// only to jitlat's own protocol.
     pub settings: TestRequest,
     /// Client of the protocol to use.
     pub client: Arc<dyn OneWayClient>,
@@ -50,20 +50,20 @@ impl OneWay {
     }
 }
 
-/// Part on this host of a test whose program ended before the server delivered its results.
+/// This host's share of a test whose program ended before the server delivered its results.
 #[derive(Clone, Debug)]
 pub struct InterruptedTest {
-    /// The session as far as it was known.
+    /// Session as last known.
     pub session: Session,
     /// Packets that this host received; empty for a stream that it sent.
     pub records: Vec<PacketRecord>,
 }
 
 impl OneWay {
-    /// Fetches the results that the server still has of an earlier test with the same streams.
+    /// Fetches the results of an earlier test with the same streams from the server.
     ///
     /// # Errors
-    /// [`Error`], for example if the server no longer has the results of that test.
+    /// [`Error`], for example if the server no longer has these results.
     pub fn collect(
         &self,
         left: Vec<InterruptedTest>,
@@ -102,7 +102,7 @@ impl OneWay {
     }
 }
 
-/// Returns an observer that completes the sessions in events before it forwards them.
+/// Returns an observer that completes the sessions in events before it forwards the events.
 fn complete<'a>(
     known: &'a dyn Fn(&[Session]) -> Vec<Session>,
     observer: &'a mut dyn Observer,
@@ -124,7 +124,7 @@ fn recording(left: &InterruptedTest) -> Option<Recording> {
     })
 }
 
-/// Combines the facts known before with those that the server has added.
+/// Combines previously known facts with those added by the server.
 fn merge(before: &Session, now: &Session) -> Session {
     let cut_short = before.spec.direction() == Direction::Down && before.ending != Ending::Complete;
     let (ending, reason) = match cut_short {

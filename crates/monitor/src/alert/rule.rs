@@ -5,7 +5,7 @@ use crate::window::{MONDAY, TimeWindow};
 use jitlat_core::{Span, WallTime};
 use std::fmt;
 
-/// Default length of the period before a test that it is compared with.
+/// Default length of the period before a test with which the test is compared.
 pub const DEFAULT_BASELINE: Span = Span::seconds(7 * 86_400);
 
 /// An alert rule.
@@ -43,7 +43,7 @@ pub enum RuleKind {
         of: u32,
         /// Number of consecutive good results that resolve the alert.
         clear: u32,
-        /// Length of the period before a test that it is compared with.
+        /// Length of the period before a test with which the test is compared.
         against: Span,
     },
     /// No result for longer than a time.

@@ -1,10 +1,10 @@
-//! Opens a capture from a file or standard input, and decompresses it according to its first bytes.
+//! Opens a capture from a file or standard input, and detects compression from its first bytes.
 
 use std::fs::File;
 use std::io::{self, BufReader, Cursor, Read};
 use std::path::Path;
 
-/// The name that stands for standard input.
+/// Path that stands for standard input.
 pub const STDIN: &str = "-";
 
 /// First bytes of compressed files.
@@ -26,7 +26,7 @@ pub(super) fn is_packed(head: &[u8]) -> bool {
     [&GZIP[..], &ZSTD, &XZ].iter().any(|magic| head.starts_with(magic))
 }
 
-/// Unpacks gzip, zstd and xz; returns any other input unchanged.
+/// Decompresses gzip, zstd and xz; returns any other input unchanged.
 pub(super) fn unpack(mut raw: Box<dyn Read + Send>) -> io::Result<Box<dyn Read + Send>> {
     let mut head = [0; 6];
     let mut got = 0;

@@ -29,18 +29,18 @@ pub(super) struct PcapNg {
 struct PcapNgInterface {
     link: LinkType,
     resolution: TimestampResolution,
-    /// Added to every time, in ns.
+    /// Offset added to every timestamp, in ns.
     offset: i64,
     drops: u64,
 }
 
 #[derive(Clone, Copy)]
 enum TimestampResolution {
-    /// Each unit is this many ns.
+    /// A unit is this many nanoseconds.
     Times(i64),
-    /// This many units are 1 ns.
+    /// A nanosecond is this many units.
     Per(u64),
-    /// Each unit is 2^-n s.
+    /// A unit is 2^-n seconds.
     Binary(u8),
 }
 
@@ -102,7 +102,8 @@ impl PcapNg {
                 return Ok(damaged(buffer, "a block of impossible length"));
             }
             if !matches!(kind, INTERFACE | OLD_PACKET | SIMPLE_PACKET | STATISTICS | PACKET) {
-                // Skip a block completely or not at all, so that reading of a growing file can continue later.
+                // Skip a block completely or not at all, so that reading of a growing file can continue
+                // later.
                 let skipped = if length > MAX_BLOCK {
                     match buffer.skip(length.into()) {
                         Err(e) if e.kind() == ErrorKind::WouldBlock => false,
@@ -202,7 +203,7 @@ impl PcapNg {
         i
     }
 
-    /// Packets dropped by the interface and by the system.
+    /// Returns the number of packets dropped by the interface and by the system.
     fn statistics(&self, block: &[u8]) -> u64 {
         let mut dropped = 0u64;
         self.options(block.get(20..).unwrap_or_default(), |code, value| {

@@ -1,4 +1,5 @@
-//! Sending thread: waits for a deadline, writes the time into a prepared packet, and sends it.
+//! Sending thread: waits for the due time of each packet, writes the time into a prepared packet, and sends
+//! it.
 
 use super::context::Context;
 use super::hand_over::HandOver;
@@ -22,39 +23,39 @@ use std::io::{self, IoSlice};
 use std::net::{TcpStream, UdpSocket};
 use std::os::fd::AsFd;
 
-/// Time from the start command to the first packet; the thread is awake and ready by then.
+/// Time from the start command to the first packet, by which the thread is awake and ready.
 const START_DELAY: Span = Span::millis(2);
-/// Maximum random start offset.
+/// Maximum random offset of the start.
 const MAX_PHASE: Span = Span::millis(100);
 
-/// Returns a random part of a period, so that tests do not synchronise with periodic events on the path (RFC
-/// 3432 §4). Zero if the system has no random numbers, which is harmless for this purpose.
+/// Returns a random part of the period, so that tests do not synchronise with periodic events on the path
+/// (RFC 3432 §4). Zero if the system provides no random numbers, which is harmless here.
 fn phase(spec: &TestSpec) -> Span {
     let mut bytes = [0; 8];
     let range = spec.period().0.clamp(1, MAX_PHASE.0);
     random::fill(&mut bytes).map_or(Span::ZERO, |()| Span((u64::from_be_bytes(bytes) % range as u64) as i64))
 }
 
-/// Number of outstanding transmit stamps at which they are fetched. They are also fetched when time for
-/// another system call is left without delaying packets. Each packet has two entries, and one call reads at
-/// most 32.
+/// Number of outstanding transmit stamps at which they are fetched. They are also fetched when there is time
+/// for a system call without delaying packets. Each packet has two entries, and one call reads at most 32
+/// entries.
 const MAX_STAMPS_AWAITED: u32 = 16;
 const MIN_IDLE: Span = Span::micros(500);
-/// Longest wait for the last stamps.
+/// Maximum wait for the last stamps.
 const MAX_STAMP_DELAY: Span = Span::millis(200);
 
-/// State of the thread during a stream.
+/// State of the sending thread during a stream.
 struct SendingStream<'a> {
     context: &'a Context,
     sender: StreamSender,
     failed: u32,
     ended: bool,
-    /// Number of requests to end that were handled.
+    /// Number of end requests handled so far.
     requests: u32,
 }
 
 impl<'a> SendingStream<'a> {
-    /// Prepares the stream, and the pacer that waits for its packets.
+    /// Prepares the stream, and the pacer that waits until its packets are due.
     fn start(context: &'a Context, launch: Option<Launch>) -> (SendingStream<'a>, PaceMode) {
         let (pacing, spec) = (&context.settings.sending.pacing, &context.opening.spec);
         context.reporter.note(pacing.apply());
@@ -68,12 +69,12 @@ impl<'a> SendingStream<'a> {
         (SendingStream { context, sender, failed: 0, ended: false, requests: 0 }, mode)
     }
 
-    /// True if a request to end has not been handled yet.
+    /// True if an end request has not been handled yet.
     fn is_asked(&self) -> bool {
         self.context.stop_flags.requests() != self.requests
     }
 
-    /// Handles requests to end.
+    /// Handles end requests.
     fn follow_requests(&mut self) {
         let stop_flags = &self.context.stop_flags;
         self.requests = stop_flags.requests();
@@ -115,7 +116,8 @@ impl<'a> SendingStream<'a> {
     }
 }
 
-/// Prepares the bytes after the headers; if the system has no random bytes, the flow fails.
+/// Prepares the bytes after the headers. If the system has no random bytes, the flow fails and `None` is
+/// returned.
 fn padding(context: &Context) -> Option<Padding> {
     let length = usize::from(context.opening.spec.payload());
     Padding::new(length - HEADER_LEN)
@@ -126,7 +128,7 @@ fn padding(context: &Context) -> Option<Padding> {
         .ok()
 }
 
-/// Sends a UDP stream to its end, with launch times if `launch` is given.
+/// Sends a UDP stream until it ends, with launch times if `launch` is set.
 pub fn udp(context: &Context, socket: &UdpSocket, stamps: StampMode, launch: Option<Launch>) {
     let mut times = SentTimes::new(stamps, context.opening.spec.packets());
     times.restart(socket);
@@ -148,9 +150,10 @@ pub fn udp(context: &Context, socket: &UdpSocket, stamps: StampMode, launch: Opt
             stream.follow_requests();
             continue;
         };
-        // Read the clock before any other work: packets carry the time at which the sender woke up.
+        // Read the clock before any other work, because packets carry the time at which the sender woke up.
         let reading = wall();
-        // All other packets that are due are sent in the same call; a sentinel is sent separately.
+        // All other packets that are due are sent with the same call, except sentinels, which are sent
+        // separately.
         let mut count = 0;
         while let Some(due) = stream.sender.due().filter(|d| d.at - advance <= now && count < MAX_BATCH) {
             if due.is_sentinel() && count > 0 {
@@ -168,7 +171,7 @@ pub fn udp(context: &Context, socket: &UdpSocket, stamps: StampMode, launch: Opt
         context.counters.set_sent(stream.sender.attempted());
         let idle = stream.sender.due().is_none_or(|next| next.at - steady() > MIN_IDLE);
         if times.awaited() > 0 && (idle || times.awaited() >= MAX_STAMPS_AWAITED) {
-            // Two batches: one call's packets can cause two entries each.
+            // Two batches, because the packets of one call can cause two entries each.
             for _ in 0..2 {
                 if times.collect(socket) < MAX_BATCH {
                     break;
@@ -194,8 +197,9 @@ pub fn udp(context: &Context, socket: &UdpSocket, stamps: StampMode, launch: Opt
     stream.report(stamps, lost, sockets::exceeded_mtu(socket, v6, length), Vec::new());
 }
 
-/// Sends the packets that are due at `dues`. Packets of the first system call contain the given clock
-/// reading; each further call uses a new reading. Returns the number of packets that the system rejected.
+/// Sends the packets that are due at `dues`. The packets of the first system call contain the clock reading
+/// of the caller; each further call uses a new reading. Returns the number of packets that the system
+/// rejected.
 fn send_all(
     context: &Context,
     socket: &UdpSocket,
@@ -213,7 +217,7 @@ fn send_all(
         let mut packets = [[IoSlice::new(&[]); 2]; MAX_BATCH];
         let now = hand_over.is_launching().then(tick);
         for (header, due) in headers.iter_mut().zip(rest) {
-            // A packet with a launch time contains the time at which it is to leave.
+            // A packet with a launch time contains the time at which it will leave.
             let sent = now.map_or(reading, |now| now.wall + (due.at - now.steady));
             *header = PacketHeader { sent, seq: due.seq }.to_bytes();
         }
@@ -233,7 +237,7 @@ fn send_all(
                 if context.stop_flags.is_stopped() {
                     return failed + rest.iter().filter(|due| !due.is_sentinel()).count() as u32;
                 }
-                // The host's own queue is full: the delay counts as schedule error.
+                // The queue of this host is full; the resulting delay counts as schedule error.
                 let _ =
                     poll(&mut [PollFd::new(socket.as_fd(), PollFlags::POLLOUT)], PollTimeout::from(50u16));
             }
@@ -255,8 +259,8 @@ fn send_all(
     failed
 }
 
-/// Sends a TCP stream to its end. A packet is stamped when the connection accepts it: if TCP delays the
-/// sender, that counts as schedule error and not as delay.
+/// Sends a TCP stream until it ends. A packet is stamped when the connection accepts it: if TCP delays the
+/// sender, that counts as schedule error, not as delay.
 pub fn tcp(context: &Context, connection: &TcpStream) {
     let Some(padding) = padding(context) else { return };
     let (mut stream, mode) = SendingStream::start(context, None);
@@ -278,7 +282,7 @@ pub fn tcp(context: &Context, connection: &TcpStream) {
         }
         let header = PacketHeader { sent: wall(), seq: due.seq }.to_bytes();
         if write_record(context, connection, [&header, padding.of(due.seq)]).is_err() {
-            // The connection is broken, so all later packets fail, too.
+            // The connection is lost, so all later packets fail as well.
             stream.sender.failed(steady());
             stream.sender.cut(steady());
             stream.sender.stop();
@@ -296,8 +300,8 @@ pub fn tcp(context: &Context, connection: &TcpStream) {
     stream.report(None, None, None, moments.finish(connection));
 }
 
-/// Writes a whole record, so that the framing stays intact; gives up only if the connection breaks or on a
-/// stop.
+/// Writes a whole record, so that the framing stays intact. Gives up only if the connection is lost or a stop
+/// is requested.
 fn write_record(context: &Context, connection: &TcpStream, parts: [&[u8]; 2]) -> io::Result<()> {
     let length = parts[0].len() + parts[1].len();
     let mut done = 0;

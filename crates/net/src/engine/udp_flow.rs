@@ -1,4 +1,4 @@
-//! Life of a UDP flow: bind, find the peer, run the stream.
+//! Life of a UDP flow: bind a socket, find the peer, run the stream.
 
 use super::context::{Context, Instruction};
 use super::error::FlowError;
@@ -29,7 +29,8 @@ pub fn run(context: Context) {
     }
 }
 
-/// Source of the flow's socket before the peer is known: a registration at a shared port, or a socket of the flow.
+/// Source of the flow's socket before the peer is known: a registration on a shared port, or the flow's own
+/// socket.
 enum UdpEntrance {
     Rendezvous(Registration),
     Socket(UdpSocket),
@@ -83,8 +84,8 @@ fn run_to_end(mut context: Context) -> Result<(), FlowError> {
     Ok(())
 }
 
-/// Minimum period of a stream with transmit stamps. Transmit stamps cost about one system call per packet and
-/// would limit the rate of faster streams.
+/// Minimum period of a stream with transmit stamps. Transmit stamps cost about one system call per packet,
+/// which would limit the rate of faster streams.
 const STAMPED_PERIOD: Span = Span::micros(20);
 
 fn stamps(context: &Context) -> StampMode {
@@ -130,7 +131,7 @@ fn open(context: &Context) -> Result<UdpEntrance, FlowError> {
 }
 
 /// Connects the socket to its peer. If the peer's port is unknown, it is taken from the first packet, which
-/// stays in the socket for the stream.
+/// stays queued for the stream.
 fn connect(
     context: &Context,
     socket: &UdpSocket,
@@ -150,7 +151,7 @@ fn connect(
 
 const PROHIBITED: &str = "a router or firewall on the path reports that this traffic is prohibited (ICMP)";
 
-/// Describes an error that the far host or this one caused by refusing packets; `None` for other errors.
+/// Describes an error that occurs when this host or the far host refuses packets; `None` for other errors.
 fn refusal(error: &io::Error) -> Option<&'static str> {
     match error.raw_os_error() {
         Some(libc::ECONNREFUSED) => Some("the far host reports that nothing listens there"),
@@ -161,7 +162,7 @@ fn refusal(error: &io::Error) -> Option<&'static str> {
     }
 }
 
-/// Sends a greeting, with a launch time if the socket needs one.
+/// Sends a greeting, with a launch time if the socket requires one.
 fn send_greeting(socket: &UdpSocket, launch: Option<Launch>, hello: &[u8]) -> io::Result<usize> {
     match launch {
         Some(launch) => launch.send_soon(socket.as_fd(), hello),
@@ -202,7 +203,7 @@ fn greet(
                 Ok(length) => {
                     greeter.handle(&buffer[..length]);
                 }
-                // An ICMP error from a router; a send also fails if this host has no route.
+                // Either a router sent an ICMP error, or this host has no route.
                 Err(e) if sockets::is_prohibition(&e) => reason = PROHIBITED,
                 Err(e) => reason = refusal(&e).unwrap_or(reason),
             }
@@ -211,8 +212,8 @@ fn greet(
     Ok(())
 }
 
-/// Receives without blocking; `None` if nothing is queued. An error concerns an earlier send and is cleared
-/// by this call; the next datagram is still queued.
+/// Receives a datagram without blocking; `None` if none is queued. An error concerns an earlier send and is
+/// cleared by this call; the next datagram stays queued.
 fn receive(socket: &UdpSocket, buffer: &mut [u8], flags: MsgFlags) -> Option<io::Result<usize>> {
     match recv(socket.as_raw_fd(), buffer, flags | MsgFlags::MSG_DONTWAIT) {
         Ok(length) => Some(Ok(length)),
@@ -221,13 +222,13 @@ fn receive(socket: &UdpSocket, buffer: &mut [u8], flags: MsgFlags) -> Option<io:
     }
 }
 
-/// Returns the length of the next datagram, which stays queued.
+/// Returns the length of the next datagram, which stays queued; `None` if none is queued.
 fn peek(socket: &UdpSocket, buffer: &mut [u8]) -> Option<usize> {
-    // The loop ends, because each error concerns a packet that this socket sent.
+    // The loop ends because each error concerns a packet that this socket has sent.
     std::iter::from_fn(|| receive(socket, buffer, MsgFlags::MSG_PEEK)).find_map(Result::ok)
 }
 
-/// Discards the datagram that was peeked at.
+/// Discards the datagram that was last peeked at.
 fn discard(socket: &UdpSocket) {
     let _ = receive(socket, &mut [], MsgFlags::empty());
 }
@@ -239,8 +240,8 @@ fn answer(socket: &UdpSocket, launch: Option<Launch>, meeting: Meeting) {
     }
 }
 
-/// Answers greetings until the stream begins. A packet that is not a greeting stays queued for the stream.
-/// Returns true if the stream is to begin.
+/// Answers greetings until the stream starts. A packet that is not a greeting stays queued for the stream.
+/// Returns true if the stream is to start.
 fn wait_for_start(
     context: &Context,
     socket: &UdpSocket,
@@ -267,7 +268,7 @@ fn wait_for_start(
     }
 }
 
-/// Answers every queued greeting; returns false if something else is queued.
+/// Answers all queued greetings; returns false if the next packet is not a greeting.
 fn answer_greetings(
     context: &Context,
     socket: &UdpSocket,
@@ -284,15 +285,15 @@ fn answer_greetings(
                 }
             }
             _ if context.opening.role == FlowRole::Receive => return false,
-            // A sender does not need other packets.
+            // A sender needs no other packets.
             _ => discard(socket),
         }
     }
     true
 }
 
-/// For a classic peer that did not specify a port: connects the socket to the source of the first packet, if this
-/// has the peer's address.
+/// Handles a classic peer that did not specify a port: connects the socket to the source of the first packet,
+/// if its address is the peer's.
 fn meet_first(context: &Context, socket: &UdpSocket, peer: SocketAddr) -> bool {
     let until = steady() + context.opening.timeouts.silence;
     let mut buffer = [0; HEADER_LEN];
@@ -313,7 +314,7 @@ fn meet_first(context: &Context, socket: &UdpSocket, peer: SocketAddr) -> bool {
     false
 }
 
-/// Reports the end of a flow that was stopped before its stream.
+/// Reports the end of a flow that was stopped before its stream started.
 fn finish_unstarted(context: &Context) {
     if !context.stop_flags.is_closed() && context.stop_flags.is_stopped() {
         receive::nothing(context);
@@ -332,11 +333,12 @@ mod tests {
         let at = theirs.local_addr().unwrap();
         ours.connect(at).unwrap();
         drop(theirs);
-        // The refusal is queued as an error at the socket. Then a peer starts and sends a packet.
+        // The refusal is queued as an error on the socket. Then a peer starts and sends a packet.
         ours.send(b"hello").unwrap();
         let theirs = UdpSocket::bind(at).unwrap();
         theirs.send_to(b"the first packet", ours.local_addr().unwrap()).unwrap();
-        // A single read must find the datagram behind the error, so the datagram has to be there before.
+        // The error and the datagram must both be queued before the read, because a single read has to find
+        // both.
         jitlat_waiting::while_true("time to arrive", Duration::from_millis(20), || true);
         let mut buffer = [0; 32];
         assert_eq!(peek(&ours, &mut buffer), Some(16));

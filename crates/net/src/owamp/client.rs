@@ -1,5 +1,5 @@
-//! A test with an OWAMP server: agrees on sessions, sends and receives their packets, and fetches the
-//! server's results.
+//! A test with an OWAMP server: requests sessions, sends and receives their packets, and fetches the server's
+//! results.
 
 use super::receiving::{Receiving, RecordedPacket};
 use super::sending::{Departing, SendingSession};
@@ -39,15 +39,14 @@ use std::thread::JoinHandle;
 const START_DELAY: Span = Span::millis(300);
 /// Maximum number of records of a stream in one event.
 const MAX_RECORDS: usize = 8192;
-/// Error that the kernel reports for an unsynchronised clock.
+/// Clock error that is reported for an unsynchronised clock, like the kernel does.
 const UNSYNCHRONISED_ERROR: Span = Span::seconds(16);
 
 /// Settings of a test with an OWAMP server.
 #[derive(Clone, Debug)]
 pub struct OwampRequest {
-    /// Server, control port, sessions to request (UDP only), and settings for sending and stamping. The
-    /// payload of a session includes the fields of a test packet. Ports are used only for this host; the
-    /// server chooses its own ports.
+    /// Server, control port, sessions to request (UDP only), pacing and timestamps. The payload of a session
+    /// includes the fields of a test packet. Ports apply only to this host; the server chooses its own.
     pub settings: TestRequest,
     /// Security mode to use; `None`: the strongest that both sides support.
     pub mode: Option<SecurityMode>,
@@ -55,12 +54,12 @@ pub struct OwampRequest {
     pub user: Option<(String, Vec<u8>)>,
     /// Time after which a packet counts as lost; `None`: two seconds more than the set-up took.
     pub timeout: Option<Span>,
-    /// Timeout of the server for each step of the conversation.
+    /// Timeout for the server to complete each step of the conversation.
     pub step_timeout: Span,
 }
 
 impl OwampRequest {
-    /// Length of a test packet without padding, in bytes: the shortest payload.
+    /// Returns the length of a test packet without padding, in bytes, which is the shortest payload.
     pub fn header(&self) -> usize {
         packet::len(if self.user.is_some() { SecurityMode::Encrypted } else { SecurityMode::Open })
     }
@@ -72,12 +71,12 @@ pub enum OwampError {
     /// The connection failed, or the system has no more threads or descriptors.
     #[error(transparent)]
     Client(#[from] ClientError),
-    /// The control conversation failed.
+    /// The control connection failed.
     #[error("OWAMP server {address}: {failure}")]
     Failed {
-        /// The server.
+        /// Address of the server.
         address: SocketAddr,
-        /// Reason, and a suggested action.
+        /// Reason for the failure, and a suggested action.
         failure: jitlat_proto::amp::AmpFailure,
     },
 }
@@ -88,7 +87,7 @@ impl From<io::Error> for OwampError {
     }
 }
 
-/// Returns the schedule slots that space the packets of `spec`.
+/// Returns the schedule slots that produce the gaps between the packets of `spec`.
 fn slots(spec: &TestSpec) -> Vec<ScheduleSlot> {
     let units = |span: Span| NtpTime::from_span(span).0;
     match spec.schedule() {
@@ -104,9 +103,9 @@ fn slots(spec: &TestSpec) -> Vec<ScheduleSlot> {
     }
 }
 
-/// Runs a test to its end; also returns the results of the sessions' receivers, as far as they are known.
-/// Setting `stop` ends it early: results received by then are retained, and the server's are fetched; setting
-/// it again aborts that fetch, too. On return `stop` is set if it was ever set.
+/// Runs a test to its end; also returns the available results of the sessions' receivers. Setting `stop` ends
+/// the test early: results received by then are retained, and the server's results are fetched. Setting it
+/// again also aborts the fetch. On return `stop` is set if it was ever set.
 ///
 /// # Errors
 /// [`OwampError`] if nothing was measured. A test cut short is not an error: see [`Measured::ending`].
@@ -132,9 +131,9 @@ pub fn run(
 
 /// This host's end of a session.
 enum ClientEndpoint {
-    /// The socket is open, but the session has not been granted yet.
+    /// The socket is open, but the server has not accepted the session yet.
     Open(UdpSocket, StampMode),
-    /// Granted; sends once the session starts.
+    /// The session was accepted; packets are sent once it starts.
     Sender(Box<Departing>),
     Receiver(Box<Receiving>),
     Sending(SendingSession),
@@ -152,10 +151,10 @@ struct OwampStream {
     refused: Vec<u32>,
     stamps: Option<SentStamps>,
     stamps_lost: Option<u32>,
-    /// Packets that arrived at this host.
+    /// Packets that arrived on this host.
     arrived: Vec<PacketRecord>,
     drops: Option<u32>,
-    /// Results of the receiver, or the reason why they are unknown.
+    /// Results of the receiver, or the reason why they are not available.
     data: Result<SessionData, String>,
 }
 
@@ -272,7 +271,7 @@ impl<'a> OwampTest<'a> {
             self.driver.wait(Some(&self.waker));
             if stop.swap(false, Ordering::Relaxed) {
                 if self.interrupted {
-                    // Interrupted a second time: stop waiting for results.
+                    // Stopped a second time, so no longer wait for results.
                     break Some("interrupted again".to_owned());
                 }
                 self.interrupted = true;
@@ -305,11 +304,11 @@ impl<'a> OwampTest<'a> {
         Ok(self.conclude(failure.as_deref(), observer))
     }
 
-    /// Executes the machine's requests. Returns `Some` once the conversation is over, with the reason if it
-    /// failed after the sessions had begun.
+    /// Executes the requests of the state machine. Returns `Some` once the conversation is over, with the
+    /// reason if it failed after the sessions had started.
     ///
     /// # Errors
-    /// The conversation failed before the sessions began.
+    /// The conversation failed before the sessions started.
     fn execute(&mut self, observer: &mut dyn Observer) -> Result<Option<Option<String>>, OwampError> {
         while let Some(event) = self.driver.machine.poll_event() {
             match event {
@@ -410,7 +409,7 @@ impl<'a> OwampTest<'a> {
         Ok(())
     }
 
-    /// Reports sessions that have become complete to the machine.
+    /// Informs the state machine about sessions that have become complete.
     fn look(&mut self) {
         let mut complete = Vec::new();
         for stream in &mut self.streams {
@@ -426,7 +425,7 @@ impl<'a> OwampTest<'a> {
         complete.into_iter().for_each(|sid| self.driver.handle(OwampClientInput::Complete(sid)));
     }
 
-    /// The server has ended sending: completes the results of that session.
+    /// Completes the results of a session for which the server has finished sending.
     fn received(&mut self, received: &PeerSummary) {
         let Some(stream) = self.streams.iter_mut().find(|s| s.sid() == Some(received.summary.sid)) else {
             return;
@@ -448,7 +447,7 @@ impl<'a> OwampTest<'a> {
         for stream in &mut self.streams {
             match std::mem::replace(&mut stream.end, ClientEndpoint::Over) {
                 ClientEndpoint::Sending(sending) => stream.sent = sending.stop().summary.next_seq,
-                // The conversation ended first: packets that arrived count as far as possible.
+                // The conversation ended first. The packets that have arrived so far are used.
                 ClientEndpoint::Listening(listening) => {
                     stream.end = ClientEndpoint::Listening(listening);
                     if let Some((mut receiving, arrived)) = stream.stop_listening() {
@@ -574,7 +573,8 @@ impl OwampStream {
         }
     }
 
-    /// State of the server's clock according to the error estimates in its packets; `None` without packets.
+    /// Returns the state of the server's clock, from the error estimates in its packets; `None` without
+    /// packets.
     fn far_clock(&self, records: &[DataRecord]) -> Option<SyncState> {
         let of = |record: &DataRecord| match self.spec.direction() {
             Direction::Up => record.receive_error,
@@ -594,7 +594,7 @@ impl OwampStream {
         })
     }
 
-    /// Records of the evaluated packets that arrived, in the order of arrival.
+    /// Returns the records of the evaluated packets that arrived, in order of arrival.
     fn records(&self) -> Vec<PacketRecord> {
         let Ok(data) = &self.data else { return Vec::new() };
         let counted = data.records.iter().filter_map(|record| Some((record, record.received?)));
@@ -613,8 +613,8 @@ impl OwampStream {
             };
             return counted.map(record).collect();
         }
-        // The session's records include lost packets and omit the last ones; the records of this host
-        // determine the order.
+        // The session's records include lost packets and omit the last ones. Their order is taken from the
+        // records of this host.
         let mut counted = counted.peekable();
         let is_counted = |packet: &&PacketRecord| {
             let same = counted.next_if(|(record, _)| i64::from(record.seq) == packet.seq);
@@ -684,7 +684,7 @@ struct Listening {
     thread: Option<JoinHandle<(Receiving, Vec<PacketRecord>)>>,
 }
 
-/// Number of records for which memory is allocated before the stream. A longer stream allocates more.
+/// Number of records for which memory is allocated before the stream starts. Longer streams allocate more.
 const RESERVED_RECORDS: usize = 1 << 20;
 
 impl Listening {
@@ -698,7 +698,7 @@ impl Listening {
         Ok(Listening { flags, live, thread: Some(thread) })
     }
 
-    /// Passes the data that arrived since the last call to `each`: records, or the number of records lost
+    /// Passes the data that has arrived since the last call to `each`: records, or the number of records lost
     /// because the ring was full.
     fn live(&mut self, mut each: impl FnMut(Result<&[PacketRecord], u64>)) {
         self.live.drain(|records| each(Ok(records)));
@@ -733,7 +733,7 @@ fn listen(
 ) -> (Receiving, Vec<PacketRecord>) {
     let mut highest = 0;
     loop {
-        // Read the flag before receiving, so that packets which arrived before the end are taken.
+        // Read the flag before receiving, so that packets that arrived before the stop are not missed.
         let stopped = flags.stop.load(Ordering::Acquire);
         let wait = if stopped { libc::MSG_DONTWAIT } else { libc::MSG_WAITFORONE };
         let now: SteadyTime = steady();

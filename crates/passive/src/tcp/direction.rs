@@ -12,14 +12,14 @@ use super::window::{TcpWindow, WindowChange, lasted};
 use jitlat_core::time::{Span, WallTime};
 use std::collections::VecDeque;
 
-/// A gap filled within this time is reordering if no round trip is known.
+/// While no round trip is known, a gap that is filled within this time is taken for reordering.
 const MAX_REORDERING_DELAY: Span = Span::millis(3);
 /// Number of duplicate acknowledgements that trigger a fast retransmission (RFC 5681).
 const DUPLICATE_ACKS: u32 = 3;
-/// Minimum distance beyond the data seen, in bytes, at which an acknowledgement is assumed to belong to
-/// another connection or to be damaged.
+/// Minimum distance, in bytes, beyond the highest byte seen from which on an acknowledgement is ignored: it is
+/// damaged, or of another connection.
 const MAX_ACK_LEAD: u64 = 1 << 30;
-/// Maximum number of retransmissions for which a report of a duplicate is awaited.
+/// Maximum number of retransmissions stored in case the receiver reports a duplicate.
 const MAX_UNPROVEN: usize = 64;
 
 /// Data of one side, its acknowledgements, and the window that this side advertises for the other's data.
@@ -55,8 +55,9 @@ pub(super) struct DirectionState {
     history: Option<DeliveredSegments>,
 }
 
-/// True if a host that numbers its packets sent the one with the IP identification `ident` before the one
-/// with `than`: the number is slightly smaller, modulo 2¹⁶. A retransmission gets a new, larger number.
+/// True if the packet with IP identification `ident` was sent before the one with `than`, by a host that
+/// numbers its packets: `ident` is slightly smaller, modulo 2¹⁶. A retransmission gets a new, larger
+/// identification.
 fn is_older(ident: u32, than: u32) -> bool {
     const WINDOW: u16 = 256;
     let behind = (than as u16).wrapping_sub(ident as u16);
@@ -141,8 +142,8 @@ impl DirectionState {
         true
     }
 
-    /// Counts a segment without data whose sequence number is that of the last byte, all data being
-    /// acknowledged: a probe of an idle connection or of a closed window, as sent by Linux and others.
+    /// Counts a probe of an idle connection or of a closed window, as sent by Linux and others: a segment
+    /// without data that has the last byte's sequence number after all data was acknowledged.
     fn note_empty_probe(&mut self, s: &TcpSegment) {
         let Some(next) = self.next else { return };
         let probes = unwrap(next, s.seq) + 1 == next && self.acked.is_some_and(|a| a >= next);
@@ -291,7 +292,8 @@ impl DirectionState {
         if let Some((left, right)) = s.sack {
             let (left, right) = (unwrap(next, left), unwrap(next, right));
             if right <= ack {
-                // RFC 2883, section 4: these bytes arrived twice.
+                // A first SACK block below the acknowledgement reports that these bytes arrived twice (RFC 2883
+                // §4).
                 self.find_spurious((left, right));
             } else if right <= next {
                 self.sacked = self.sacked.max(right);
@@ -324,7 +326,7 @@ impl DirectionState {
         }
     }
 
-    /// Records that everything before `ack` has arrived.
+    /// Records that all data before `ack` has arrived.
     fn advance(&mut self, at: WallTime, s: &TcpSegment, ack: u64) {
         self.acked = Some(ack);
         self.duplicate_acks = 0;
@@ -397,7 +399,8 @@ impl DirectionState {
         self.end.zip(self.acked).is_some_and(|(end, acked)| acked >= end)
     }
 
-    /// True if a reset with this sequence number belongs to this side, as far as its numbers are known.
+    /// True if a reset with this sequence number can come from this side: the number is plausible, or this
+    /// side's numbers are unknown.
     pub(super) fn may_reset(&self, seq: u32) -> bool {
         self.next.is_none_or(|next| (self.acked.unwrap_or(next)..=next).contains(&unwrap(next, seq)))
     }
@@ -427,7 +430,7 @@ impl DirectionState {
         }
     }
 
-    /// Number of segments in flight and of gaps held.
+    /// Number of segments in flight and number of open gaps.
     #[cfg(test)]
     pub(super) fn remembered(&self) -> (usize, usize) {
         (self.flight.iter().count(), self.gaps.list().len())

@@ -28,8 +28,8 @@ pub(super) fn write_but_figures(page: &mut Page, s: &Summary) {
     verdicts(page, s);
 }
 
-/// Adds the meaning of the figures, worst first. It is printed last, where it remains visible after
-/// scrolling.
+/// Adds the meaning of the figures, worst first. It is printed last, because the end of the output remains
+/// visible.
 fn verdicts(page: &mut Page, s: &Summary) {
     let opinion = Opinion::of(s);
     if opinion.findings.is_empty() {
@@ -201,7 +201,7 @@ fn clocks(page: &mut Page, s: &Summary) {
     }
 }
 
-/// Describes a host's own report about its clock; `None` if it has none.
+/// Describes the clock state that a host reported; `None` if it reported none.
 fn account(host: &HostClock) -> Option<String> {
     let state = |s: &SyncState| {
         if s.synchronised {
@@ -231,7 +231,7 @@ fn account(host: &HostClock) -> Option<String> {
     (!parts.is_empty()).then(|| parts.join("; "))
 }
 
-/// Describes unknowns about the queues of the hosts' own interfaces.
+/// Lists what is unknown about the queues of the hosts' own interfaces.
 fn unknown_queues(s: &Summary) -> Vec<&'static str> {
     let mut said = Vec::new();
     if s.session.tags.contains_key("instrument") {
@@ -387,7 +387,7 @@ fn coverage(c: &Coverage) -> String {
     if parts.is_empty() { "-".to_owned() } else { parts.join(", ") }
 }
 
-/// Adds the header fields that the receiver saw.
+/// Adds the IP header fields of received packets.
 fn far_end(page: &mut Page, s: &Summary) {
     let f = &s.far_end;
     if f.dscp.is_empty() && f.ttl.is_empty() && f.odd_sizes == 0 {
@@ -413,7 +413,7 @@ fn far_end(page: &mut Page, s: &Summary) {
         let several = if f.ttl.len() > 1 { ": paths of different length" } else { "" };
         page.item(&format!("TTL {}{several}", mixture(&f.ttl, u8::to_string)));
     }
-    // A far host may answer all requests with another size.
+    // In two-way tests, the far host may answer all requests with another size.
     if f.odd_sizes > 0 && (s.two_way.is_none() || f.odd_sizes < s.counts.received) {
         page.item(&format!("{} with another size than agreed", count(f.odd_sizes, "packet")));
     }
@@ -429,7 +429,8 @@ pub(super) fn ecn(value: u8) -> String {
     ["Not-ECT", "ECT(1)", "ECT(0)", "CE"][usize::from(value & 3)].to_owned()
 }
 
-/// Returns the single value, such as `EF`, or each value with its share, the most frequent first.
+/// Returns the value, such as `EF`, if it is the only one, otherwise each value with its share, most frequent
+/// first.
 pub(super) fn mixture<K>(counts: &BTreeMap<K, u64>, name: impl Fn(&K) -> String) -> String {
     const SHOWN: usize = 6;
     let total = counts.values().sum();

@@ -14,11 +14,11 @@ use std::fmt::Write as _;
 /// Sections printed in addition to the result.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PassiveExtras<'a> {
-    /// Round trips of ping in the same time.
+    /// Round trips of ping during the captures.
     pub ping: PingFigures,
     /// Question about the link; `None` if there is none.
     pub link: Option<&'a LinkQuestion>,
-    /// Figures of both directions, each with its heading, for their windows.
+    /// Heading and summary of each direction, whose windows are printed.
     pub ways: &'a [(&'a str, &'a Summary)],
     /// Number of flows printed, those with most bytes first.
     pub top: usize,

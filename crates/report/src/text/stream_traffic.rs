@@ -1,4 +1,4 @@
-//! A test's own stream as captured at this host.
+//! Capture of a test's own stream on this host.
 
 use jitlat_core::spec::Direction;
 use jitlat_core::units::eng4;
@@ -7,8 +7,8 @@ use jitlat_passive::tcp::{DelayCause, DelayCauses};
 use std::fmt::Write as _;
 use std::path::Path;
 
-/// Formats the captured packets, and the delays that they explain. `saved` is the file that contains the
-/// packets.
+/// Formats the captured packets, and the causes of delay that they reveal. `saved` is the file that contains
+/// the packets.
 pub fn stream_traffic(s: &StreamTraffic, saved: Option<&Path>) -> String {
     let mut text = format!("\nThe stream at {} of this host\n", s.interface);
     // Writing to a string cannot fail.

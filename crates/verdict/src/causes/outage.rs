@@ -1,4 +1,4 @@
-//! Rule for outages: no packet arrives for a time.
+//! Rule for outages: no packet arrives for some time.
 
 use super::rule::{CauseRule, Find, FoundCause, merge_if_many};
 use crate::case::Case;
@@ -36,7 +36,7 @@ fn find(case: &Case<'_>) -> Vec<FoundCause> {
         .losses
         .outages()
         .map(|run| {
-            // Packets that the host held at the end of an outage belong to it: they waited for the same path.
+            // Packets that the host held at the end of an outage are part of it, because they waited for the same path.
             let held = alone.iter().position(|h| case.delays.seq(h.from) == run.start + run.len);
             let end = held
                 .map(|k| alone.remove(k))
@@ -73,11 +73,11 @@ fn find(case: &Case<'_>) -> Vec<FoundCause> {
     merge_if_many(found.chain(held).collect())
 }
 
-/// Shortest hold that is an outage, in ns.
+/// Shortest hold that counts as an outage, in ns.
 const MIN_HOLD_NS: i64 = 100_000_000;
 
-/// Returns the outage during `hold`, in which the sending host held its packets, because it could not reach the next
-/// hop, and lost none. `total`: total length of all outages, in seconds.
+/// Returns the outage during `hold`: the sending host could not reach the next hop and held its packets, but lost none.
+/// `total` is the total length of all outages, in seconds.
 fn of_hold(case: &Case<'_>, hold: &Hold, total: f64) -> FoundCause {
     let length = hold.length as f64 / 1e9;
     let packets = (hold.to - hold.from) as u64;
@@ -105,7 +105,7 @@ pub(super) fn tcp_pauses(case: &Case<'_>) -> Vec<(Hold, Option<TcpHold>)> {
     long.map(with_limit).collect()
 }
 
-/// Returns the outages over TCP, which delivers nothing until a lost segment is repaired.
+/// Returns the outages of a TCP stream. TCP delivers nothing until a lost segment has been retransmitted.
 fn over_tcp(case: &Case<'_>) -> Vec<FoundCause> {
     // The connection itself held back the others.
     let long: Vec<Hold> =

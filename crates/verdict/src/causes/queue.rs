@@ -21,19 +21,19 @@ pub const RULE: CauseRule = CauseRule {
     find,
 };
 
-/// Returns the severity of a queue of `height` ns in which this `share` of the packets waited.
+/// Returns the severity of a queue of `height` ns in which the share `share` of the packets waited.
 pub(crate) fn of_queue(height: i64, share: f64) -> Severity {
     let most = match share {
         ..MAX_RARE_SHARE => Severity::Fair,
-        // Packets that wait harm a listener at most as much as if they were lost.
+        // To a listener, a packet that waits is at worst as bad as a lost one.
         share => level_of_missing(share).max(Severity::Fair),
     };
     of_wait(height).min(most)
 }
 
-/// Usual maximum length of a link's slots, in ns.
+/// Maximum usual length of a link's slots, in ns.
 const MAX_USUAL_SLOT_NS: i64 = 12_000_000;
-/// Share of packets below which a queue is fair at worst, because a listener hardly notices it.
+/// Share of waiting packets below which a queue is at worst fair, because a listener hardly notices it.
 const MAX_RARE_SHARE: f64 = 0.01;
 
 fn find(case: &Case<'_>) -> Vec<FoundCause> {
@@ -107,7 +107,8 @@ fn pauses(case: &Case<'_>) -> Vec<FoundCause> {
     pauses.collect()
 }
 
-/// Returns a queue that never empties: the smallest delay of the stream exceeds the delay that an idle path can have.
+/// Returns the cause for a queue that never empties: the smallest delay of the stream exceeds the delay that an idle
+/// path can have.
 fn standing(case: &Case<'_>) -> Option<FoundCause> {
     let clock = case.material.clock;
     if !clock.direction_known {
@@ -117,18 +118,18 @@ fn standing(case: &Case<'_>) -> Option<FoundCause> {
     let [low, high] = offsets(case)?;
     let rtt = clock.min_rtt_ns.filter(|r| *r >= 0)?;
     let min = case.material.min()?;
-    // Lower bound of the smallest delay. It is compared with the largest possible delay of an idle direction: the
-    // whole round trip.
+    // Lower bound of the smallest delay. It is compared with the largest possible delay of an idle direction, which is
+    // the whole round trip.
     let least = if up { min.saturating_sub(high) } else { min.saturating_add(low) };
     let proven = least.saturating_sub(rtt / 2);
-    // A link whose slots follow their own clock looks like clock skew, and packets wait for a slot.
+    // A link whose slots follow a clock of their own looks like clock skew, and its packets wait for the next slot.
     let at_least = if case.skew.is_some() { MAX_USUAL_SLOT_NS } else { 5_000_000 };
     if proven < at_least || least < rtt.saturating_add(rtt / 4) {
         return None;
     }
     let usual = case.delays.quantile(0, case.delays.len(), 0.5)? - case.delays.excess(0);
     let first = case.material.series.times(0).1;
-    // The offset of the first probes applies to the first packet, which was sent soon after them.
+    // The first packet was sent soon after the first probes, so their offset applies to it.
     let before = clock.offset_before_ns.filter(|_| clock.interval_ns.is_none() || case.skew.is_some());
     let offset = before.map(|ns| ns as i64).or(clock.offset_ns)?;
     let height =
@@ -139,8 +140,9 @@ fn standing(case: &Case<'_>) -> Option<FoundCause> {
     Some(FoundCause { whole_test: true, ..found.whole(case).ns(height).because(why) })
 }
 
-/// Returns the range of the clock offset during the stream, in ns; `None` if it is unknown. If the clocks drift, no
-/// single offset may fit all probes; the range then reaches from the probes before the stream to those after it.
+/// Returns the range of the clock offset during the stream, in ns; `None` if it is unknown. If the clocks drift,
+/// possibly no single offset fits all probes. The range then extends from the offset before the stream to the offset
+/// after it.
 fn offsets(case: &Case<'_>) -> Option<[i64; 2]> {
     let clock = case.material.clock;
     if let Some(interval) = clock.interval_ns.filter(|_| case.skew.is_none()) {

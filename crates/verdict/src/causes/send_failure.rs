@@ -51,7 +51,7 @@ fn refused(case: &Case<'_>) -> Vec<FoundCause> {
         (Some(first), Some(last)) => {
             let found = found.packets(case, first.start, last.start + last.len - 1);
             let times = [found.cause.from_s, found.cause.to_s].map(|s| case.begin.of(s));
-            // The times of isolated failures carry no information.
+            // The times of isolated failures are meaningless.
             let is_time = runs.iter().any(|r| 2 * r.len >= refused);
             (found, is_time.then_some(times))
         }

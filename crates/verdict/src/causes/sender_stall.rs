@@ -21,7 +21,7 @@ pub const RULE: CauseRule = CauseRule {
 
 /// Minimum length of a stall that is reported even if few packets were late, in ns.
 const MIN_SINGLE_STALL_NS: i64 = 50_000_000;
-/// Harm of a stall per share of packets that left late.
+/// Harm of a stall, divided by the share of packets that were sent late.
 pub(crate) const HARM_PER_SHARE: f64 = 0.5;
 
 fn find(case: &Case<'_>) -> Vec<FoundCause> {

@@ -46,7 +46,7 @@ pub struct Sketch {
     /// Number of received packets whose delay is unknown.
     #[serde(default)]
     pub delayless: u64,
-    /// Stamps and headers of the rows, also in the stored form only.
+    /// Counts of timestamps and IP headers of the rows; also in the stored form only.
     #[serde(default)]
     pub tally: Option<Tally>,
     head: Head,
@@ -60,8 +60,8 @@ pub struct Sketch {
     sums: CoMoments,
     pub extent: PacketExtent,
     delays: LogHistogram,
-    /// Number of times that values moved from one bucket to another, which happens when another part is
-    /// merged.
+    /// Number of times that merging another part moved values to other buckets. Each time adds 1/1024 to the error of
+    /// percentiles.
     moved: u32,
     /// States of the metrics, in the order of their list.
     #[serde(default)]
@@ -106,7 +106,7 @@ impl Sketch {
         }
     }
 
-    /// Takes over a stored state of this stream, after checking that an analysis can have produced it with
+    /// Replaces this state by a stored one, after checking that an analysis of this stream can have produced it with
     /// the rows counted in `read_of`.
     pub fn restore(&mut self, read: Sketch, read_of: &Classifier, packets: u32) -> Result<(), Impossible> {
         let (rows, accepted) = (read_of.received, &read_of.accepted);
@@ -149,7 +149,7 @@ impl Sketch {
         }
     }
 
-    /// Returns the maximum error of percentiles, which are never too low, in units of 1/1024.
+    /// Returns the maximum error of percentiles, in units of 1/1024. Percentiles are never too low.
     pub fn error(&self) -> u32 {
         self.moved.saturating_add(1)
     }
@@ -278,7 +278,7 @@ impl Sketch {
         }
     }
 
-    /// Checks that this analysis can be appended to one whose highest number is `highest`.
+    /// Checks that this analysis can be appended to one whose highest sequence number is `highest`.
     pub fn check_behind(&self, highest: Option<u32>) -> Result<(), NotMergeable> {
         if self.forgotten > 0 {
             return Err(NotMergeable::Forgotten);

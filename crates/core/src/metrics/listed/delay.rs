@@ -1,4 +1,4 @@
-//! Delay and its excess over the smallest (metrics §2 to §5).
+//! Delay, and PDV: delay above the smallest (metrics §2 to §5).
 
 use crate::distribution::percentile::Percent;
 use crate::metrics::all_packets::AllPackets;
@@ -32,7 +32,7 @@ macro_rules! percentile {
     };
 }
 
-/// Delay above the smallest: jitter in the source document.
+/// PDV: delay above the smallest. It is the jitter of the classic report.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Pdv;
 

@@ -19,7 +19,8 @@ use serde::{Deserialize, Serialize};
 pub struct LatenessMetric {
     /// Period in ns, and the distribution of send time minus due time.
     offsets: Option<(i64, LogHistogram)>,
-    /// First packet number and total shift, in ns, of each shifted part of the schedule; empty while the test runs.
+    /// Shifts of the schedule: the first packet of each shifted part, and its total shift in ns; empty while the test
+    /// runs.
     #[serde(default)]
     shifts: Vec<(u32, i64)>,
 }
@@ -393,7 +394,7 @@ impl Metric for StampSources {
 fn schedule_error(all: &AllPackets<'_>) -> Option<ScheduleError> {
     let errors = all.errors()?;
     let waits = || all.queued.iter().copied();
-    // A sender that cannot keep the rate moves its schedule again and again, but was asked for the planned one.
+    // A sender that cannot keep the rate moves its schedule repeatedly. The user asked for the original schedule.
     let planned = all.planned_errors();
     Some(ScheduleError {
         handed_over: errors.handed_over(&all.series, waits()),

@@ -22,7 +22,7 @@ use super::metric::MetricEntry;
 use super::rfc3550;
 use super::skew::StreamingHull;
 
-/// All metrics, in the order in which tables list them. A metric may use the results of those before it.
+/// All metrics, in the order in which tables list them. A metric may use the results of metrics before it.
 pub(crate) const METRICS: &[MetricEntry] = &[
     MetricEntry::of::<counts::PacketCounts>(),
     MetricEntry::of::<loss::LossMetric>(),

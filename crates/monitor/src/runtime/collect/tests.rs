@@ -205,9 +205,9 @@ fn a_forged_test_is_refused_and_costs_nobody_else_anything() {
             assert!(*said == number && reason.contains(why), "{reason}");
         };
     // A test of another host in the file.
-    refused(1, hash, length, &packed, &[("client", "oslo")], "madrid pushes a test of oslo");
+    refused(1, hash, length, &packed, &[("client", "oslo")], "madrid offers a test that oslo started");
     let both = [("client", "madrid"), ("client", "oslo")];
-    refused(10, hash, length, &packed, &both, "madrid pushes a test of oslo");
+    refused(10, hash, length, &packed, &both, "madrid offers a test that oslo started");
     // Tests between two other hosts, in the file or not.
     for (number, client, server) in
         [(12, "oslo", "berlin"), (13, "nobody", "oslo"), (14, "nobody", "nowhere")]
@@ -218,10 +218,10 @@ fn a_forged_test_is_refused_and_costs_nobody_else_anything() {
             length,
             &packed,
             &[("client", client), ("server", server)],
-            "madrid pushes a test of",
+            "madrid offers a test ",
         );
     }
-    refused(15, hash, length, &packed, &[("server", "oslo")], "madrid pushes a test of oslo");
+    refused(15, hash, length, &packed, &[("server", "oslo")], "madrid offers a test of oslo");
     refused(11, hash, u64::MAX, &packed, &[], "longer than 1 GiB");
     refused(2, hash ^ 9, length, &packed, &[], "not the announced one");
     refused(3, hash, length - 1, &packed, &[], "longer than announced");
@@ -320,7 +320,7 @@ fn a_test_between_the_addresses_of_two_other_hosts_is_refused() {
             event => panic!("{event:?}"),
         }
     };
-    let between = |src, dst, names| format!("madrid pushes a test from {src} to {dst}, which are {names}");
+    let between = |src, dst, names| format!("madrid offers a test from {src} to {dst}, which are {names}");
     for (src, dst, names, long) in [
         ("192.0.2.1", "2001:db8::3", "berlin and oslo", false),
         ("192.0.2.1", "2001:db8::3", "berlin and oslo", true),

@@ -1,4 +1,4 @@
-//! Layout of the screen report: the most important content is cut last.
+//! Layout of the screen report. The least important content is cut first.
 
 use super::Screen;
 use super::content::ProfileLine;
@@ -9,7 +9,7 @@ use crate::text::{TextOptions, printable};
 use jitlat_core::answer::Severity;
 use jitlat_core::units::eng3;
 
-/// Maximum number of rows: those of the smallest common terminal, minus one for the prompt.
+/// Maximum number of rows: the 24 of the smallest common terminal, minus one for the prompt.
 pub const MAX_ROWS: usize = 23;
 /// Minimum width of the layout.
 const MIN_COLUMNS: usize = 60;
@@ -62,7 +62,7 @@ fn columns(text: &str) -> usize {
     text.chars().map(columns_of).sum()
 }
 
-/// Returns the beginning of `text` that fits `width` columns, with dots at its end if it is cut.
+/// Returns the beginning of `text` that fits into `width` columns, with dots at its end if it is cut.
 fn cut(text: &str, width: usize) -> String {
     if columns(text) <= width {
         return text.to_owned();
@@ -77,7 +77,7 @@ fn cut(text: &str, width: usize) -> String {
     kept.collect::<String>() + dots
 }
 
-/// Returns the end of `text` that fits `width` columns: the end of a path is more informative than its beginning.
+/// Returns the end of `text` that fits into `width` columns, for paths, whose end is more informative.
 fn cut_before(text: &str, width: usize) -> String {
     if columns(text) <= width {
         return text.to_owned();
@@ -133,7 +133,7 @@ fn wrapped(text: &str, width: usize) -> Vec<String> {
         if begun {
             lines.push(String::new());
         }
-        // Longer than a line: a path, or a name.
+        // Split a word that is longer than a line, such as a path.
         while columns(word) > width {
             let mut taken = 0;
             let end = word.char_indices().find(|(_, c)| {
@@ -171,7 +171,7 @@ fn statement(mark: Option<(&str, WordStyle)>, text: &str, width: usize) -> State
     lines.iter().enumerate().map(row).collect()
 }
 
-/// Returns the number of statements left out, and the option that shows them.
+/// Formats the number of statements left out, and the option that shows them.
 fn more(n: usize, full: &str) -> String {
     format!("and {n} more: {full}")
 }
@@ -185,7 +185,7 @@ fn fitted(statements: &[Statement], rows: usize, full: &str) -> Vec<TextRow> {
     let mut shown = Vec::new();
     for (k, statement) in statements.iter().enumerate() {
         let left = statements.len() - k;
-        // One row for the number of those left out.
+        // Reserve a row for the number of statements left out.
         let spare = usize::from(left > 1);
         if shown.len() + statement.len() + spare > rows {
             let room = rows.saturating_sub(shown.len());
@@ -281,7 +281,7 @@ fn leads(screen: &Screen, width: usize) -> Vec<TextRow> {
     rows
 }
 
-/// Returns `text` from the first column on, in at most `most` rows.
+/// Wraps `text`, without a margin, to at most `most` rows.
 fn leading(text: &str, look: Option<WordStyle>, most: usize, width: usize) -> Vec<TextRow> {
     let mut lines = wrapped(&printable(text), width);
     if lines.len() > most {
@@ -367,7 +367,7 @@ fn uses(screen: &Screen, width: usize) -> Vec<Statement> {
     let one = |(k, of): (usize, &ProfileLine)| {
         let mut row = TextRow::of(&format!("{:<name$}  ", cut(&printable(&of.name), name)), None);
         row.push(&format!("{:<severity$}", of.severity.name()), Some(mark(of.severity.into()).1));
-        // A reason without a figure is shown once.
+        // Show a reason without a figure only once.
         let said = shown[..k].iter().any(|before| before.because == of.because);
         let because = match said && !of.because.contains(|c: char| c.is_ascii_digit()) {
             true => "likewise",
@@ -379,7 +379,7 @@ fn uses(screen: &Screen, width: usize) -> Vec<Statement> {
     shown.iter().enumerate().map(one).collect()
 }
 
-/// Returns the profiles in few rows: the names with the same verdict together, worst first.
+/// Returns the profiles in few rows, grouped by verdict, worst first.
 fn grouped(screen: &Screen, width: usize) -> Vec<Statement> {
     let mut severities: Vec<Severity> = screen.uses.iter().map(|u| u.severity).collect();
     severities.sort_unstable_by(|a, b| b.cmp(a));
@@ -393,7 +393,7 @@ fn grouped(screen: &Screen, width: usize) -> Vec<Statement> {
     severities.iter().map(one).collect()
 }
 
-/// Divides `room` rows between causes, profiles and trust.
+/// Divides `room` rows among causes, profiles and notes on reliability.
 fn shared(
     [why, uses, trust]: [&Vec<Statement>; 3],
     room: usize,
@@ -426,7 +426,7 @@ fn foot(screen: &Screen, width: usize) -> Vec<TextRow> {
     };
     let next: Vec<TextRow> =
         next(screen, width - MARGIN).iter().map(|line| TextRow::of(line, None)).collect();
-    // A log may have a long path: cut it, because the shell's history has the rest.
+    // Cut a long path of a log, because the whole path is in the shell's history.
     let log = if log.len() > 2 { log[..2].to_vec() } else { log };
     [section("Log", log), section("Next", next)].concat()
 }

@@ -80,7 +80,7 @@ impl Screen {
     }
 }
 
-/// Returns the finding in one sentence.
+/// Returns the result in one sentence.
 fn found(r: &PassiveResult) -> (Level, String) {
     let s = &r.summary;
     if !r.is_measured() {

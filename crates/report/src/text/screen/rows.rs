@@ -18,7 +18,7 @@ pub(super) const MIN_PACKETS_FOR_P99: u64 = 100;
 /// Basis of a delay.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum DelayKnowledge {
-    /// Both times are from the same clock.
+    /// Send and receive times are from the same clock.
     One,
     /// Two clocks: the correction subtracted, and the maximum remaining error, in ns.
     Bounded(i64, f64),
@@ -141,7 +141,7 @@ impl FigureRow {
     }
 }
 
-/// Returns the time in the sending host's own queue, if it matters.
+/// Returns the time that packets spent in the sending host's own queue, if it is significant.
 pub(super) fn shown_queue(s: &Summary) -> Option<&LocalQueue> {
     s.local_queue.as_ref().filter(|_| s.answer.as_ref().is_some_and(|a| a.names(CauseId::LocalQueue)))
 }
@@ -169,7 +169,8 @@ fn figures(of: RowFigures<'_>) -> [String; 6] {
     let p99 = |d: &Distribution| d.percentile(P99).filter(|_| d.n >= MIN_PACKETS_FOR_P99).map(|ns| ns as f64);
     let shift = of.clocks.shift();
     let corrected = |raw: Option<f64>| raw.zip(shift).map(|(ns, shift)| ns - shift as f64);
-    // No packet arrives before it was sent: if only the upper bound of the median is known, the row shows upper bounds.
+    // No packet arrives before it was sent: if the median is negative, only its upper bound is known, and the
+    // row shows upper bounds.
     let is_bound = corrected(of.delay.median).is_some_and(|ns| ns <= 0.0);
     let delay = |raw: Option<f64>| match (corrected(raw), of.clocks) {
         (Some(ns), DelayKnowledge::Bounded(_, error)) if is_bound || ns <= 0.0 => {
@@ -202,7 +203,7 @@ pub(super) fn row_of(
     FigureRow { label: label.to_owned(), severity: None, figures }
 }
 
-/// Describes the loss of a stream, if it is observable.
+/// Describes the loss of a stream; `None` if it cannot be observed.
 fn lost(s: &Summary) -> Option<String> {
     if !s.loss_observable() || s.counts.sent == 0 {
         return None;
@@ -224,12 +225,12 @@ pub(super) fn describe_loss(lost: u64, sent: u64, interval: Option<[f64; 2]>) ->
         return format!("none (<{} %)", percent(3.0 / sent as f64));
     }
     if lost >= sent {
-        // Rounded down, because it is a lower bound.
+        // Round down, because it is a lower bound.
         let least = (1000.0 * (1.0 - 3.0 / sent as f64)).floor().max(0.0) / 10.0;
         return format!("all (>{least} %)");
     }
     let share = lost as f64 / sent as f64;
-    // All numbers with as many digits as the share.
+    // Format the interval with as many digits as the share.
     let digits = percent(share).split_once('.').map_or(0, |(_, digits)| digits.len());
     let end = |share: f64| format!("{:.digits$}", (100.0 * share).clamp(0.0, 100.0));
     let range = interval.map_or(String::new(), |[low, high]| format!(" ({}-{})", end(low), end(high)));
@@ -267,7 +268,7 @@ pub(super) fn course(stream: &ScreenStream<'_>) -> Option<(Timeline, bool)> {
 
 /// Value subtracted from raw delays in drawings, in ns; `None` if only differences of delays are meaningful.
 pub fn shown_shift(s: &Summary) -> Option<i64> {
-    // An estimate that makes delays negative is wrong.
+    // Ignore an estimate that makes delays negative: it is wrong.
     DelayKnowledge::of(s).shift().filter(|shift| s.latency.min.is_some_and(|min| min >= *shift))
 }
 
@@ -281,13 +282,13 @@ pub(super) struct ScreenTable {
     pub heads: Vec<String>,
     /// Name and cells of each line.
     pub lines: Vec<(String, StyledCells)>,
-    /// Maximum width of a name.
+    /// Maximum width of a name, in columns.
     pub name: usize,
-    /// Maximum number of lines shown.
+    /// Maximum number of lines displayed.
     pub most: usize,
 }
 
-/// Maximum width of the name of a stream.
+/// Maximum width of the name of a stream, in columns.
 const MAX_NAME_COLUMNS: usize = 12;
 
 impl ScreenTable {
@@ -313,8 +314,8 @@ impl ScreenTable {
         }
     }
 
-    /// Returns the first `n` lines of the table and its headings: as rows, or as columns if only these fit `width`.
-    /// `None` if neither fits.
+    /// Returns the headings and the first `n` lines of the table, as rows, or as columns if rows do not fit
+    /// into `width`. `None` if neither fits.
     pub(super) fn laid_out(&self, n: usize, width: usize) -> Option<Vec<StyledCells>> {
         let heads = self.heads.iter().map(|head| (head.clone(), Some(WordStyle::Heading)));
         let head = std::iter::once((String::new(), None)).chain(heads).collect();

@@ -1,4 +1,4 @@
-//! Fetches, checks and delivers the results.
+//! Fetches, checks and delivers results.
 
 use super::{ClientFlow, ClientMachine, ClientStage};
 use crate::Tick;
@@ -77,14 +77,13 @@ impl ClientMachine {
         }
     }
 
-    /// Gives up further results of a flow. Only those already received are used.
+    /// Gives up the outstanding results of a flow; only those already received are used.
     pub(super) fn give_up_results(&mut self, now: Tick, i: usize, why: &str) {
         let flow = &mut self.flows[i];
         flow.failure.get_or_insert(format!("results are incomplete: {why}"));
         flow.collection.results.get_or_insert_with(|| Results::none(FlowId(i as u8)));
         self.hand_out(i);
-        // The rest of the bytes on this connection belong to the failed fetch, so only a new connection is
-        // usable.
+        // The remaining bytes on this connection belong to the failed fetch, so a new connection is needed.
         if self.can_fetch_later() {
             self.connected = false;
             return self.retry(now);
@@ -92,7 +91,7 @@ impl ClientMachine {
         self.conclude();
     }
 
-    /// Emits the records of a flow received here.
+    /// Emits the records of a flow received by this host.
     pub(super) fn hand_out(&mut self, i: usize) {
         self.measured |= self.flows[i].collection.received.is_some();
         while let Some(block) = self.flows[i].collection.take_block() {
@@ -110,7 +109,8 @@ impl ClientMachine {
             FlowRole::Send => {
                 (spec.src_port, spec.dst_port) = (flow.local_port, flow.remote_port);
                 (src, dst) = (local, remote);
-                // Without the receiver's results the fate of the packets is unknown. They do not count as lost.
+                // Without the receiver's results, the fate of the packets is unknown, so they do not count as
+                // lost.
                 let sender = flow.collection.sent.as_ref().map(|s| s.sent);
                 sent = sender.or(results.and_then(|r| r.sent)).filter(|_| flow.collection.whole);
                 drops = results.and_then(|r| r.drops);
@@ -147,12 +147,12 @@ impl ClientMachine {
             ending,
             reason,
             receiver_drops: drops,
-            // A packet that never left this host has no transmit timestamp to lose.
+            // A packet that never left this host has no transmit timestamp that could be lost.
             stamps_lost: stamps_lost.map(|lost| u64::from(lost).saturating_sub(flow.collection.dropped_here)),
             path_mtu,
             tcp,
             read_pause,
-            // Over TCP a packet that could not be sent ends the test.
+            // Over TCP, a packet that cannot be sent ends the test.
             unsent: if flow.spec.transport() == Transport::Udp { unsent } else { 0 },
             ..Session::new(spec)
         }
