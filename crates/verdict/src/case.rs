@@ -124,6 +124,7 @@ impl<'a> Case<'a> {
             found.retain(|step| {
                 slot.is_none_or(|slot| step.change.saturating_abs() > slot + slot / 4)
                     && !is_of_a_stall(step, &late, &delays)
+                    && !tcp_limits::is_held_at(&session.tcp, delays.seconds(step.place))
             });
             steps.extend(steps::explain(&delays, &found, material, noise));
             for (step, reason) in &steps {
@@ -259,7 +260,7 @@ impl<'a> Case<'a> {
     /// Returns the limit of the TCP connection between two times, in seconds since the first packet; `None` over UDP, if
     /// none applied, or if the state of the connection is unknown.
     pub fn tcp_hold(&self, from_s: f64, to_s: f64) -> Option<TcpHold> {
-        tcp_limits::between(&self.material.session.tcp, from_s, to_s)
+        tcp_limits::between(&self.material.session.tcp, self.begin.of(from_s), self.begin.of(to_s))
     }
 
     /// Returns the holds attributed to the receiving program. Their packets have no kernel stamps.

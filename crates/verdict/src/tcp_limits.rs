@@ -48,6 +48,14 @@ pub fn between(moments: &[TcpMoment], from_s: f64, to_s: f64) -> Option<TcpHold>
     Some(TcpHold { limit, windows: [a.window, b.window], round_trip_us })
 }
 
+/// Returns true if the connection held packets back shortly before the time `at_s`, in seconds since the first packet, so that
+/// delays change there.
+pub fn is_held_at(moments: &[TcpMoment], at_s: f64) -> bool {
+    let round_trip = moments.iter().map(|moment| moment.round_trip_us).max().unwrap_or(0);
+    let before = 2e-6 * f64::from(round_trip);
+    between(moments, (at_s - before).max(0.0), at_s).is_some()
+}
+
 /// Time for which each limit applied, in seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Limits {

@@ -79,6 +79,7 @@ pub(super) fn analysed(
             unrecorded,
             skipped,
             unreported: 0,
+            tcp: Vec::new(),
             period_known: session.period_known && session.spec.schedule() == Schedule::Periodic,
             ..session.clone()
         };

@@ -54,10 +54,15 @@ fn packets_that_vanish_because_of_their_length_are_explained() {
         let report = test.finish(LIMIT).any_report();
         let headline = report.at("/answer/headline").as_str().unwrap();
         assert_eq!(report.at("/answer/causes/0/id"), "mtu", "{line}: {headline}");
-        assert_eq!(report.count("/answer/causes/0/bytes"), MTU, "{line}: {headline}");
+        let passes = report.count("/answer/causes/0/bytes");
+        // The virtual cable delivers packets with up to four bytes more to the router.
         assert!(
-            headline.starts_with("Bad: nothing arrived: packets of 14")
-                && headline.contains(" do not pass, packets of up to 1280 bytes do (-l 12"),
+            (MTU..=MTU + if line.ends_with("-R") { 4 } else { 0 }).contains(&passes),
+            "{line}: {headline}"
+        );
+        let named = format!(" do not pass, packets of up to {passes} bytes do (-l 12");
+        assert!(
+            headline.starts_with("Bad: nothing arrived: packets of 14") && headline.contains(&named),
             "{line}: {headline}"
         );
         let payload = report.count("/session/size_limit/payload");
