@@ -9,7 +9,7 @@ use std::time::Duration;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ArchiveError {
-    /// The folder does not hold an archive.
+    /// The folder does not contain an archive.
     #[error("{} is not an archive (it has no {}): check the path, or create one with `jitlat archive add`", .0.display(), crate::CATALOGUE)]
     NotAnArchive(PathBuf),
     /// The archive was written by a newer program.
@@ -19,7 +19,7 @@ pub enum ArchiveError {
         archive: PathBuf,
         /// Schema version of the archive.
         found: i64,
-        /// Newest version that this program supports.
+        /// Latest version that this program supports.
         known: i64,
     },
     /// The archive was written by an older program and is open for reading only.
@@ -29,7 +29,7 @@ pub enum ArchiveError {
         archive: PathBuf,
         /// Schema version of the archive.
         found: i64,
-        /// Version needed.
+        /// Version that this program requires.
         known: i64,
     },
     /// Another writer holds the lock.
@@ -37,7 +37,7 @@ pub enum ArchiveError {
     Busy {
         /// The archive.
         archive: PathBuf,
-        /// Time waited for the lock.
+        /// Time for which the program waited for the lock.
         waited: Duration,
     },
     /// A file operation failed.
@@ -68,7 +68,7 @@ pub enum ArchiveError {
         /// Description of the problem.
         problem: String,
     },
-    /// A row of the catalogue holds impossible values.
+    /// A row of the catalogue contains impossible values.
     #[error("the catalogue is damaged: {0}")]
     Impossible(String),
     /// A log cannot be read.
@@ -82,18 +82,18 @@ pub enum ArchiveError {
         /// Reason.
         problem: &'static str,
     },
-    /// The archive has no such test.
+    /// The archive does not contain this test.
     #[error("the archive {} has no test {id}", .archive.display())]
     NoSuchTest {
         /// The archive.
         archive: PathBuf,
-        /// Identifier given by the user.
+        /// Identifier as given by the user.
         id: String,
     },
-    /// Several tests begin with these digits.
+    /// The identifier is ambiguous: several tests begin with these digits.
     #[error("{count} tests begin with {id}: give more digits")]
     Ambiguous {
-        /// Identifier given by the user.
+        /// Identifier as given by the user.
         id: String,
         /// Number of matching tests.
         count: usize,
@@ -101,7 +101,7 @@ pub enum ArchiveError {
     /// The packets of a test were pruned.
     #[error("the packets of test {0} were pruned; its figures remain (`jitlat archive ls`)")]
     Pruned(crate::TestId),
-    /// A request is not understood.
+    /// The request is invalid.
     #[error("{0}")]
     Usage(String),
 }

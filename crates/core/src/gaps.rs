@@ -43,6 +43,7 @@ impl Gaps {
         match self {
             Gaps::Uniform { least, most } => 0 < least.0 && least <= most && most.0 <= MAX_GAP_NS,
             Gaps::Exponential { least, mean } => 0 <= least.0 && least < mean && mean.0 <= MAX_GAP_NS,
+            // Gaps above twice the mean are drawn again. With a much larger deviation, nearly all would be.
             Gaps::Normal { mean, deviation } => {
                 0 < mean.0 && mean.0 <= MAX_GAP_NS && 0 <= deviation.0 && deviation.0 / 10 <= mean.0
             }

@@ -8,8 +8,8 @@ use core::fmt;
 use core::str::FromStr;
 use serde::{Deserialize, Serialize};
 
-/// Noise of a host: its clock, its wake-up errors, and the delay variation of a stream of the same size and
-/// period that does not leave the host. Times in ns.
+/// Noise of a host: its clock, its wake-up errors, and the delay variation of a stream of the same size and period that
+/// does not leave the host. Times are in ns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct NoiseFloor {
@@ -142,7 +142,7 @@ impl FromStr for NoiseFloor {
     }
 }
 
-/// Figures of a test compared with the noise floor of its host.
+/// Comparison of a test's figures with the noise floor of its host.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]

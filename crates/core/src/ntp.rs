@@ -1,5 +1,5 @@
-//! Time formats of measurement protocols: NTP (RFC 5905 §6, RFC 4656 §4.1.2), truncated PTPv2 (RFC 8186), and
-//! the error estimate that accompanies either.
+//! Time formats of measurement protocols: NTP (RFC 5905 §6, RFC 4656 §4.1.2), truncated PTPv2 (RFC 8186), and the error
+//! estimate that accompanies both.
 
 use crate::clock::SyncState;
 use crate::time::{SECOND, Span, WallTime};
@@ -19,7 +19,7 @@ pub struct NtpTime(pub u64);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct PtpTime(pub u64);
 
-/// Returns `n / d` rounded to nearest, for `d` > 0.
+/// Returns `n / d` rounded to the nearest integer, for `d` > 0.
 fn rounded(n: i128, d: i128) -> i128 {
     (n + d / 2).div_euclid(d)
 }
@@ -33,7 +33,7 @@ fn units_of(t: WallTime) -> i128 {
 }
 
 impl From<WallTime> for NtpTime {
-    /// Converts to the nearest representable value; converting back gives the same nanosecond.
+    /// Converts to the nearest representable value. Converting it back gives the same nanosecond.
     fn from(t: WallTime) -> NtpTime {
         NtpTime((units_of(t) + (EPOCH << 32)) as u64)
     }
@@ -103,13 +103,14 @@ const SYNCHRONISED: u16 = 0x8000;
 const PTP: u16 = 0x4000;
 
 impl ErrorEstimate {
-    /// Estimate for an unknown clock: not synchronised, with the smallest valid multiplier.
+    /// Error estimate for an unknown clock: not synchronised, with the smallest valid multiplier.
     pub const UNKNOWN: ErrorEstimate = ErrorEstimate(1);
 
     /// Returns the smallest representable estimate that is at least `error`.
     pub fn new(synchronised: bool, format: TimeFormat, error: Span) -> ErrorEstimate {
         let mut units = ((i128::from(error.0.max(0)) << 32) + i128::from(SECOND) - 1) / i128::from(SECOND);
         let mut scale = 0;
+        // The multiplier has eight bits.
         while units > 255 {
             units = (units + 1) >> 1;
             scale += 1;
@@ -120,7 +121,7 @@ impl ErrorEstimate {
         ErrorEstimate(s | z | scale << 8 | multiplier)
     }
 
-    /// Returns the estimate for a kernel's clock state: its maximum error if it is synchronised, else
+    /// Returns the error estimate for a kernel's clock state: its maximum error if the clock is synchronised, otherwise
     /// [`UNKNOWN`](ErrorEstimate::UNKNOWN).
     pub fn of_clock(state: Option<SyncState>, format: TimeFormat) -> ErrorEstimate {
         match state {
@@ -150,7 +151,7 @@ impl ErrorEstimate {
         self.0 & 0xff != 0
     }
 
-    /// Returns multiplier × 2^(scale − 32) s, rounded up; saturates at the longest span.
+    /// Returns multiplier × 2^(scale − 32) s, rounded up. Saturates at the longest span.
     pub fn error(self) -> Span {
         let units = i128::from(self.0 & 0xff) << (self.0 >> 8 & 0x3f);
         let ns = (units * i128::from(SECOND) + (1 << 32) - 1) >> 32;

@@ -49,8 +49,9 @@ pub enum Event<'a> {
         /// Number of packets since the last event of this kind.
         packets: u64,
     },
-    /// The far host's report on what it has received so far. The far host reports about once per second if the
-    /// client requests it. For streams that arrive at this host, [`Event::Arrived`] contains every packet.
+    /// A report of the far host on the packets that it has received so far. The far host sends one about once per
+    /// second if the client requests it. For streams that arrive at this host, [`Event::Arrived`] contains every
+    /// packet.
     FarReceived {
         /// Index of the stream.
         stream: usize,
@@ -86,9 +87,9 @@ pub enum Event<'a> {
 pub struct StreamProgress {
     /// Number of packets to send in total.
     pub packets: u32,
-    /// Packets sent so far; 0 if the far host sends.
+    /// Number of packets sent so far; 0 if the far host sends.
     pub sent: u32,
-    /// Packets received so far (answers in a round-trip test); 0 if the far host receives.
+    /// Number of packets received so far (answers in a round-trip test); 0 if the far host receives.
     pub received: u32,
     /// Number of packets missing below the highest sequence number received. An estimate, because some may still
     /// arrive.

@@ -49,7 +49,7 @@ pub struct ProbeReply {
     pub traffic_class: Option<u8>,
     /// MPLS labels of the probe at this hop, outermost first.
     pub labels: Vec<Label>,
-    /// Reason why the path ends at this responder; `None` if it does not.
+    /// Reason why the path ends at this responder; `None` if the path continues.
     pub end: Option<PathEnd>,
 }
 
@@ -81,7 +81,7 @@ pub struct Hop {
     pub dscp: BTreeMap<u8, u64>,
     /// MPLS labels that the last answered probe had when it arrived at this hop, outermost first.
     pub labels: Vec<Label>,
-    /// Reason why the path ends at this hop; `None` if it does not.
+    /// Reason why the path ends at this hop; `None` if the path continues.
     pub end: Option<PathEnd>,
 }
 

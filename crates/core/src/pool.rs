@@ -155,7 +155,7 @@ pub fn has(scalar: &Scalar) -> bool {
         || key == "ipdv-mean-abs"
 }
 
-/// Returns true if the pool's value of the scalar is the worst among its tests.
+/// Returns true if a pool contains the worst value among its tests for this scalar.
 fn is_worst_of_tests(scalar: &Scalar) -> bool {
     scalar.is_computed() && scalar.better != Better::Neither
 }

@@ -27,12 +27,12 @@ impl Prefix {
         Prefix { network: address, mask: u128::MAX }
     }
 
-    /// Returns the bits that the addresses of the prefix share, as IPv6.
+    /// Returns the leading bits that the addresses of the prefix share, as IPv6.
     pub fn network(&self) -> u128 {
         self.network
     }
 
-    /// Returns the number of bits that the addresses of the prefix share, counted as in IPv6.
+    /// Returns the number of leading bits that the addresses of the prefix share, counted as in IPv6.
     pub fn length(&self) -> u8 {
         self.mask.leading_ones() as u8
     }

@@ -3,7 +3,7 @@
 use core::fmt;
 use core::str::FromStr;
 
-/// An access category of IEEE 802.11 (EDCA), in order of urgency, lowest first.
+/// An access category of IEEE 802.11 (EDCA), in ascending order of urgency.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum AccessCategory {
     /// Background.

@@ -1,5 +1,5 @@
-//! Parses quantities such as `20ms`, `1.5s`, `50/s`, `64kbit`. Uses decimal arithmetic on integers, so that
-//! `0.1s` is exactly 100 000 000 ns.
+//! Parses quantities such as `20ms`, `1.5s`, `50/s`, `64kbit`. Decimal arithmetic on integers makes `0.1s` exactly 100
+//! 000 000 ns.
 
 use crate::time::{SECOND, Span};
 use core::net::{IpAddr, SocketAddr};
@@ -76,8 +76,8 @@ pub fn signed_time(text: &str) -> Result<Span, QuantityError> {
     }
 }
 
-/// Smallest period, in ns, that may be written without a unit. A smaller number is probably meant in milliseconds,
-/// because no sender achieves such a period.
+/// Smallest period, in ns, that may be written without a unit. No sender achieves a smaller one, so the user probably
+/// meant milliseconds.
 const MIN_BARE_NS: i64 = 10_000;
 
 /// Parses a packet period such as `20ms`; a number without a unit is in nanoseconds, as in the classic tool.

@@ -122,7 +122,7 @@ impl PacketRecord {
         self.time(moment).map(|at| Stamp { at, source: self.source(moment) })
     }
 
-    /// Returns the source of the stamp of `moment`; meaningless if that time is missing.
+    /// Returns the source of the stamp of `moment`. It is meaningless if that time is missing.
     pub fn source(&self, moment: Moment) -> StampSource {
         StampSource::ALL[(self.sources >> (2 * moment as u8) & 3) as usize]
     }
@@ -152,8 +152,8 @@ impl PacketRecord {
         self.time(Moment::Arrived)
     }
 
-    /// Returns the raw one-way delay `arrived − sent`, which is negative if the two clocks disagree. `None`
-    /// if either time is missing or the difference does not fit 64 bits.
+    /// Returns the raw one-way delay `arrived − sent`, which is negative if the two clocks disagree. `None` if either
+    /// time is missing or the difference does not fit into 64 bits.
     #[inline]
     pub fn delay(&self) -> Option<Span> {
         self.arrived()?.checked_since(self.sent()?)

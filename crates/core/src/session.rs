@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 /// Value of the `instrument` tag of a session that comes from captured traffic.
 pub const PASSIVE: &str = "passive";
 
-/// Facts about a host that show how reliable its stamps are. `None`: unknown.
+/// Facts about a host that show how reliable its stamps are; `None` if unknown.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct HostFacts {
@@ -97,13 +97,13 @@ pub struct Session {
     /// Number of packets that the sender reports as sent; `None` if it has not reported. It is smaller than in the
     /// specification if the test was cut short.
     pub sent: Option<u32>,
-    /// True if the direction is known. Classic logs do not show it, because in reverse mode the server also
-    /// answers SENDING.
+    /// True if the direction is known. Classic logs do not contain it, because in reverse mode the server also answers
+    /// SENDING.
     pub direction_known: bool,
     /// True if classic workorders were used. The clock offset is then the median of the probes, as in the original tool
     /// (DRDC TM 2011-047, A.2).
     pub classic: bool,
-    /// Offset probes before and after the stream, in order of time.
+    /// Probes of the clock offset before and after the stream, in order of time.
     pub probes: Vec<ClockProbe>,
     /// The classic median estimate of θ in ns, if only that is known (log version 2).
     pub classic_offset: Option<Span>,
@@ -160,8 +160,8 @@ pub struct Session {
     pub schedule_shifts: Vec<ScheduleShift>,
     /// True if the log is truncated: it ends within a line or before its closing lines.
     pub truncated: bool,
-    /// Sequence numbers that the log does not cover although it continues after them, because rows are
-    /// unreadable or were never written. They count neither as sent nor as lost. Ascending, without overlaps.
+    /// Sequence numbers that the log does not cover although it continues after them, because rows are unreadable or
+    /// were never written. They count neither as sent nor as lost. The runs ascend and do not overlap.
     #[serde(default)]
     pub unrecorded: Vec<SeqRun>,
     /// Facts about a two-way test; `None` for a one-way test.

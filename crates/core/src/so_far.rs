@@ -121,7 +121,7 @@ impl SettledLosses {
     }
 }
 
-/// Maximum number of open gaps; a packet that arrives in an older gap still counts as missing.
+/// Maximum number of open gaps. A packet that arrives in an older gap still counts as missing.
 const MAX_OPEN_GAPS: usize = 64;
 
 impl SoFar {

@@ -1,4 +1,4 @@
-//! [`TestSpec`]: the parameters of a test stream, always valid.
+//! [`TestSpec`]: the parameters of a test stream, which are always valid.
 
 use crate::gaps::Gaps;
 use crate::time::{SECOND, Span};
@@ -59,7 +59,7 @@ impl Transport {
         }
     }
 
-    /// Returns the transport of an IP protocol number.
+    /// Returns the transport with this IP protocol number; `None` for other numbers.
     pub fn from_number(n: u32) -> Option<Transport> {
         match n {
             17 => Some(Transport::Udp),
@@ -361,7 +361,7 @@ impl TestSpec {
         Ok(TestSpec { packets: checked.packets, ..self.clone() })
     }
 
-    /// Returns the same test with packets spaced by `schedule`, which must be possible.
+    /// Returns the same test with the send times of `schedule`, which must be possible.
     pub fn with_schedule(&self, schedule: Schedule) -> TestSpec {
         TestSpec { schedule, ..self.clone() }
     }
@@ -405,7 +405,7 @@ impl TestSpec {
         if is_fast { MAX_READ_PAUSE } else { Span::ZERO }
     }
 
-    /// Returns the time from the first packet's due time to one period after that of the last: packets ×
+    /// Returns the time from the due time of the first packet to one period after the due time of the last: packets ×
     /// period.
     pub fn duration(&self) -> Span {
         self.period.times(self.packets.into())

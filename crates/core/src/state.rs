@@ -57,7 +57,7 @@ pub enum StateError {
     /// The bytes were truncated or changed after they were saved.
     #[error("the state is damaged: it is truncated or was changed")]
     Damaged,
-    /// The bytes are intact but cannot be a state, for this reason.
+    /// The bytes are intact, but they do not form a valid state, for this reason.
     #[error("the bytes cannot be the state of an analysis: {0}")]
     Impossible(String),
 }
@@ -160,7 +160,7 @@ impl SavedAnalysis {
         Ok(SavedAnalysis { session, analyzer })
     }
 
-    /// Returns true if these bytes begin like a state of any version.
+    /// Returns true if the bytes begin like a state of any version.
     pub fn begins(bytes: &[u8]) -> bool {
         bytes.starts_with(ANY_VERSION)
     }
@@ -278,8 +278,7 @@ fn is_same_test(a: &Session, b: &Session) -> bool {
     }
 }
 
-/// Returns the difference between two tests because of which figures of both together would be meaningless; `None` if
-/// there is none.
+/// Returns the difference between two tests that would make their common figures meaningless; `None` if there is none.
 fn unlike(a: &Session, b: &Session) -> Option<&'static str> {
     let protocol = |s: &Session| s.two_way.as_ref().map(|t| (t.protocol.clone(), t.far_clock, t.wait));
     let (x, y) = (&a.spec, &b.spec);

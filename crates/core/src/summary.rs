@@ -121,11 +121,11 @@ pub struct Summary {
     /// Summaries of windows; empty unless requested.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub intervals: Vec<Interval>,
-    /// Results of a two-way test in addition to those of its round trips, to which all other fields apply; `None` for
-    /// other tests.
+    /// Results of a two-way test in addition to its round trips; `None` for other tests. All other fields describe the
+    /// round trips.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub two_way: Option<Box<TwoWayFigures>>,
-    /// Data for comparing this test with others without its packets; `None` unless requested.
+    /// Data for comparisons with other tests that do not require the packets; `None` unless requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub comparable: Option<Comparable>,
     /// Values of metrics that have no field of their own, by key; `None` if undefined.
@@ -137,8 +137,8 @@ pub struct Summary {
     /// Some figures, formatted as in the text report.
     #[serde(default)]
     pub display: Display,
-    /// Causes of impairment with their time, size and confidence, and the consequences for each profile. Absent
-    /// without a [judge](crate::evidence::Judge), and for a part of a test.
+    /// Causes of impairment with their time, size and confidence, and the consequences for each profile. `None` without
+    /// a [judge](crate::evidence::Judge), and for a part of a test.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answer: Option<crate::answer::Answer>,
     /// Conclusions as sentences.
@@ -284,7 +284,7 @@ pub struct PathSegment {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct Interval {
-    /// Start of the window, in ns after the stream's first send time.
+    /// Start of the window, in ns since the first send time of the stream.
     pub start_ns: i64,
     /// Length of the window, in ns.
     pub length_ns: i64,

@@ -3,7 +3,7 @@
 
 use crate::time::{SECOND, Span, WallTime};
 
-/// Units of time, largest first: number of picoseconds, name.
+/// Units of time, largest first: length in picoseconds, and name.
 const UNITS: [(i128, &str); 4] =
     [(1_000_000_000_000, "s"), (1_000_000_000, "ms"), (1_000_000, "us"), (1_000, "ns")];
 

@@ -25,7 +25,7 @@ pub enum AccessError {
         /// Error of the operating system.
         source: io::Error,
     },
-    /// The policy file has a mistake.
+    /// The policy file contains a mistake.
     #[error("the policy {}", .path.display())]
     Rules {
         /// Path of the policy file.
@@ -39,7 +39,7 @@ pub enum AccessError {
     /// A key file cannot be read, or others can read it.
     #[error(transparent)]
     KeyFile(#[from] KeyFileError),
-    /// A key file has no key.
+    /// A key file contains no key.
     #[error("the key file {name}")]
     Key {
         /// Name of the key file.
@@ -118,7 +118,7 @@ impl AccessRules {
                     .map_err(|source| AccessError::Rules { path: path.clone(), source })?;
                 // Key files are relative to the folder of the policy file.
                 let folder = path.parent().unwrap_or(Path::new(""));
-                file.beside(&std::path::absolute(folder.join(".")).unwrap_or(folder.to_owned()))
+                file.relative_to(&std::path::absolute(folder.join(".")).unwrap_or(folder.to_owned()))
             }
             None => PolicyFile::default(),
         };

@@ -15,7 +15,9 @@ use jitlat_proto::jitlat::ServerLimits;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
 
+/// Address of the relay. With a separate loopback address for each, relay and server can use the same ports.
 const CLIENT_SIDE: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 1);
+/// Address of the server.
 const SERVER_SIDE: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
 
 /// A server behind an impaired path; both end when it is dropped.

@@ -30,10 +30,10 @@ pub enum Error {
         source: io::Error,
     },
     /// The far host has no address of the requested family.
-    #[error("{host} has no {}address", match .family {
-        Some(AddressFamily::V4) => "IPv4 ",
-        Some(AddressFamily::V6) => "IPv6 ",
-        None => "",
+    #[error("{host} has no {}", match .family {
+        Some(AddressFamily::V4) => "IPv4 address, which -4 requires",
+        Some(AddressFamily::V6) => "IPv6 address, which -6 requires",
+        None => "address",
     })]
     Address {
         /// Name of the host.

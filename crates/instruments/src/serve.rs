@@ -266,4 +266,9 @@ impl Serving {
     pub fn failures(&self) -> &[ReflectorError] {
         self.reflectors.failures()
     }
+
+    /// Describes the reflectors that could not start, in few lines.
+    pub fn failure_lines(&self) -> Vec<String> {
+        jitlat_net::reflect::describe_failures(self.failures())
+    }
 }

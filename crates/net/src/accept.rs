@@ -43,8 +43,8 @@ impl AcceptBackOff {
     }
 }
 
-/// A listening socket. If accepting fails for lack of descriptors or memory, it pauses: the connection stays
-/// in the queue, and polling would return immediately again.
+/// A listening socket. It pauses when accepting fails because no descriptors or memory are free: the connection
+/// stays in the queue, and polling would return immediately again.
 #[derive(Debug)]
 pub(crate) struct Listener {
     socket: TcpListener,
@@ -88,6 +88,7 @@ impl Listener {
                     if matches!(e.kind(), io::ErrorKind::Interrupted | io::ErrorKind::ConnectionAborted) => {}
                 Err(e) => {
                     let mut back_off = lock(&self.back_off);
+                    // Logged once per series of failures, not at every retry.
                     if back_off.pause == Span::ZERO {
                         tracing::warn!(error = %e, listener = ?self.local_addr().ok(), "cannot accept connections for now");
                     }
@@ -126,6 +127,7 @@ pub(crate) trait ConnectionService: Send + Sync + 'static {
 /// Maximum number of refused connections that stay open, each for [`LEAVING_TIME`]. Closing one with unread bytes
 /// from the client would reset it, and the client would not get the reason.
 const MAX_LEAVING: usize = 32;
+/// Time for a refused client to read the reason before its connection is closed.
 const LEAVING_TIME: Span = Span::seconds(2);
 /// Maximum number of connections accepted from one listener before the other listeners are checked.
 const MAX_ACCEPTED: usize = 64;
@@ -299,8 +301,11 @@ fn admit<S: ConnectionService>(
         Ok(grant) => grant,
         Err(why) => {
             audit::refused(service.service(), peer, &why);
+            // A client that does not read must not block the thread that accepts connections.
             if stream.set_nonblocking(true).is_ok() {
                 service.turn_away(&stream, peer, &why);
+                // Only this direction: closing the connection with unread input would reset it before the
+                // client has read the reason.
                 let _ = stream.shutdown(Shutdown::Write);
             }
             return Admitted::TurnedAway(stream);

@@ -67,7 +67,7 @@ impl<T: Display> BegunTests<T> {
                 tracing::info!(
                     service = self.service,
                     decision = "accepted",
-                    "{left_out} more tests were accepted than are logged here"
+                    "{left_out} more tests were accepted but not logged"
                 );
             }
         }

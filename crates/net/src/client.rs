@@ -102,7 +102,10 @@ pub enum ClientError {
         source: io::Error,
     },
     /// The name has no address of the requested family.
-    #[error("{host} has no {} address", match .family { AddressFamily::V4 => "IPv4", AddressFamily::V6 => "IPv6" })]
+    #[error("{host} has no {}", match .family {
+        AddressFamily::V4 => "IPv4 address, which -4 or --bind requires",
+        AddressFamily::V6 => "IPv6 address, which -6 or --bind requires",
+    })]
     NoAddress {
         /// Host name.
         host: String,

@@ -82,6 +82,7 @@ pub fn sync_state() -> Option<SyncState> {
 
 /// Converts the state that `adjtimex` reports.
 fn account_of(state: libc::c_int, clock: &libc::timex) -> SyncState {
+    // Without STA_NANO, the kernel's offset is in microseconds.
     let unit = if clock.status & libc::STA_NANO != 0 { 1 } else { 1000 };
     SyncState {
         synchronised: state != libc::TIME_ERROR && clock.status & libc::STA_UNSYNC == 0,

@@ -199,6 +199,7 @@ pub(crate) fn instants(data: &[u8]) -> [Option<WallTime>; 3] {
     };
     [0, 1, 2].map(|i| {
         let (s, ns) = (long(2 * i)?, long(2 * i + 1)?);
+        // The kernel writes zeros for a time that it did not take.
         (s != 0 || ns != 0).then(|| WallTime(s.saturating_mul(SECOND).saturating_add(ns)))
     })
 }
@@ -259,6 +260,7 @@ pub fn transmit_stamp(control: &[u8]) -> Option<TransmitStamp> {
         match (message.level, message.kind) {
             (libc::SOL_SOCKET, libc::SO_TIMESTAMPING) => {
                 let [software, _, hardware] = instants(message.data);
+                // Software and adapter stamps arrive in separate entries, so only one of both is set.
                 let software = software.map(|at| Stamp { at, source: StampSource::Kernel });
                 stamp = software.or(hardware.map(|at| Stamp { at, source: StampSource::Hardware }));
             }

@@ -59,6 +59,7 @@ impl<P: Copy> TransmitMatcher<P> {
     /// after the kernel's.
     pub fn new(capacity: usize, last: StampSource) -> TransmitMatcher<P> {
         TransmitMatcher {
+            // One byte per slot is enough, because the stamps are in the control messages.
             inbox: Inbox::new(MAX_BATCH, 1).without_senders(),
             packets: vec![None; capacity.next_power_of_two()].into(),
             last,
@@ -151,6 +152,7 @@ impl<P: Copy> TransmitMatcher<P> {
         let Ok(count) = self.inbox.receive(socket.as_fd(), libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT) else {
             return 0;
         };
+        // Copied first: `find` needs all of `self` while the datagrams borrow the inbox.
         let mut batch = [None; MAX_BATCH];
         for (entry, datagram) in batch.iter_mut().zip(self.inbox.datagrams()) {
             *entry = transmit_stamp(datagram.control);
@@ -169,6 +171,7 @@ impl<P: Copy> TransmitMatcher<P> {
     fn find(&mut self, found: TransmitStamp) -> Option<(P, Stamp)> {
         let capacity = self.packets.len();
         let TransmitStamp { number, passage, stamp } = found;
+        // The number was not assigned yet, or its slot has been reused for a later packet.
         if self.next.wrapping_sub(number).wrapping_sub(1) as usize >= capacity {
             return None;
         }

@@ -272,6 +272,7 @@ enum ReadResult<'a> {
 impl NonblockingConnection {
     /// Takes over an established connection.
     fn new(stream: TcpStream) -> io::Result<NonblockingConnection> {
+        // Messages are small, and Nagle's algorithm would delay them, clock probes included.
         stream.set_nodelay(true)?;
         stream.set_nonblocking(true)?;
         Ok(NonblockingConnection {
@@ -330,6 +331,7 @@ fn wait(connection: Option<&NonblockingConnection>, waker: Option<&Waker>, deadl
         PollFd::new(c.stream.as_fd(), events)
     });
     let mut fds: Vec<PollFd<'_>> = woken.into_iter().chain(ready).collect();
+    // Rounded up to whole milliseconds, so that waiting for a deadline is not a busy loop.
     let left =
         deadline.map_or(i64::MAX, |d| (d - clock::steady()).0.max(0).saturating_add(999_999) / 1_000_000);
     let _ = poll(&mut fds, PollTimeout::from(left.min(MAX_WAIT_MS) as u16));
@@ -338,7 +340,7 @@ fn wait(connection: Option<&NonblockingConnection>, waker: Option<&Waker>, deadl
     }
 }
 
-/// Completes the facts about a host after a test with the clock's state and notes.
+/// Adds the clock's state and the notes at the end of a test to the facts about a host.
 pub(crate) fn facts_after(
     before: &HostFacts,
     clock_steps: &mut clock::ClockSteps,

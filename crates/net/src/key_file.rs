@@ -20,7 +20,7 @@ pub enum KeyFileError {
         source: io::Error,
     },
     /// The permissions of the file allow other users to read or change it.
-    #[error("others can read or change the key file {name} (mode {mode:03o}): run `chmod 600 {name}`")]
+    #[error("other users can read or change the key file {name} (mode {mode:03o}): run `chmod 600 {name}`")]
     Open {
         /// Name of the file.
         name: String,

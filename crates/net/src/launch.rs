@@ -76,7 +76,9 @@ impl LaunchHost for ThisHost {
     }
 
     fn enable(&self, socket: BorrowedFd<'_>) -> nix::Result<()> {
+        // `SOF_TXTIME_REPORT_ERRORS`: packets that miss their launch time are reported in the error queue.
         const REPORT_ERRORS: u32 = 2;
+        // An etf queue drops packets of sockets with another clock than its own, which is set up as TAI.
         let request = libc::sock_txtime { clockid: libc::CLOCK_TAI, flags: REPORT_ERRORS };
         setsockopt(&socket, sockopt::TxTime, &request)
     }
@@ -143,6 +145,7 @@ impl Launch {
     /// # Errors
     /// Errors of the operating system.
     pub fn send(self, socket: BorrowedFd<'_>, parts: &[IoSlice<'_>], due: SteadyTime) -> io::Result<usize> {
+        // Launch times are on the TAI clock, but `due` is on the steady clock.
         let now = clock_gettime(ClockId::CLOCK_TAI)?;
         let now = now.tv_sec().saturating_mul(SECOND).saturating_add(now.tv_nsec());
         let at = now.saturating_add((due - steady()).0).max(0).unsigned_abs();

@@ -108,6 +108,7 @@ impl Pacing {
     /// returns notes about settings that were not permitted. Timer slack is always set to 1 ns.
     pub fn apply(&self) -> Vec<String> {
         let mut notes = Vec::new();
+        // By default, the kernel may delay the timers of a thread by 50 µs, to combine wake-ups.
         if let Err(e) = nix::sys::prctl::set_timerslack(1) {
             notes.push(format!("timer slack stays at the system's default: {}", e.desc()));
         }
@@ -117,6 +118,7 @@ impl Pacing {
             notes.push(format!("not pinned to processor {cpu}: {}", e.desc()));
         }
         let mut lacking = Vec::new();
+        // MCL_FUTURE also covers memory that is allocated later, such as the stacks of threads.
         if self.lock_memory
             && let Err(e) = mlockall(MlockAllFlags::MCL_CURRENT | MlockAllFlags::MCL_FUTURE)
         {
@@ -157,6 +159,7 @@ fn running(load: &str) -> Option<usize> {
 fn pin(cpu: usize) -> nix::Result<()> {
     let mut set = nix::sched::CpuSet::new();
     set.set(cpu)?;
+    // For this call, 0 means the calling thread, not the whole process.
     nix::sched::sched_setaffinity(nix::unistd::Pid::from_raw(0), &set)
 }
 
@@ -206,6 +209,7 @@ impl Pacer {
 
 /// Sleeps until the steady clock reaches `until`, or a signal arrives.
 pub(crate) fn sleep_until(until: SteadyTime) {
+    // An absolute time, so that a delay before the call does not prolong the sleep.
     let at = TimeSpec::new(until.0.div_euclid(SECOND), until.0.rem_euclid(SECOND));
     // The call fails only for a signal or an invalid time, and callers check the clock again.
     let _ = clock_nanosleep(ClockId::CLOCK_MONOTONIC, ClockNanosleepFlags::TIMER_ABSTIME, &at);

@@ -295,12 +295,15 @@ impl Probes {
         let mut answered = Vec::new();
         for (slot, entry) in (0..).zip(attempts) {
             let Some(attempt) = entry else { continue };
+            // A socket has a peer address only once its connection is established.
             let accepted = attempt.socket.peer_addr().is_ok();
             let error = attempt.socket.take_error().ok().flatten();
             let refused = error.as_ref().and_then(io::Error::raw_os_error) == Some(libc::ECONNREFUSED);
             if accepted || refused {
                 answered.push((slot, clock::wall()));
             }
+            // Another error, such as "host unreachable", comes from a router whose ICMP message is read
+            // separately.
             attempt.over |= error.is_some();
             if accepted || refused || now > attempt.until {
                 *entry = None;

@@ -46,7 +46,7 @@ impl Capability {
             Capability::NetBindService => "ports below 1024 (STAMP and TWAMP's 862)",
             Capability::NetAdmin => "hardware stamps, priorities above 6, large socket buffers",
             Capability::NetRaw => {
-                "raw packets: capture from an interface, ICMP where ping sockets are closed"
+                "raw packets: capturing on an interface, ICMP where ping sockets are not permitted"
             }
             Capability::IpcLock => "locked memory (--realtime)",
             Capability::SysNice => "real-time scheduling (--realtime)",

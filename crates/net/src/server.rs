@@ -340,14 +340,14 @@ impl<'a> ServerConversation<'a> {
 
 fn describe(spec: &jitlat_core::TestSpec) -> String {
     format!(
-        "{} {} packets of {} bytes, one every {} us, {}",
+        "{} {} packets of {} bytes, one every {}, {}",
         spec.packets(),
         spec.transport(),
         spec.payload(),
-        spec.period().0 as f64 / 1000.0,
+        jitlat_core::units::eng3(spec.period().0 as f64),
         match spec.direction() {
-            jitlat_core::Direction::Up => "client to server",
-            jitlat_core::Direction::Down => "server to client",
+            jitlat_core::Direction::Up => "up (client to server)",
+            jitlat_core::Direction::Down => "down (server to client)",
         }
     )
 }

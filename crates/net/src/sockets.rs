@@ -31,6 +31,7 @@ fn bind_stream(local: SocketAddr, reused: bool) -> io::Result<Socket> {
     if local.is_ipv6() {
         socket.set_only_v6(true)?;
     }
+    // With port 0 and this option, the system could choose a port that another socket already shares.
     socket.set_reuse_address(reused && local.port() != 0)?;
     socket.bind(&local.into())?;
     Ok(socket)
@@ -112,6 +113,7 @@ fn wait_connected(socket: &Socket, timeout: Duration, mut stopped: impl FnMut() 
         let slice = left.min(MAX_WAIT).as_millis() as u16;
         let mut ready = [PollFd::new(socket.as_fd(), PollFlags::POLLOUT)];
         match poll(&mut ready, PollTimeout::from(slice)) {
+            // A writable socket means that connecting has succeeded or failed; SO_ERROR shows which.
             Ok(n) if n > 0 => return socket.take_error()?.map_or(Ok(()), Err),
             Ok(_) | Err(nix::errno::Errno::EINTR) => {}
             Err(e) => return Err(e.into()),
@@ -195,6 +197,8 @@ const BUFFER: usize = 8 << 20;
 
 /// Enlarges the socket's buffers, beyond the system's limit if permitted, otherwise up to the limit.
 pub(crate) fn enlarge(socket: &impl AsFd) {
+    // The "force" options exceed the system's limit but need CAP_NET_ADMIN; the others are capped at the
+    // limit.
     if setsockopt(socket, sockopt::RcvBufForce, &BUFFER).is_err() {
         let _ = setsockopt(socket, sockopt::RcvBuf, &BUFFER);
     }
@@ -268,6 +272,7 @@ fn bind_datagram(local: SocketAddr, shared: bool) -> io::Result<UdpSocket> {
     if local.is_ipv6() {
         socket.set_only_v6(true)?;
     }
+    // With port 0 and this option, the system could choose a port that another socket already shares.
     socket.set_reuse_address(shared && local.port() != 0)?;
     socket.bind(&local.into())?;
     Ok(socket.into())

@@ -53,7 +53,7 @@ impl std::str::FromStr for StampMode {
 
 /// Error: no kind of timestamps has this name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("'{0}' is not a kind of stamps: use user, krt, kernel or hardware")]
+#[error("'{0}' is not a kind of timestamps: use user, krt, kernel or hardware")]
 pub struct UnknownStamps(pub String);
 
 /// Packets of a socket that are stamped.

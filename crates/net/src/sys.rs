@@ -62,6 +62,7 @@ pub(crate) fn stamp_in_hardware(socket: BorrowedFd<'_>, interface: &str) -> io::
     // SAFETY: both structures are plain data for which all zeros is a value.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
     let mut config: libc::hwtstamp_config = unsafe { std::mem::zeroed() };
+    // The kernel's name ends in a zero byte, so a name that fills the array is too long.
     if interface.len() >= request.ifr_name.len() {
         return Err(io::Error::from(io::ErrorKind::InvalidInput));
     }
@@ -173,6 +174,7 @@ pub(crate) fn attach_tun(file: BorrowedFd<'_>, name: &str) -> io::Result<()> {
     for (to, from) in request.ifr_name.iter_mut().zip(name.bytes()) {
         *to = from as libc::c_char;
     }
+    // With the packet-information header, each packet would begin with four bytes more than its IP header.
     request.ifr_ifru.ifru_flags = (libc::IFF_TUN | libc::IFF_NO_PI) as libc::c_short;
     // SAFETY: TUNSETIFF takes an ifreq with a name and flags, which outlives the call.
     check(unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETIFF as _, &raw mut request) }).map(drop)
@@ -357,6 +359,8 @@ impl Outbox {
     fn send(&mut self, socket: BorrowedFd<'_>) -> io::Result<usize> {
         let envelopes = &mut self.envelopes[self.next..];
         let summed = envelopes.first().is_some_and(|e| e.summed);
+        // With `MSG_MORE`, the kernel would append the next answer to the same datagram, so such an answer is
+        // sent alone.
         let run = if summed { 1 } else { envelopes.iter().take_while(|e| !e.summed).count() };
         let mut headers = [const { MaybeUninit::<libc::mmsghdr>::uninit() }; MAX_BATCH];
         let mut parts = [const { MaybeUninit::<libc::iovec>::uninit() }; MAX_BATCH];

@@ -256,6 +256,7 @@ impl Matcher {
                 }
             }
         }
+        // A sighting adds at most one entry, so giving up one is enough.
         if self.held() > self.capacity {
             self.give_up_oldest(out);
         }
@@ -331,6 +332,7 @@ impl Matcher {
                     // A new packet with the same name: the old one is settled.
                     return NameState::Gone;
                 }
+                // Seen again only at the far point: the network duplicated the packet.
                 self.matches.copied(point, &s, source, out);
                 NameState::Matched { source, last: s.at.0 }
             }
@@ -361,6 +363,7 @@ impl Matcher {
         let g = self.groups.entry(s.id).or_default();
         g.seen[point as usize].push(seen);
         let (here, there) = (g.seen[point as usize].len(), g.seen[1 - point as usize].len());
+        // Equally many at both points: match them in order.
         if here == there {
             let g = self.groups.remove(&s.id).unwrap_or_default();
             for (r, m) in g.seen[0].iter().zip(&g.seen[1]) {
@@ -373,6 +376,7 @@ impl Matcher {
                 [s.direction as usize, 1 - s.direction as usize].map(|p| g.seen[p].last().unwrap_or(&seen));
             NameState::Matched { source: MatchedSource::of(source), last: arrival.at }
         } else if here > MAX_EQUAL_NAMES {
+            // The name repeats too often to distinguish its packets.
             self.dissolve(s.direction, s.id, SettleReason::Distrusted, out);
             NameState::Distrusted
         } else {
@@ -388,6 +392,7 @@ impl Matcher {
         let limit = now.saturating_sub(self.window);
         while let Some(e) = self.old.pop_before(limit) {
             if matches!(e.state, NameState::Group | NameState::Distrusted) && e.touched >= limit {
+                // The name still repeats: observe it for another window.
                 self.keep(NameEntry { born: now, ..e });
             } else {
                 self.settle(e, SettleReason::Expired, out);

@@ -90,6 +90,18 @@ impl CapturePart {
         at >= self.from.0.saturating_sub(self.overlap.0) && at < self.to.0.saturating_add(self.overlap.0)
     }
 
+    /// Returns the times before and after the part in which the captures have packets; zero if there are none.
+    pub fn missing(&self) -> [Span; 2] {
+        let mut missing = [Span(0); 2];
+        let points = [CapturePoint::Reference, CapturePoint::Monitor];
+        for (point, (first, last)) in points.into_iter().zip(self.spans).filter_map(|(p, s)| Some((p, s?))) {
+            let [first, last] = [first, last].map(|at| self.clocks.on_reference(point, at));
+            missing[0] = missing[0].max(Span(self.from.0.saturating_sub(first)));
+            missing[1] = missing[1].max(Span(last.saturating_sub(self.to.0).saturating_add(1)));
+        }
+        missing
+    }
+
     /// Returns the clock offset at the time at which reading begins.
     pub fn first_offset(&self) -> Span {
         let begun = self.spans[0].map_or(self.clocks.at, |(first, _)| first);
@@ -486,6 +498,15 @@ mod tests {
             part(500, 600).reads(CapturePoint::Reference, WallTime(400))
                 && !part(500, 600).contains(CapturePoint::Reference, WallTime(400))
         );
+    }
+
+    #[test]
+    fn a_part_knows_the_time_that_it_does_not_cover() {
+        let whole = CapturePart { spans: [Some((WallTime(100), WallTime(900))), None], ..part(100, 901) };
+        assert_eq!(whole.missing(), [Span(0); 2]);
+        assert_eq!(CapturePart { from: WallTime(300), ..whole }.missing(), [Span(200), Span(0)]);
+        assert_eq!(CapturePart { to: WallTime(900), ..whole }.missing(), [Span(0), Span(1)]);
+        assert_eq!(part(i64::MIN, i64::MAX).missing(), [Span(0); 2]);
     }
 
     #[test]

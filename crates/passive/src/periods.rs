@@ -104,6 +104,7 @@ impl PeriodStreams {
         let now = horizon.0.div_euclid(cut.every.0);
         if now - first > MAX_EMPTY_PERIODS && cut.directions.iter().all(|direction| direction.open.is_empty())
         {
+            // The clock was set: continue with the latest complete period.
             cut.first = now - 1;
             return false;
         }
@@ -141,6 +142,7 @@ impl PeriodStreams {
             let facts =
                 open.pop_front_if(|own| own.period <= period).map(|own| own.facts).unwrap_or_default();
             let mut session = facts.session(direction, &self.sides, &difference);
+            // A period without packets has no first packet that defines its beginning.
             session.created.get_or_insert(begin);
             session
         });

@@ -154,6 +154,7 @@ impl DirectionNumbers {
     }
 
     fn number(&self, seq: u64) -> i64 {
+        // Subtract only the voids before `seq`.
         let later = self.recent.len() - self.recent.partition_point(|v| *v < seq);
         (seq - (self.voids - later as u64).min(seq)) as i64
     }
@@ -161,6 +162,7 @@ impl DirectionNumbers {
     /// True if an arrival has no number: the packet's fate was settled before it, or the arrival is a
     /// duplicate of a packet that is too old.
     fn is_void(&self, seq: u64, copy: bool) -> bool {
+        // Older voids are no longer stored, so the number of such a duplicate would be wrong.
         let forgotten = seq.saturating_add(DUPLICATE_WINDOW) < self.base;
         seq < self.base && (!copy || forgotten || self.recent.binary_search(&seq).is_ok())
     }

@@ -141,6 +141,7 @@ pub fn survey(
     // for an answer that repeats its question.
     let found = [0, 1, 2, 3].map(|name| common(reference, monitor, name));
     let most = found.iter().map(Vec::len).max().unwrap_or(0);
+    // Prefer the name with the most fields, unless another one matches more than twice as many packets.
     let best = found.into_iter().enumerate().find(|(_, f)| f.len() * 2 >= most && !f.is_empty());
     let Some((name, mut found)) = best else { return Err(NoPlan::NothingCommon) };
     let ident = name % 2 == 0;
@@ -163,6 +164,7 @@ pub fn survey(
         found.iter().zip(&directions).filter(move |(_, w)| **w == direction).map(|(f, _)| difference(f).0)
     };
     let offset = match (of(Direction::Up).min(), of(Direction::Down).max()) {
+        // Divide first, because the sum may overflow.
         (Some(a), Some(b)) => Span(a / 2 + b / 2),
         (a, b) => Span(a.or(b).unwrap_or(0)),
     };
@@ -208,10 +210,12 @@ pub fn clock_line(reference: &[PacketPreview], monitor: &[PacketPreview], plan: 
             .filter_map(|(k, directions)| Some((middle(k), directions[0].or(directions[1])?)))
             .collect();
     }
+    // Theil–Sen estimate: queues in single intervals hardly affect the median of the slopes.
     let slope = |a: &(i64, i64), b: &(i64, i64)| (b.1 - a.1) as f64 / (b.0 - a.0) as f64;
     let pairs = points.iter().enumerate().flat_map(|(k, a)| points[k + 1..].iter().map(move |b| slope(a, b)));
     let mut slopes: Vec<f64> = pairs.collect();
     slopes.sort_by(f64::total_cmp);
+    // No clock drifts by a percent: such a slope has another cause.
     let drift =
         slopes.get(slopes.len() / 2).copied().filter(|d| points.len() > 2 && d.abs() < 0.01).unwrap_or(0.0);
     let mut at_first: Vec<i64> = points.iter().map(|(t, o)| o - (*t as f64 * drift) as i64).collect();
@@ -265,6 +269,7 @@ fn directions(found: &[PreviewPair<'_>], asked: Option<&Sides>) -> (Vec<Directio
     for (r, m) in found {
         let flow = flows.entry((r.src, r.dst)).or_default();
         flow.0.push((m.at - r.at).0);
+        // The TTL falls along the path, so it shows the direction.
         flow.1 += i64::from(r.ttl > m.ttl) - i64::from(r.ttl < m.ttl);
     }
     let medians: BTreeMap<_, i64> = flows
@@ -283,6 +288,8 @@ fn directions(found: &[PreviewPair<'_>], asked: Option<&Sides>) -> (Vec<Directio
             Some(b) if here != *b => here > *b,
             _ if *hops != 0 => *hops > 0,
             _ => {
+                // Nothing else shows the direction: guess it from the clocks, or choose it arbitrarily but
+                // reproducibly.
                 assumed = true;
                 if back.is_some() { src < dst } else { here >= 0 }
             }

@@ -22,7 +22,7 @@ impl ClientAddress {
 /// Smallest port that is not reserved for well-known services. Some of these answer anything they receive
 /// (echo, chargen, DNS, NTP, …), and two such services could answer each other forever. Measurements use
 /// higher ports, except for the test ports of RFC 8545.
-const MAX_SERVICE_PORT: u16 = 1024;
+const FIRST_UNRESERVED_PORT: u16 = 1024;
 const TEST_PORTS: [u16; 2] = [861, 862];
 
 /// True if a packet from `source` may be answered.
@@ -31,7 +31,7 @@ pub(crate) fn answerable(source: SocketAddr) -> bool {
         IpAddr::V4(a) => !(a.is_unspecified() || a.is_broadcast() || a.is_multicast()),
         IpAddr::V6(a) => !(a.is_unspecified() || a.is_multicast()),
     };
-    host && (source.port() >= MAX_SERVICE_PORT || TEST_PORTS.contains(&source.port()))
+    host && (source.port() >= FIRST_UNRESERVED_PORT || TEST_PORTS.contains(&source.port()))
 }
 
 #[cfg(test)]

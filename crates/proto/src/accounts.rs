@@ -122,6 +122,7 @@ impl Accounts {
             return Ok(());
         }
         let mut hasher = DefaultHasher::new();
+        // Without the seed, an attacker could choose addresses that share an account with a victim.
         (self.seed, client).hash(&mut hasher);
         self.accounts[(hasher.finish() % MAX_ACCOUNTS) as usize].take(&self.rates, bytes, now)
     }
@@ -228,6 +229,8 @@ impl Meter {
             self.remove(units, number);
             return Err(Span(WINDOW / SLOTS - now.0.rem_euclid(WINDOW / SLOTS)));
         }
+        // Credit of an idle client: one window, or the time of this packet, so that a large packet after a pause
+        // leaves no debt.
         let longest = WINDOW.max(rate.span(units));
         let used = self.used_up.fetch_update(Relaxed, Relaxed, |used_up| {
             let from = used_up.max(now.0.saturating_sub(longest));

@@ -88,11 +88,23 @@ pub fn both(up: &Summary, down: &Summary, options: &TextOptions) -> String {
     page.text
 }
 
+const UP: &str = "Up (client to server)";
+const DOWN: &str = "Down (server to client)";
+
 /// Returns the heading of a direction.
 pub fn direction(direction: Direction) -> &'static str {
     match direction {
-        Direction::Up => "Client to server",
-        Direction::Down => "Server to client",
+        Direction::Up => UP,
+        Direction::Down => DOWN,
+    }
+}
+
+/// Shortens the heading of a direction to the name of its row; other labels are unchanged.
+pub(crate) fn short_label(label: &str) -> &str {
+    match label {
+        UP => "up",
+        DOWN => "down",
+        label => label,
     }
 }
 

@@ -63,7 +63,7 @@ pub enum ViewError {
     #[error("no terminal to read keys from")]
     Keyboard(#[source] io::Error),
     /// Standard output could not be switched to full screen.
-    #[error("taking the terminal over")]
+    #[error("taking over the terminal")]
     Terminal(#[source] io::Error),
     /// The drawing thread could not be started.
     #[error("starting the drawing thread")]
@@ -263,6 +263,7 @@ impl Drawer {
             }
             match self.keys() {
                 Ok(None) => {}
+                // An error occurs again when the next frame is drawn.
                 Ok(Some(ViewerRequest::Redraw)) => drop(self.taken.terminal.clear()),
                 Ok(Some(ViewerRequest::End)) if saved => return,
                 Ok(Some(ViewerRequest::End)) => self.stop.request(),

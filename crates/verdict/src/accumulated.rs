@@ -1,4 +1,5 @@
-//! [`add`]: judges the stretches of a stream one after another, in constant memory; [`judgement`] judges the whole stream.
+//! [`add`]: judges the stretches of a stream one after another, in constant memory. [`judgement`]: judges the whole
+//! stream.
 
 use super::case::{Begin, Case, is_one_host, smallest_one_way};
 use super::causes::queue::of_queue;
@@ -40,7 +41,7 @@ pub fn add(
     let before = (-case.seconds(0)).max(0.0);
     for mut found in RULES.iter().flat_map(|rule| (rule.find)(&case)) {
         let cause = &mut found.cause;
-        if cause.packets[1] < seam.again.into() && !is_a_law(cause.id) {
+        if cause.packets[1] < seam.again.into() && !is_share_of_packets(cause.id) {
             continue;
         }
         let goes_on = cause.packets[0] < seam.again.into();
@@ -96,13 +97,13 @@ fn take(so_far: &mut StretchFindings, new: FoundCause, seam: Option<&StretchSeam
         && let Some(place) = so_far.found.iter().rposition(|last| lasted(last, seam))
     {
         let last = std::mem::replace(&mut so_far.found[place], new);
-        return more_is_known(&mut so_far.found[place], &last);
+        return extend_back(&mut so_far.found[place], &last);
     }
     let Some(place) = so_far.found.iter().rposition(|f| f.cause.id == id) else {
         return so_far.found.push(new);
     };
     let last = &mut so_far.found[place];
-    if is_a_law(id) {
+    if is_share_of_packets(id) {
         return both(last, new);
     }
     // A cause at the end of one stretch that continues in the next stretch is a single cause.
@@ -113,12 +114,12 @@ fn take(so_far: &mut StretchFindings, new: FoundCause, seam: Option<&StretchSeam
     }
     so_far.found.push(new);
     if so_far.found.iter().filter(|f| f.cause.id == id).count() > MAX_CAUSES_PER_KIND {
-        put_together(so_far, id);
+        merge_kind(so_far, id);
     }
 }
 
 /// Merges the causes of one kind if there are too many, or if this kind is always reported as one cause.
-fn put_together(so_far: &mut StretchFindings, id: CauseId) {
+fn merge_kind(so_far: &mut StretchFindings, id: CauseId) {
     let (same, others) = std::mem::take(&mut so_far.found).into_iter().partition(|f| f.cause.id == id);
     so_far.found = others;
     so_far.found.extend(merge_of_kind(id, same));
@@ -136,7 +137,7 @@ pub fn judgement(
     if refused || !session.unrecorded.is_empty() || !session.skipped.is_empty() {
         return None;
     }
-    keep_one_law_of_loss(&mut so_far);
+    keep_worst_loss_cause(&mut so_far);
     let duration = so_far.end;
     let length = |f: &FoundCause| f.cause.magnitude_ns.unwrap_or(0) as f64 / 1e9;
     let total: f64 = so_far.found.iter().filter(|f| f.cause.id == CauseId::Outage).map(length).sum();
@@ -156,14 +157,14 @@ pub fn judgement(
         }
         f.whole_test &= so_far.stretches == 1;
     }
-    for law in so_far.found.iter_mut().filter(|f| is_a_law(f.cause.id)) {
+    for law in so_far.found.iter_mut().filter(|f| is_share_of_packets(f.cause.id)) {
         let cause = &mut law.cause;
         if short.is_some_and(|first| cause.packets[1].saturating_add(1) >= first.into()) {
             (cause.to_s, cause.packets[1]) = (duration, known.sent.saturating_sub(1));
         }
     }
     let kinds: std::collections::BTreeSet<CauseId> = so_far.found.iter().map(|f| f.cause.id).collect();
-    kinds.into_iter().filter(|id| !is_a_law(*id)).for_each(|id| put_together(&mut so_far, id));
+    kinds.into_iter().filter(|id| !is_share_of_packets(*id)).for_each(|id| merge_kind(&mut so_far, id));
     let lived = Experience {
         waits: Waits::new(&so_far.waits.quantiles(), 0, so_far.waits.len()),
         sent: so_far.sent,
@@ -175,14 +176,14 @@ pub fn judgement(
         }),
     };
     let found = so_far.found;
-    let touched = (found.iter().map(touched_share).sum::<f64>() * known.sent as f64) as u64;
+    let touched = (found.iter().map(affected_share).sum::<f64>() * known.sent as f64) as u64;
     let findings = CaseFindings { found, lived, known, received, duration, touched, gaps: Severity::Good };
     Some(conclude(findings, session, profiles))
 }
 
 /// Returns the share of packets that a stall affected. A stall of the receiver affects none if the kernel stamped the
 /// arrivals.
-fn touched_share(found: &FoundCause) -> f64 {
+fn affected_share(found: &FoundCause) -> f64 {
     match found.cause.id {
         CauseId::SenderStall => found.harm / sender_stall::HARM_PER_SHARE,
         CauseId::ReceiverStall if found.cause.confidence < receiver_stall::PROVEN => found.harm,
@@ -191,7 +192,7 @@ fn touched_share(found: &FoundCause) -> f64 {
 }
 
 /// Removes all but the most harmful of random, bursty, periodic and policed loss: stretches may have found several.
-fn keep_one_law_of_loss(so_far: &mut StretchFindings) {
+fn keep_worst_loss_cause(so_far: &mut StretchFindings) {
     let of_loss = |f: &&FoundCause| {
         matches!(
             f.cause.id,
@@ -223,8 +224,8 @@ fn lasting(case: &Case<'_>) -> Vec<u32> {
 /// Maximum number of packets after a queue that still counts as lasting to the end.
 const MAX_PACKETS_AFTER: usize = 16;
 
-/// Returns true for causes that describe a share of packets instead of an event in time.
-fn is_a_law(id: CauseId) -> bool {
+/// Returns true for causes that describe a share of packets rather than an event in time.
+fn is_share_of_packets(id: CauseId) -> bool {
     matches!(
         id,
         CauseId::RandomLoss
@@ -261,7 +262,7 @@ fn both(last: &mut FoundCause, new: FoundCause) {
 }
 
 /// Extends the queue or route change `new` of the next stretch back to the start of `last`.
-fn more_is_known(new: &mut FoundCause, last: &FoundCause) {
+fn extend_back(new: &mut FoundCause, last: &FoundCause) {
     let cause = &mut new.cause;
     new.harm += last.harm;
     (cause.from_s, cause.packets[0]) = (last.cause.from_s, last.cause.packets[0]);

@@ -30,7 +30,7 @@ pub struct Case<'a> {
     pub delays: Delays<'a>,
     /// Differences in delay between neighbouring packets.
     pub noise: DelayNoise,
-    /// Lasting changes of the smallest delay, with their reasons.
+    /// Lasting changes of the smallest delay, each with its reason.
     pub steps: Vec<(LevelStep, StepReason)>,
     /// Rate of the receiving clock relative to the sending one, minus 1; `None` if the clocks run at the same rate, or
     /// if a queue explains the difference.
@@ -39,7 +39,7 @@ pub struct Case<'a> {
     pub skew_error: f64,
     /// Queues, and packets that were held and released together.
     pub episodes: Episodes,
-    /// Delays that the sending host itself added.
+    /// Delays that the sending host added.
     pub late: SenderDelays,
     /// Lost packets.
     pub losses: PathLosses,
@@ -53,7 +53,7 @@ pub struct Case<'a> {
     pub refused: Vec<SeqRun>,
     /// First packets, lost while the sending kernel did not know the path MTU.
     pub lost_to_discovery: Option<SeqRun>,
-    /// Short bursts of loss while the route changed.
+    /// Short loss bursts that coincide with a route change.
     pub lost_at_steps: Vec<SeqRun>,
     /// Loss model that explains the scattered losses; `None` if none does.
     pub law: Option<LossLaw>,
@@ -63,7 +63,7 @@ pub struct Case<'a> {
     pub begin: Begin,
 }
 
-/// Start of a part of a stream. The part begins with packets of an earlier part, repeated as context.
+/// Start of a part of a stream. The part begins with packets repeated from an earlier part.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Begin {
     /// Time from the first packet of the stream to the first packet of the part, in seconds.
@@ -410,7 +410,7 @@ fn is_bounded(clock: &ClockEstimate) -> bool {
     clock.bound_ns.is_some_and(|bound| bound <= MAX_PROBE_BOUND_NS || agree(bound))
 }
 
-/// Minimum number of outages that may be the drops of a rate limit.
+/// Minimum number of outages that may be caused by a rate limit.
 const MIN_POLICED_OUTAGES: usize = 9;
 
 /// Minimum length of a hold by a program that is reported, in ns.
@@ -502,10 +502,10 @@ fn level_after(delays: &Delays<'_>, queue: &Episode, noise: DelayNoise) -> Optio
 
 /// Minimum number of packets from which a new smallest delay is accepted.
 const MIN_LEVEL_PACKETS: usize = 50;
-/// Maximum time for which a path stores packets while it changes, in ns.
+/// Maximum time for which a path may store packets while it changes, in ns.
 const MAX_HAND_OVER_NS: i64 = 5_000_000_000;
 
-/// Sets the smallest delay of each route, from the `steps` that begin one.
+/// Sets the smallest delay of each route, based on the `steps` at which routes begin.
 fn set_levels(delays: &mut Delays<'_>, steps: &[(LevelStep, StepReason)]) {
     let mut places: Vec<usize> = steps.iter().filter(|(_, r)| is_level(*r)).map(|(s, _)| s.place).collect();
     places.push(0);

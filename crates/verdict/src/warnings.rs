@@ -18,7 +18,7 @@ impl Notes {
     }
 
     /// Returns every reason to doubt the figures of `summary`.
-    pub fn look_at(summary: &Summary, session: &Session, round_trips: bool) -> Vec<Warning> {
+    pub fn of(summary: &Summary, session: &Session, round_trips: bool) -> Vec<Warning> {
         let mut notes = Notes::default();
         notes.sample(summary, session);
         notes.clocks(summary, round_trips);
@@ -47,7 +47,7 @@ impl Notes {
             let text = sentences::processing_unknown(without, s.counts.unique_valid);
             self.warn("processing_unknown", text);
         }
-        // If the far host reports the figures, there are no percentiles.
+        // If the figures come from the far host, there are no percentiles.
         if (1..1000).contains(&s.pdv.n) {
             self.warn("few_packets", sentences::few_packets(s.counts.unique_valid));
         }
@@ -78,7 +78,7 @@ impl Notes {
             self.warn("clock_inconsistent", sentences::CLOCK_INCONSISTENT);
         }
         for (host, state) in [("client", &clock.client), ("server", &clock.server)] {
-            // Slewing stays below 1000 ppm, so a millisecond within a test of seconds is a step.
+            // Slewing stays below 1000 ppm, so a change of a millisecond within a test of seconds is a step.
             if let Some(step) = state.step_ns.filter(|s| s.unsigned_abs() > 1_000_000) {
                 self.warn("clock_step", sentences::clock_step(host, step));
             }
@@ -96,7 +96,8 @@ impl Notes {
             self.warn("clocks_unknown", sentences::CLOCKS_UNKNOWN);
         }
         let Some(rtt) = clock.min_rtt_ns.filter(|r| *r > 0) else { return };
-        // Packets that wait throughout the test are in a queue that the probes before and after do not meet.
+        // If packets wait throughout the test, the queue was probably absent while the probes before and after the test
+        // were sent.
         let queued = s.answer.as_ref().is_some_and(|a| a.names(CauseId::Queue));
         if min > rtt && !queued {
             self.warn("delay_exceeds_rtt", sentences::delay_exceeds_rtt(min, rtt));
@@ -141,7 +142,7 @@ impl Notes {
         let asked = of_answers.unwrap_or(s.header.dscp);
         let seen: u64 = s.far_end.dscp.values().sum();
         let kept = s.far_end.dscp.get(&asked).copied().unwrap_or(0);
-        // The far host chooses the class of answers to plain requests.
+        // The far host chooses the DSCP of answers to plain requests.
         if kept < seen && (s.two_way.is_none() || of_answers.is_some() || asked != 0) {
             let other = s.far_end.dscp.iter().filter(|(d, _)| **d != asked).max_by_key(|(_, n)| **n);
             let mostly = other.map_or(0, |(d, _)| *d);
@@ -181,19 +182,19 @@ impl Notes {
     }
 }
 
-/// ECN field of a packet that met congestion (RFC 3168).
+/// ECN field of a packet that met congestion (CE, RFC 3168).
 const CONGESTION_EXPERIENCED: u8 = 3;
 
-/// Returns true if the verdict contains one of `causes`, or there is no verdict.
+/// Returns true if the verdict contains one of `causes`, or if there is no verdict.
 fn shows(s: &Summary, causes: &[CauseId]) -> bool {
     s.answer.as_ref().is_none_or(|answer| causes.iter().any(|id| answer.names(*id)))
 }
 
-/// Maximum time that waking up two programs adds to a round trip of the control connection, in ns. A smaller difference
-/// between a round trip and a delay is not a contradiction.
+/// Maximum time, in ns, that the wake-ups of two programs add to a round trip of the control connection. A smaller
+/// difference between a round trip and a delay is not a contradiction.
 const HOST_WAKE_UP_NS: i64 = 100_000;
 
-/// Returns true if the round trip is 1.5 to 4 times the delay, give or take the hosts' own time (metrics §15).
+/// Returns true if the round trip is 1.5 to 4 times the delay, allowing for the hosts' own time (metrics §15).
 fn is_about_half(delay: i64, rtt: i64) -> bool {
     let (delay, rtt, host) = (delay as f64, rtt as f64, HOST_WAKE_UP_NS as f64);
     (1.5 * delay - host..=4.0 * delay + host).contains(&rtt)

@@ -9,7 +9,7 @@ use crate::metrics::stream::EndedStream;
 use crate::summary::{ClassicHeader, Display, Interval, Loss, SessionInfo, Summary};
 use crate::twoway::{DirectionResult, FarReport, LossRun, TwoWayFigures};
 
-/// Results of the analysis of a stream that has ended.
+/// Results of the analysis of an ended stream.
 pub(super) trait Findings {
     /// Returns the ended stream, from which metrics are computed.
     fn stream(&self) -> &EndedStream<'_>;
@@ -26,7 +26,7 @@ pub(super) trait Findings {
     }
 }
 
-/// Results of a round-trip test in addition to those of its round trips.
+/// Per-direction results of a round-trip test, which supplement its round trips.
 pub(super) struct BothWays {
     pub figures: TwoWayFigures,
     /// Verdicts on the up and the down direction; `None` if the far host does not report its timestamps.
@@ -79,7 +79,7 @@ fn computed(found: &dyn Findings) -> Summary {
     summary
 }
 
-/// Facts about one direction of a round-trip test in addition to the packets that returned.
+/// Facts about one direction of a round-trip test that the returned packets do not contain.
 pub(super) struct DirectionFacts {
     /// Number of packets sent in this direction; `None`, like the counts below, if unknown.
     pub sent: Option<u64>,
@@ -135,8 +135,8 @@ fn percent(part: u64, whole: u64) -> Option<f64> {
     (whole > 0).then(|| 100.0 * part as f64 / whole as f64)
 }
 
-/// Completes the summary of a test without answers: counts and delays are those that the far host
-/// reports. Everything that it does not report remains unknown.
+/// Completes the summary of a test without answers. Counts and delays are copied from the far host's report; everything
+/// else remains unknown.
 fn of_far_report(s: &mut Summary, report: &FarReport) {
     let sent = s.counts.sent;
     let lost = sent.saturating_sub(report.received);

@@ -1,5 +1,5 @@
 //! [`Engine`]: the analysis of one stream of delays. It is exact while its samples fit into the permitted
-//! memory, and within a stated error beyond. A one-way test is one stream, a round-trip test three.
+//! memory; beyond that, its errors have stated limits. A one-way test is one stream, a round-trip test three.
 
 use super::gathered::Gathered;
 use super::options::{Options, PACKET_BYTES};
@@ -35,12 +35,12 @@ pub(super) struct Engine {
 pub(super) enum Packets {
     /// All packets: every figure is exact.
     All(Box<Gathered>),
-    /// Constant memory: figures within a stated error.
+    /// Statistics in constant memory: figures have a stated maximum error.
     Sketched(Box<Sketch>),
 }
 
 impl Engine {
-    /// Begins the analysis of the stream of `test`.
+    /// Starts the analysis of a stream of `test`.
     pub fn new(test: Arc<Session>, options: &Options) -> Engine {
         let engine = Engine::of(&test, Classifier::new(declared(&test)), Tally::of(&test), Gathered::noted());
         let max_packets = usize::try_from(options.memory / PACKET_BYTES).unwrap_or(usize::MAX);
@@ -70,7 +70,7 @@ impl Engine {
         }
     }
 
-    /// Returns all packets; `None` if they are not stored.
+    /// Returns all packets; `None` in constant memory.
     pub fn gathered(&self) -> Option<&Gathered> {
         match &self.samples {
             Packets::All(packets) => Some(packets),
@@ -78,7 +78,7 @@ impl Engine {
         }
     }
 
-    /// Returns the constant-memory state; `None` if all packets are stored.
+    /// Returns the statistics in constant memory; `None` if all packets are stored.
     pub fn sketch(&self) -> Option<&Sketch> {
         match &self.samples {
             Packets::All(_) => None,
@@ -183,6 +183,7 @@ impl Engine {
             Packets::All(_) => (0, usize::MAX),
             Packets::Sketched(sketch) => sketch.remembers(),
         };
+        // Numbers below `next` may be copies, and forgotten numbers cannot be classified: both take the slow path.
         let (next, packets) = (classifier.next().max(forgotten), classifier.packets());
         let in_order = plain.take(records, next, packets);
         if in_order > 0 {
@@ -227,8 +228,8 @@ impl Engine {
         self.limit_memory();
     }
 
-    /// Adds the rows of an analysis that has stored all packets. They are classified again because now it is
-    /// known which packets preceded them.
+    /// Adds the rows of an analysis that has stored all packets. They are classified again, because the packets that
+    /// preceded them are now known.
     fn append_rows(&mut self, next: Engine) {
         let Engine { classifier, tally, samples: Packets::All(packets), .. } = next else { return };
         let came = &self.classifier.accepted;

@@ -1,4 +1,4 @@
-//! The exact analysis: every metric from all accepted packets.
+//! The exact analysis: computes every metric from all accepted packets.
 
 use super::assemble::{self, Findings};
 use super::engine::Engine;
@@ -41,12 +41,12 @@ pub(super) struct Exact<'a> {
     helpers: Option<&'a dyn Helpers>,
     judgement: OnceLock<Judgement>,
     comparable: OnceLock<Comparable>,
-    /// Results of the metrics that were computed ahead, in the order of the metrics list.
+    /// Results of metrics that were computed ahead of the others, in the order of the metrics list.
     results: Vec<Mutex<Option<Write>>>,
 }
 
-/// Calls `make` with the findings of a stream whose packets are all stored; `late` of them were removed.
-/// Returns the result of `make`.
+/// Calls `make` with the findings about a stream whose packets are all stored, and returns its result. `late` is the
+/// number of packets that were removed.
 pub(super) fn found<T>(
     engine: &Engine,
     gathered: &Gathered,

@@ -1,4 +1,4 @@
-//! [`Gathered`]: the packets of a stream, all of them stored.
+//! [`Gathered`]: all packets of a stream, stored individually.
 
 use super::plain::Plain;
 use super::row::{Counts, Row};
@@ -51,7 +51,7 @@ impl Gathered {
         }
     }
 
-    /// Adds the packets of `rows`, all of them new.
+    /// Adds the packets of `rows`, all of which are new.
     pub fn push_all(&mut self, packets: &Plain, rows: &[PacketRecord]) {
         if let Some(notes) = &mut self.notes {
             notes.push_all(rows, packets.seq(), packets.alike, packets.lags);
@@ -66,7 +66,7 @@ impl Gathered {
         }
     }
 
-    /// Estimates the clocks of the test over the time that the stream covers.
+    /// Estimates the clocks of the test during the time of the stream.
     pub fn clock(&self, session: &Session) -> ClockEstimate {
         ClockEstimate::new(session, stream_times(&self.samples, session.spec.direction()))
     }

@@ -1,4 +1,4 @@
-//! Warnings about settings that an analysis could not follow.
+//! Warnings about settings that an analysis could not apply.
 
 use crate::answer::Warning;
 use crate::time::Span;

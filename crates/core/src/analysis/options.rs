@@ -16,7 +16,7 @@ pub const PACKET_BYTES: u64 = 20;
 pub struct Options {
     /// Percentiles reported in addition to the default ones.
     pub percents: Vec<Percent>,
-    /// Percentile definition that the histogram's limit and the text report use.
+    /// Percentile definition for the limit of the histogram and for the text report.
     pub method: Method,
     /// Number of histogram bins.
     pub bins: Bins,

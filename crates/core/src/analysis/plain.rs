@@ -1,5 +1,5 @@
-//! [`Plain`]: the fast path. Clean packets, which are nearly all packets of most tests, are processed
-//! together as columns, all other packets row by row.
+//! [`Plain`]: the fast path. Clean packets, which most packets of most tests are, are processed together as columns;
+//! all others are processed row by row.
 
 use crate::metrics::classify::AcceptedPacket;
 use crate::metrics::series::{Samples, runs};
@@ -8,7 +8,7 @@ use std::ops::Range;
 
 /// Maximum number of packets processed together.
 const MAX_PACKETS: usize = 256;
-/// Minimum number of packets in order; fewer are not worth the overhead.
+/// Minimum number of in-order packets that are processed together. With fewer, the overhead is not worthwhile.
 const MIN_PACKETS: usize = 4;
 /// Maximum number of out-of-order packets processed together. After that many, packets may be in order again.
 const MAX_UNORDERED: usize = 32;
@@ -99,7 +99,7 @@ impl Plain {
         &self.seq[..self.len]
     }
 
-    /// Returns the lowest and the highest number; `None` without packets.
+    /// Returns the lowest and the highest sequence number; `None` without packets.
     pub fn ends(&self) -> Option<[u32; 2]> {
         let seq = self.seq();
         let ends = if self.ascend { (seq.first(), seq.last()) } else { (seq.iter().min(), seq.iter().max()) };
@@ -116,7 +116,7 @@ impl Plain {
         &self.delay[..self.len]
     }
 
-    /// Returns the numbers as runs of consecutive ones.
+    /// Returns the sequence numbers as runs of consecutive numbers.
     pub fn runs(&self) -> impl Iterator<Item = Range<u32>> + '_ {
         // Nearly always the numbers form one run: they ascend, and the ends differ by as much as the count.
         let ends = self.ends().filter(|_| self.ascend);

@@ -35,14 +35,14 @@ const OVERLAP: u32 = 16;
 /// State of the verdict in constant memory: about 2 MB.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Stretches {
-    /// Session of the test, as known when it began; not stored.
+    /// Session of the test as known at its beginning; not stored.
     #[serde(skip)]
     test: Option<Box<Session>>,
     /// Judge of the stretches; not stored.
     #[serde(skip)]
     judge: Option<SharedJudge>,
     length: u32,
-    /// Maps packet numbers in the open stretch to numbers in the stream.
+    /// Maps packet numbers in the open stretch to sequence numbers of the stream.
     seam: StretchSeam,
     /// Due time of the stream's first packet, in ns since 1970, computed from the first packet received.
     origin: Option<i64>,
@@ -50,7 +50,7 @@ pub struct Stretches {
     closed: StretchFindings,
 }
 
-/// The rows of a stretch, numbered from its first packet.
+/// The rows of a stretch. Sequence numbers are relative to its first packet.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 struct Rows {
     samples: Samples,
@@ -59,12 +59,12 @@ struct Rows {
     /// Damaged rows without a valid earlier copy of the same packet.
     damaged: Copies,
     notes: RowNotes,
-    /// Number of rows by the source of the arrival stamp.
+    /// Number of rows per source of the arrival stamp.
     arrived: [u64; 4],
     came: SeqSet,
 }
 
-/// Facts that are known only at the end of a stream.
+/// Facts that are only known at the end of a stream.
 pub struct Ended<'a> {
     pub session: &'a Session,
     pub known: KnownPackets,
@@ -195,7 +195,7 @@ impl Stretches {
         }
     }
 
-    /// Adds clean packets, all of them new, and their rows.
+    /// Adds clean packets, all of which are new, and their rows.
     pub(super) fn push_all(&mut self, packets: &Plain, rows: &[PacketRecord]) {
         let positions = packets.ends().and_then(|[a, b]| self.seam.position(a).zip(self.seam.position(b)));
         let within = |last: u32| last < self.length + self.slack() && packets.alike;
@@ -332,7 +332,7 @@ impl Stretches {
         judge.judge_stretches(self.with(&self.open, &last, None), &whole)
     }
 
-    /// Takes over a stored state, after checking that a stream can have produced it.
+    /// Replaces this state by a stored one, after checking that a stream can have produced it.
     pub fn restore(&mut self, read: Stretches, rows: u64) -> Result<(), Impossible> {
         let numbers = read.length == self.length;
         require(numbers, "stretches of another length")?;
@@ -352,7 +352,7 @@ fn part(test: &Session, length: u32) -> Session {
     Session { declared: Some(packets), sent: Some(length), ending: Ending::Complete, ..test.clone() }
 }
 
-/// Returns the facts of a session that do not depend on how its test ends, for judging a part of its packets.
+/// Returns the facts of a session that do not depend on how its test ends. Parts of the test are judged with them.
 fn static_facts(session: &Session) -> Session {
     let period_known = session.period_known && session.spec.schedule() == Schedule::Periodic;
     Session {
@@ -393,7 +393,7 @@ impl Rows {
         self
     }
 
-    /// Splits off the rows from number `length` on and numbers them from 0.
+    /// Splits off the rows from sequence number `length` on, and renumbers them from 0.
     fn split(&mut self, length: u32) -> Rows {
         let mut rest = Rows { notes: self.notes.split(length), ..Rows::default() };
         let Rows { samples, delayless, copies, damaged, came, .. } = self;
@@ -440,7 +440,7 @@ impl Rows {
         })
     }
 
-    /// Checks that the rows are possible, with numbers below `end`.
+    /// Checks that the rows are possible and that their sequence numbers are below `end`.
     fn check(&self, end: u32) -> Result<(), Impossible> {
         let Rows { samples, delayless, copies, damaged, notes, arrived, came } = self;
         let rows = samples.len();

@@ -28,7 +28,7 @@ pub(super) const STRETCHES: usize = 8;
 /// The views of a two-way test, in the order of their analyses. The first one describes the test as a whole.
 pub(super) const VIEWS: [RecordView; 3] = [RecordView::RoundTrip, RecordView::Up, RecordView::Down];
 
-/// State of a two-way test in addition to its views.
+/// State of a two-way test that belongs to no single view.
 #[derive(Clone, Debug)]
 pub(super) struct BothWays {
     pub far_clock: bool,
@@ -98,6 +98,7 @@ impl BothWays {
                 && projected.flags.is_clean()
                 && lacks_delay(record, self.processing_apart);
             if is_delayless {
+                // Rows must stay in order of arrival.
                 engine.push_all(&seen);
                 seen.clear();
                 engine.push_delayless(&projected);
@@ -131,6 +132,7 @@ impl BothWays {
             return;
         };
         let probe = ClockProbe { sent, arrived, answered, returned };
+        // A negative round trip contradicts the clock, so its offset would be meaningless.
         if !record.flags.is_clean() || probe.rtt().0 < 0 {
             return;
         }
@@ -189,6 +191,7 @@ impl BothWays {
         let test = Test { session: &round_trips, options, kind: DelayKind::RoundTrips };
         round_trip.found(test, helpers, |found, notes| {
             let known = found.stream().known;
+            // A step of the near clock moves the offset like a step of the far clock.
             let near_set = known.clock.client.step_ns.is_some_and(|s| s.unsigned_abs() > 1_000_000);
             let step = if far_clock && !near_set { far_clock::step(&seen.probes) } else { None };
             let analysis = DirectionAnalysis {
@@ -297,7 +300,7 @@ fn far_clock_step(step: Span) -> Warning {
     )
 }
 
-/// Facts about the two directions in addition to the packets that returned.
+/// Facts about the two directions that the returned packets do not contain.
 struct DirectionAnalysis<'a> {
     facts: &'a TwoWay,
     /// The session, with the fastest exchanges as clock probes.
@@ -316,7 +319,7 @@ impl DirectionAnalysis<'_> {
         self.facts.directions.filter(|d| d.stateful)
     }
 
-    /// Returns the results of one direction, and its answer if the far host reports times.
+    /// Returns the results of one direction, and the verdict on it if the far host reports its timestamps.
     fn of(&self, engine: Engine, view: RecordView) -> Option<(DirectionResult, Option<Answer>)> {
         let known = self.known();
         if !self.far_clock && known.is_none() {

@@ -30,7 +30,7 @@ struct Shift {
 }
 
 impl Analyzer {
-    /// Returns the number of the last packet known to have been sent, plus one.
+    /// Returns the sequence number after the last packet that is known to have been sent.
     pub(crate) fn sent(&self, session: &Session) -> u64 {
         self.views.first().map_or(0, |view| view.extent(session).end)
     }
@@ -72,8 +72,7 @@ impl Analyzer {
     }
 }
 
-/// For each view (round trip, up, down): true if its first and its second time are read from the far
-/// host's clock.
+/// For each view (round trip, up, down): true for each of its two times that is read from the far host's clock.
 const VIEWS_ENDS: [[bool; 2]; 3] = [[false, false], [false, true], [true, false]];
 
 /// Returns the offset to add to the times of `next`, in ns, so that it begins where the `numbers` packets of `before`
@@ -105,7 +104,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Returns the analysis with shifted numbers and times; `None` if they overflow.
+    /// Returns the analysis with shifted sequence numbers and times; `None` if these overflow.
     fn shifted(self, shift: Shift) -> Option<Engine> {
         let Packets::All(packets) = self.samples else { return None };
         let Gathered { samples, delayless, copies, damaged, notes } = *packets;
@@ -144,7 +143,7 @@ impl Engine {
 }
 
 impl BothWays {
-    /// Returns the offset of the far host's clock from this host's according to the fastest exchange, in ns.
+    /// Returns the offset of the far host's clock relative to this host's, according to the fastest exchange, in ns.
     fn clock_ahead(&self) -> i64 {
         let best = self.fastest.iter().flatten().min_by_key(|p| p.rtt());
         best.map_or(0, |p| p.double_offset() / 2)

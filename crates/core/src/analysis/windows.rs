@@ -15,17 +15,17 @@ use crate::summary::{Interval, Summary};
 use crate::time::Span;
 use std::sync::{Mutex, PoisonError};
 
-/// Maximum number of windows with a summary each; a summary takes some kilobytes.
+/// Maximum number of windows with a summary of their own. A summary takes some kilobytes.
 const MAX_SUMMARIES: usize = 10_000;
 
-/// The packets of one window, numbered from its first packet.
+/// The packets of one window. Sequence numbers are relative to its first packet.
 #[derive(Default)]
 struct Window {
     packets: Gathered,
     waited: Vec<u32>,
 }
 
-/// Returns the windows of `length` with their counts; `end` is the number after the last packet.
+/// Returns the windows of length `length` with their counts; `end` is the sequence number after the last packet.
 pub(super) fn of(
     series: &Series<'_>,
     came: &SeqSet,
@@ -73,7 +73,7 @@ pub(super) fn analysed(
         let session = Session {
             declared: Some(packets.into()),
             sent: Some(packets),
-            // The fate of all packets in a window is known, however the test ended.
+            // All packets in a window are known to be received or lost, however the test ended.
             ending: Ending::Complete,
             truncated: false,
             unrecorded,

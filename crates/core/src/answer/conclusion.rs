@@ -1,4 +1,4 @@
-//! [`Verdict`]: a conclusion from figures, with its level; [`Warning`]: a reason not to trust a figure.
+//! [`Verdict`]: a conclusion from figures, with its importance. [`Warning`]: a reason not to trust a figure.
 
 use super::Severity;
 use serde::{Deserialize, Serialize};
@@ -13,7 +13,7 @@ pub struct Verdict {
     pub code: Cow<'static, str>,
     /// Importance for users.
     pub level: Level,
-    /// The conclusion in one plain sentence, with its evidence.
+    /// The conclusion and its evidence in one plain sentence.
     pub text: String,
 }
 

@@ -16,19 +16,18 @@ use std::collections::BTreeMap;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Answer {
-    /// True if the fate of every packet sent is known. If false, a part of the test is unknown, and the
-    /// answer does not cover it.
+    /// True if each packet sent is known to be received or lost. If false, the verdict covers only a part of the test.
     pub complete: bool,
     /// Severity for an application with the best fixed play-out buffer on this path. Effects of the hosts are left out:
     /// see `host`.
     pub severity: Severity,
-    /// Effects of the hosts themselves; `None` where they were not judged.
+    /// Effects of the hosts themselves; `None` if they were not judged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host: Option<HostGrade>,
     /// The verdict in one sentence.
     pub headline: String,
-    /// The recommended play-out buffer, in ns above the smallest delay: the smallest one that is about as good as the
-    /// best. `None` if no buffer helps.
+    /// The recommended play-out buffer, in ns above the smallest delay. It is the smallest buffer that is about as good
+    /// as the best one. `None` if no buffer helps.
     pub buffer_ns: Option<i64>,
     /// The causes found, the most important first; empty if there are none.
     pub causes: Vec<Cause>,
@@ -58,7 +57,7 @@ pub struct LargestEvent {
     pub magnitude_ns: i64,
 }
 
-/// Effect on users of the path. The order is from best to worst, after unknown.
+/// Effect on users of the path. After unknown, the order is from best to worst.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
@@ -121,7 +120,7 @@ pub struct Cause {
 }
 
 impl Cause {
-    /// Creates a cause that occurred once, without time, size and sentence.
+    /// Creates a cause that occurred once. Its times, size and sentence are not set.
     pub fn new(id: CauseId, severity: Severity, confidence: f64) -> Cause {
         Cause {
             id,
@@ -213,7 +212,7 @@ pub enum Fault {
     Sender,
     /// The receiving host.
     Receiver,
-    /// A clock. Measured delays are wrong, but users do not notice.
+    /// A clock. Measured delays are wrong, but users are not affected.
     Clock,
     /// The stored record of the test.
     Record,
@@ -225,7 +224,7 @@ pub enum Fault {
 pub struct Suitability {
     /// Severity for this profile.
     pub severity: Severity,
-    /// Mean opinion score of speech, if the use is speech.
+    /// Mean opinion score of speech; `None` if the profile is not for speech.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mos: Option<f64>,
     /// Share of packets that are lost or arrive too late for this profile.

@@ -32,7 +32,7 @@ struct UncheckedComparable {
     spread: Option<ResampledSpread>,
 }
 
-/// Error: the value cannot result from [`Comparable::new`].
+/// Error: [`Comparable::new`] cannot have produced the value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the field 'comparable' is damaged")]
 pub struct Damaged;
@@ -53,8 +53,8 @@ impl TryFrom<UncheckedComparable> for Comparable {
 pub type Weighted = Vec<(i64, u64)>;
 
 impl Comparable {
-    /// Summarises the delays of one run in send order; `all` are the same delays, sorted. `seed` is for the
-    /// bootstrap.
+    /// Summarises the delays of one run. `delays` are in send order, `all` are the same delays sorted. `seed` is for
+    /// the bootstrap.
     pub fn new(mut delays: Vec<i64>, all: &Sample, seed: u64) -> Comparable {
         let least = all.min().unwrap_or_default();
         delays.iter_mut().for_each(|d| *d = d.saturating_sub(least));

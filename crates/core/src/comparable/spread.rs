@@ -47,8 +47,8 @@ pub enum SpreadMethod {
 }
 
 impl ResampledSpread {
-    /// Computes the spread of one run, or of several pooled ones; `all` are the same values, sorted. `None`
-    /// if there are too few.
+    /// Computes the spread of one run, or of several pooled runs. `all` contains the same values, sorted. `None` if
+    /// there are too few values.
     pub fn of(runs: &[&[i64]], all: &Sample, seed: u64) -> Option<ResampledSpread> {
         let n: usize = runs.iter().map(|r| r.len()).sum();
         if n < MIN_VALUES {
@@ -71,7 +71,8 @@ impl ResampledSpread {
         })
     }
 
-    /// Sectioning: the variation between batches shows how reliable the statistic of the whole run is.
+    /// Computes the spread by sectioning: the variation between batches shows how reliable the statistic of the whole
+    /// run is.
     fn batches(values: &[i64], all: &Sample, seed: u64) -> Option<ResampledSpread> {
         let size = values.len() / BATCHES;
         let mut batch = Vec::with_capacity(size);
@@ -98,7 +99,7 @@ impl ResampledSpread {
         })
     }
 
-    /// Returns true if this value can result from [`ResampledSpread::of`].
+    /// Returns true if [`ResampledSpread::of`] can have produced this value.
     pub(super) fn is_sound(&self) -> bool {
         [&self.median, &self.p99].iter().all(|v| {
             v.len() == VALUES_PER_STATISTIC

@@ -11,7 +11,7 @@ use std::borrow::Cow;
 /// buckets, and the width of the buckets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Precision {
-    /// Maximum number of exact values; with one more, all values are moved to buckets.
+    /// Maximum number of exact values. When it is exceeded, all values are moved to buckets.
     pub exact: usize,
     /// A bucket spans at most 1/2^bits of its distance from the origin.
     pub bits: u8,
@@ -37,7 +37,7 @@ impl Precision {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LogHistogram {
     precision: Precision,
-    /// `None` while values are exact, unless an origin was given.
+    /// Origin of the buckets; `None` while values are exact, unless an origin was given.
     origin: Option<i64>,
     /// Exact values in order of arrival; empty once there are buckets.
     first: Vec<i64>,
@@ -56,7 +56,7 @@ struct Buckets {
 }
 
 impl LogHistogram {
-    /// Creates a histogram whose origin the first values determine.
+    /// Creates a histogram whose origin is determined by its first values.
     pub fn new(precision: Precision) -> LogHistogram {
         LogHistogram {
             precision,
@@ -74,7 +74,7 @@ impl LogHistogram {
         LogHistogram { origin: Some(origin), ..LogHistogram::new(precision) }
     }
 
-    /// Creates a histogram with a given origin, or with one that the first values determine.
+    /// Creates a histogram with a given origin, or with one that is determined by its first values.
     pub fn with_origin(origin: Option<i64>, precision: Precision) -> LogHistogram {
         LogHistogram { origin, ..LogHistogram::new(precision) }
     }
@@ -196,8 +196,8 @@ impl LogHistogram {
         self.origin
     }
 
-    /// Adds all values of `other`. The result is exact while both are exact or have the same origin;
-    /// otherwise each value is accurate to a bucket.
+    /// Adds all values of `other`. The result is exact if both are exact or have the same origin. Otherwise each value
+    /// is accurate to within one bucket.
     pub fn merge(&mut self, other: &LogHistogram) {
         if other.is_exact() {
             other.first.iter().for_each(|x| self.add(*x));
@@ -381,7 +381,7 @@ pub enum Quantiles<'a> {
 }
 
 impl Quantiles<'_> {
-    /// Returns the value at 0-based rank `k`; from buckets it is never too low.
+    /// Returns the value at 0-based rank `k`. Computed from buckets, it is never too low.
     fn at(&self, k: u64) -> Option<i64> {
         match self {
             Quantiles::Exact(sample) => sample.at(usize::try_from(k).ok()?),
@@ -396,7 +396,8 @@ impl Quantiles<'_> {
         }
     }
 
-    /// Returns the percentile by `method`; from buckets, the linear percentile equals the empirical one.
+    /// Returns the percentile defined by `method`. Computed from buckets, the linear percentile equals the empirical
+    /// one.
     pub fn percentile(&self, p: Percent, method: Method) -> Option<i64> {
         match self {
             Quantiles::Exact(sample) => sample.percentile(p, method),
@@ -412,8 +413,8 @@ impl Quantiles<'_> {
         self.percentile(p, Method::Edf)
     }
 
-    /// Returns the median, or the mean of the two middle values; from buckets, the median of the empirical
-    /// distribution.
+    /// Returns the median, or the mean of the two middle values. Computed from buckets, it is the median of the
+    /// empirical distribution.
     pub fn median(&self) -> Option<f64> {
         match self {
             Quantiles::Exact(sample) => sample.median(),

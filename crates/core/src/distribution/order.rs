@@ -94,7 +94,7 @@ fn select(
     }
 }
 
-/// Like [`select`], counting values in at most `PARTS` equal parts of their range; `PARTS` is a power of two.
+/// Like [`select`], but counts values in at most `PARTS` equal parts of their range. `PARTS` must be a power of two.
 fn select_by_parts<const PARTS: usize>(
     values: impl Iterator<Item = i64> + Clone,
     [low, high]: [i64; 2],
@@ -145,7 +145,7 @@ fn select_by_parts<const PARTS: usize>(
     }
 }
 
-/// Like [`select`], for a few `values` in memory; reorders them.
+/// Like [`select`], for a few `values` in memory, which it reorders.
 fn pick(values: &mut [i64], ranks: &[usize], before: usize, found: &mut Vec<(usize, i64)>) {
     let (lower, [rank, higher @ ..]) = ranks.split_at(ranks.len() / 2) else { return };
     let Some(position) = rank.checked_sub(before).filter(|position| *position < values.len()) else { return };

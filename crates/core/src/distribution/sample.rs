@@ -98,7 +98,7 @@ impl Sample {
         }
     }
 
-    /// Returns a percentile as an integer; that of [`Method::Linear`] is rounded.
+    /// Returns a percentile as an integer. The percentile of [`Method::Linear`] is rounded.
     pub fn percentile(&self, p: Percent, method: Method) -> Option<i64> {
         match method {
             Method::Linear => self.linear(p).map(|x| x.round_ties_even() as i64),
@@ -141,8 +141,8 @@ impl Sample {
         (2 * i128::from(self.base) + twice_above as i128) as f64 / 2.0
     }
 
-    /// Returns the half-sample mode (Bickel–Frühwirth): the densest half, repeatedly; ties go to the lowest
-    /// half.
+    /// Returns the half-sample mode (Bickel–Frühwirth), which repeatedly chooses the densest half; ties go to the
+    /// lowest half.
     pub fn half_sample_mode(&self) -> Option<f64> {
         self.twice_mode_above().map(|twice| self.halved(twice))
     }
@@ -213,6 +213,7 @@ impl Sample {
 /// Sorts values that are at most `largest`.
 fn sort_u32(values: &mut Vec<u32>, largest: u32) {
     let wide = u32::BITS - largest.leading_zeros();
+    // More values of a digit need fewer passes, but larger tables.
     match values.len() {
         0..256 => values.sort_unstable(),
         256..4096 => sort_by_digits::<{ 1 << 9 }>(values, wide),

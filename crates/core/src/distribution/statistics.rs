@@ -28,7 +28,7 @@ pub struct Distribution {
     pub median: Option<f64>,
     /// Percentiles of the empirical distribution (RFC 2330).
     pub percentiles: Percentiles<i64>,
-    /// Percentiles by the definition of the tool of 2009 (floor index).
+    /// Percentiles as defined by the original tool (floor index).
     pub percentiles_jitlat1: Percentiles<i64>,
     /// Interpolated percentiles; `None` unless requested.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -39,8 +39,8 @@ pub struct Distribution {
     pub histogram: Option<Histogram>,
     /// Half-sample mode (Bickel–Frühwirth), a robust mode.
     pub half_sample_mode: Option<f64>,
-    /// True if percentiles come from a logarithmic histogram. Then they are too high by at most 1/1024 of
-    /// their distance from its origin (about the smallest value).
+    /// True if percentiles come from a logarithmic histogram. They are then too high by at most 1/1024 of their
+    /// distance from its origin, which is about the smallest value.
     pub approx: bool,
 }
 
@@ -49,7 +49,7 @@ pub struct Distribution {
 pub struct DistributionRequest<'a> {
     /// Percentiles to compute.
     pub percents: &'a [Percent],
-    /// Percentile definition for the histogram's limit.
+    /// Percentile definition for the limit of the histogram.
     pub method: Method,
     /// Histogram bins.
     pub bins: Bins,

@@ -26,8 +26,8 @@ impl KnownPackets {
         KnownPackets::up_to(session, accepted.max(), longest)
     }
 
-    /// Like [`KnownPackets::of`], given the highest number received; `longest` returns the length of the
-    /// longest run of losses below a number.
+    /// Like [`KnownPackets::of`], given the highest sequence number received. `longest` returns the length of the
+    /// longest run of losses below a sequence number.
     pub fn up_to(session: &Session, highest: Option<u32>, longest: impl FnOnce(u64) -> u64) -> KnownPackets {
         let KnownPackets { end, tail, complete, .. } =
             KnownPackets::ignoring_unrecorded(session, highest, longest);
@@ -46,10 +46,12 @@ impl KnownPackets {
         highest: Option<u32>,
         longest: impl FnOnce(u64) -> u64,
     ) -> KnownPackets {
+        // A log may declare more packets than a specification can hold.
         let asked = session.declared.unwrap_or(session.spec.packets().into());
         let met = highest.map_or(0, |seq| u64::from(seq) + 1);
         let all = |sent: u64| KnownPackets::below(sent.max(met), 0, true);
         let cut = KnownPackets::below(met, asked.saturating_sub(met), false);
+        // Rows may be missing after the last row, so only packets up to the last arrival are known.
         if session.truncated || session.ending == Ending::StorageFailed {
             return cut;
         }
@@ -78,6 +80,7 @@ impl KnownPackets {
         let missing = asked.saturating_sub(met);
         let time =
             session.period().map_or(0, |p| p.0).saturating_mul(i64::try_from(missing).unwrap_or(i64::MAX));
+        // A few missing packets at the end are ordinary loss; half a second or 1 % is more than that.
         let much = time >= 500_000_000 || missing >= asked / 100;
         // A test that is killed before its first rows leaves only a header.
         if met == 0 || (missing >= 10 && missing > 3 * longest && much) {

@@ -37,7 +37,7 @@ pub struct Evidence<'a> {
     pub series: &'a Series<'a>,
     /// Sequence numbers of all received packets, including those whose delay is unknown.
     pub came: &'a SeqSet,
-    /// Sorted delays; `None` if they were not sorted for another purpose.
+    /// Sorted delays; `None` if no figure needed them sorted.
     pub sample: Option<&'a Sample>,
     /// Duplicates.
     pub copies: &'a Copies,
@@ -127,7 +127,7 @@ pub struct Judgement {
     pub felt: Option<String>,
 }
 
-/// Data for a conclusion in addition to the figures of a summary.
+/// Data for the conclusion that the figures of a summary do not contain.
 pub struct Conclusion<'a> {
     /// The session of the test.
     pub session: &'a Session,

@@ -1,4 +1,4 @@
-//! [`RowNotes`]: facts about single rows in addition to numbers and delays.
+//! [`RowNotes`]: notes about single rows, beyond their sequence numbers and delays.
 
 use super::bounded;
 use crate::metrics::seqset::SeqSet;

@@ -79,13 +79,13 @@ pub struct StretchFindings {
     pub stretches: u64,
     /// Causes found, with times and sequence numbers of the stream; `harm` is in packets.
     pub found: Vec<FoundCause>,
-    /// Delays above the smallest of their stretch, in ns.
+    /// Delays above the smallest delay of their stretch, in ns.
     pub waits: LogHistogram,
     /// Number of packets known to be received or lost.
     pub sent: u64,
     /// Packets lost, except during outages.
     pub lost: u64,
-    /// Sum of burst ratios, each weighted with the losses of its stretch.
+    /// Sum of burst ratios, each weighted by the losses of its stretch.
     pub bursts: f64,
     /// True if a clock was set.
     pub was_set: bool,

@@ -11,7 +11,7 @@ pub struct LinkFit {
     /// Part of the round trip that does not depend on size, in ns. If there are steps, it excludes whole cells of
     /// overhead, which follow from the encapsulation.
     pub fixed_ns: f64,
-    /// Increase of the round trip in ns: per cell if there are steps, else per byte.
+    /// Increase of the round trip, in ns: per cell if there are steps, otherwise per byte.
     pub slope_ns: f64,
     /// Bytes per step (48 on ATM), and overhead modulo that number; `None` if there are no steps.
     pub steps: Option<(u64, u64)>,
@@ -54,6 +54,7 @@ pub fn fit(points: &[(u64, f64)], tunnel: u64) -> Option<LinkFit> {
             let Some(r) = regress(points.iter().map(|p| ((p.0 + h).div_ceil(step) as f64, p.1))) else {
                 continue;
             };
+            // Several lengths of step may fit equally well; the one nearest to an ATM cell is the most likely.
             let better = best.is_none_or(|(s, _, b)| {
                 let tie = (r[2] - b[2]).abs() <= 1e-9 * b[2].max(1.0);
                 if tie { step.abs_diff(48) < s.abs_diff(48) } else { r[2] < b[2] }
@@ -114,8 +115,8 @@ pub fn fit(points: &[(u64, f64)], tunnel: u64) -> Option<LinkFit> {
     })
 }
 
-/// Returns the overhead modulo a cell that fits best among the ATM encapsulations, with its regression;
-/// `None` if all sizes lie within three cells.
+/// Returns the overhead modulo the cell size that fits best among the ATM encapsulations, with its regression; `None`
+/// if all sizes lie within three cells.
 fn cells(points: &[(u64, f64)], tunnel: u64) -> Option<(u64, [f64; 3])> {
     let overheads = Encapsulation::of_atm().map(|e| (e.overhead() + tunnel) % CELL_BYTES.0);
     let fits = overheads.filter_map(|h| {
@@ -127,9 +128,9 @@ fn cells(points: &[(u64, f64)], tunnel: u64) -> Option<(u64, [f64; 3])> {
     fits.min_by(|a, b| a.1[2].total_cmp(&b.1[2]))
 }
 
-/// Returns the probability that points on a straight line fit the line this much worse than steps, given the
-/// sums of squares for `n` sizes. This is the tail of F(2, ν) for two additional parameters, which has a
-/// closed form; 1 or more if steps do not fit better.
+/// Returns the probability that points on a straight line would fit steps this much better by chance, given the sums of
+/// squared residuals for `n` sizes. This is the tail of F(2, ν) for two additional parameters, which has a closed form.
+/// The result is 1 or more if steps do not fit better.
 fn chance(line: f64, stairs: f64, n: usize) -> f64 {
     // (1 + 2F/ν)^(−ν/2) with F = ((line − stairs)/2) / (stairs/ν).
     (stairs.max(ROUNDING) / line.max(ROUNDING)).powf((n as f64 - 4.0) / 2.0)

@@ -34,7 +34,7 @@ pub struct LiveState {
     pub phase: LivePhase,
     /// Streams, in the order of the sessions.
     pub streams: Vec<StreamState>,
-    /// Time at which the streams began; `None` before.
+    /// Time at which the streams began; `None` before they begin.
     pub begun: Option<SteadyTime>,
     /// Time at which the end of the streams was noticed; `None` before.
     pub ended: Option<SteadyTime>,

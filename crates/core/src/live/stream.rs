@@ -11,11 +11,12 @@ use crate::so_far::{ArrivalEffect, PERCENTAGES, ReceivedSoFar, SoFar};
 use crate::twoway::{RecordView, project};
 use crate::{Direction, PacketRecord, Session, SteadyTime, Summary};
 
-/// Time without arrivals that counts as silence, in ns. For slow streams, a number of periods counts instead.
+/// Minimum time without arrivals that counts as silence, in ns.
 const SILENCE_NS: i64 = 2_000_000_000;
+/// Minimum number of periods without arrivals: packets of a slow stream arrive less often than [`SILENCE_NS`].
 const SILENCE_PERIODS: i64 = 4;
 
-/// A distribution function: values and the shares of values that are not larger, both ascending.
+/// A distribution function: values, ascending, each with the share of values that are not larger.
 pub type Function = Vec<(f64, f64)>;
 
 /// Live state of a stream.
@@ -93,8 +94,8 @@ impl StreamState {
     pub fn label(&self) -> &'static str {
         match (self.is_two_way(), self.session.spec.direction()) {
             (true, _) => "round trip",
-            (false, Direction::Up) => "to server",
-            (false, Direction::Down) => "from server",
+            (false, Direction::Up) => "up",
+            (false, Direction::Down) => "down",
         }
     }
 

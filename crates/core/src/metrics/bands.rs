@@ -14,7 +14,7 @@ pub struct Bands {
     pub peak_spacing: f64,
     /// |Σ exp(2πi·y/q)|/n; 1 means that all values are exact multiples.
     pub strength: f64,
-    /// Rayleigh's p, adjusted for the number of spacings tried.
+    /// Rayleigh's p-value, adjusted for the number of spacings tried.
     pub p_adjusted: f64,
 }
 
@@ -155,7 +155,8 @@ fn refine(values: &[f64], mut a: f64, mut b: f64) -> f64 {
     (a + b) / 2.0
 }
 
-/// Assigns every value to a band and fits a line through (band, value), five times. Returns the spacing.
+/// Assigns every value to a band and fits a line through (band, value). Repeats this five times, and returns the
+/// spacing.
 fn assign(values: &[f64], frequency: f64) -> f64 {
     let (c, s) = sums(values, frequency);
     let (mut q, mut offset) = (1.0 / frequency, s.atan2(c) / (TAU * frequency));

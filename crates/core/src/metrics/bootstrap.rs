@@ -8,6 +8,7 @@ use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 
 const MAX_RESAMPLES: u32 = 2000;
+/// Minimum number of resamples: five of them lie beyond each end of a 95 % interval.
 const MIN_RESAMPLES: u32 = 200;
 /// Maximum number of values drawn in total. A long series gets fewer resamples, but its length makes each of
 /// them more precise.
@@ -54,7 +55,7 @@ fn widening(n: usize, block: usize) -> f64 {
     t / normal_quantile(0.975) * (n as f64 / (n - block) as f64).sqrt()
 }
 
-/// Minimum number of values; fewer values do not show their variation.
+/// Minimum number of values. Fewer values do not reveal their variation.
 pub const MIN_VALUES: usize = 20;
 
 /// Returns mean, median and 99th percentile of each of `resamples` series drawn from `runs` in blocks. From several
@@ -101,7 +102,7 @@ fn random_index(rng: &mut ChaCha8Rng, n: usize) -> usize {
     ((u128::from(rng.next_u64()) * n as u128) >> 64) as usize
 }
 
-/// Appends blocks from random positions of `values`, in total as many values as it has.
+/// Appends blocks from random positions of `values`. Their total length is the number of `values`.
 fn draw(values: &[i64], block: usize, rng: &mut ChaCha8Rng, drawn: &mut Vec<i64>) {
     let block = block.min(values.len());
     let end = drawn.len() + values.len();

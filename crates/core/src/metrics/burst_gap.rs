@@ -31,6 +31,7 @@ pub struct BurstGap {
 use super::seqset::SeqRun;
 /// Gmin of RFC 3611: number of consecutive received packets that ends a burst.
 pub const GMIN: u64 = 16;
+/// Maximum number of bursts and of gaps in the lists, which limits the memory. All of them are counted.
 const MAX_LISTED: usize = 10_000;
 
 /// Divides runs of loss, given in ascending order, into bursts and gaps, in constant memory except for the

@@ -84,7 +84,8 @@ impl Classifier {
         }
     }
 
-    /// Classifies the next row, which has the valid number `seq`; `packet` is given if it is a clean copy.
+    /// Classifies the next row, which has the valid sequence number `seq`. `packet` is given if the row is a clean
+    /// copy.
     #[inline]
     pub(crate) fn classify_row(&mut self, seq: u32, packet: Option<AcceptedPacket>) -> Class {
         self.received += 1;
@@ -98,12 +99,12 @@ impl Classifier {
         }
     }
 
-    /// Returns the number after the highest accepted one.
+    /// Returns the number after the highest accepted sequence number.
     pub(crate) fn next(&self) -> u64 {
         self.accepted.max().map_or(0, |seq| u64::from(seq) + 1)
     }
 
-    /// Accepts clean rows whose numbers ascend from [`Classifier::next`], given as runs.
+    /// Accepts clean rows, given as runs of sequence numbers that ascend from [`Classifier::next`].
     pub(crate) fn accept_all(&mut self, runs: impl Iterator<Item = Range<u32>>) {
         for run in runs {
             self.received += run.len() as u64;

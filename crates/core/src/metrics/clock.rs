@@ -8,9 +8,9 @@ use serde::{Deserialize, Serialize};
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct ClockEstimate {
-    /// θ used for correction, in ns; `estimator` is the method by which it was obtained.
+    /// θ used for correction, in ns; `estimator` is the method of estimating it.
     pub offset_ns: Option<i64>,
-    /// Method that gave `offset_ns`; `None` if it is unknown.
+    /// Method of estimating `offset_ns`; `None` if that is unknown.
     pub estimator: Option<OffsetEstimator>,
     /// Largest possible error of `offset_ns`, in ns, if no one-way delay is negative.
     pub bound_ns: Option<f64>,
@@ -56,7 +56,7 @@ pub struct ClockEstimate {
 pub enum OffsetEstimator {
     /// Offset of the probe with the shortest round trip.
     MinimumRtt,
-    /// Median of the probes, with classic workorders.
+    /// Median of the probes; used with classic workorders.
     MedianOfProbes,
     /// Offset stored in a version 2 log.
     Logged,
@@ -115,8 +115,8 @@ use crate::time::WallTime;
 const DISTANCE_PENALTY: f64 = 30e-6;
 
 impl ClockEstimate {
-    /// Estimates the offset from the probes of `session`, or from the values in a version 2 log. `stream` is
-    /// the first and the last time of the stream on the client's clock, if anything was received.
+    /// Estimates the offset from the probes of `session`, or from the values in a version 2 log. `stream` is the first
+    /// and the last time of the stream on the client's clock; `None` if nothing was received.
     pub fn new(session: &Session, stream: Option<(WallTime, WallTime)>) -> ClockEstimate {
         let mut estimate = ClockEstimate {
             probes: session.probes.len(),
@@ -130,6 +130,7 @@ impl ClockEstimate {
             estimate.estimator = session.classic_offset.map(|_| OffsetEstimator::Logged);
             estimate.offset_median_ns = session.classic_offset.map(|s| s.0 as f64);
             estimate.min_rtt_ns = session.classic_rtt.map(|s| s.0);
+            // The offset of a probe is wrong by at most half of its round trip.
             estimate.bound_ns = estimate.min_rtt_ns.filter(|r| *r >= 0).map(|r| r as f64 / 2.0);
             estimate.interval_ns = estimate
                 .offset_ns
@@ -151,10 +152,12 @@ impl ClockEstimate {
     fn use_probes(&mut self, probes: &[ClockProbe], stream: Option<(WallTime, WallTime)>) {
         // Clocks drift apart, so a probe is less accurate the farther it is from the middle of the stream.
         // Without a stream, the newest probe is the reference.
+        // Halving first avoids overflow.
         let reference = match stream {
             Some((first, last)) => first.0 / 2 + last.0 / 2,
             None => probes.iter().map(|p| p.returned.0).max().unwrap_or(0),
         };
+        // A short round trip leaves little room for asymmetry, and a short distance little time for drift.
         let cost =
             |p: &ClockProbe| p.rtt().0 as f64 + DISTANCE_PENALTY * p.returned.0.abs_diff(reference) as f64;
         let best = |probes: &mut dyn Iterator<Item = &ClockProbe>| {
@@ -190,6 +193,7 @@ impl ClockEstimate {
 
     /// Uses the median of the probes for correction, as the original tool did (DRDC TM 2011-047, A.2).
     fn use_median(&mut self, probes: &[ClockProbe]) {
+        // Doubled offsets are integers, so the median is computed without floating point.
         let mut doubled: Vec<i64> = probes.iter().map(ClockProbe::double_offset).collect();
         doubled.sort_unstable();
         let (low, high) = (doubled[(doubled.len() - 1) / 2], doubled[doubled.len() / 2]);
@@ -225,6 +229,7 @@ impl ClockEstimate {
     /// Returns the sum of the maximum errors that the kernels report, in ns, if both consider their clocks
     /// synchronised in their latest reports.
     pub fn synchronised(&self) -> Option<i64> {
+        // The state after the stream is newer; clocks may synchronise during a test.
         let error = |host: &HostClock| {
             let state = host.after.or(host.before).filter(|s| s.synchronised)?;
             Some(state.maximum_error.0)

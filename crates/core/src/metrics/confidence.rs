@@ -21,7 +21,7 @@ pub struct Inference {
     pub effective_n: Option<f64>,
     /// 95 % interval of the mean from 20 batches, in ns.
     pub batch20_ci95: Option<[f64; 2]>,
-    /// Interval of the mean from as many batches as their correlation allows: 20, 10 or 5.
+    /// Interval of the mean from batches: 20, or 10 or 5 if the means of more batches are correlated.
     pub batch: Option<BatchMeans>,
     /// Order statistics that enclose the median with a coverage of at least 95 %, as [l, u, coverage]. l = 0 or u = n +
     /// 1 means unbounded.

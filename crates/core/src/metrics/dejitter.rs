@@ -141,8 +141,8 @@ pub struct ReceiverModel<'a> {
     pub spurt: u32,
 }
 
-/// Computes the de-jitter figures of `series`, which had `sent` packets; `sample` has its sorted delays.
-/// `None` if nothing was received.
+/// Computes the de-jitter figures of `series`, which had `sent` packets; `sample` contains the sorted delays. `None` if
+/// nothing was received.
 pub fn dejitter(
     series: &Series<'_>,
     sample: &Sample,
@@ -188,7 +188,7 @@ pub fn approximate(
 }
 
 impl ReceiverModel<'_> {
-    /// Returns the buffers, ascending and without repetitions.
+    /// Returns the buffers in ascending order, without duplicates.
     fn sorted(&self) -> Vec<Span> {
         let mut buffers = self.buffers.to_vec();
         buffers.sort_unstable();
@@ -248,8 +248,8 @@ impl ReceiverModel<'_> {
     }
 }
 
-/// Returns the delay before any buffer, in ns, with its source: corrected if the clock offset is known, else
-/// half of the control channel's round trip, else raw.
+/// Returns the delay before any buffer, in ns, and its source: corrected if the clock offset is known, otherwise half
+/// of the control channel's round trip, otherwise raw.
 pub fn reference_delay(clock: &ClockEstimate, min: Option<i64>) -> Option<(f64, DelayBasis)> {
     let min = min?;
     Some(match (clock.correction_ns, clock.min_rtt_ns) {
@@ -329,7 +329,7 @@ const ALPHA: f64 = 0.998_002;
 
 struct Adaptive {
     late: u64,
-    /// Mean over all packets of the play-out offset above the smallest delay, in ns.
+    /// Mean play-out offset above the smallest delay over all packets, in ns; `None` without packets.
     mean_offset: Option<f64>,
 }
 

@@ -52,7 +52,7 @@ impl<'de> Deserialize<'de> for Delay {
     }
 }
 
-/// Order statistics over all packets sent; lost ones have infinite delay (RFC 7679 §5.1–5.2). Mean and
+/// Order statistics over all packets sent. Lost packets have infinite delay (RFC 7679 §5.1–5.2). Mean and standard
 /// deviation are undefined.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]

@@ -17,6 +17,8 @@ struct Displacements {
 }
 
 impl Displacements {
+    /// Largest displacement that is counted in an array. Larger ones are rare and have no limit, so they are counted in
+    /// a map.
     const REACH: i64 = 512;
 
     fn new() -> Displacements {
@@ -109,9 +111,8 @@ pub fn complete_density(series: &Series<'_>) -> BTreeMap<i64, u64> {
     found.finish()
 }
 
-/// The bounded "stay-back" algorithm of RFC 5236 (§7.1). A receive index counts as lost if its number is
-/// neither among the next DT + 1 arrivals nor stored; displacements beyond DT are discarded. O(log DT) per
-/// packet.
+/// The bounded "stay-back" algorithm of RFC 5236 (§7.1). A receive index counts as lost if its number is neither among
+/// the next DT + 1 arrivals nor stored. Displacements beyond DT are discarded. Takes O(log DT) per packet.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct StayBack {
     threshold: u32,
@@ -123,7 +124,7 @@ pub struct StayBack {
     /// Numbers to remove once they are the smallest of `unmet`.
     discarded: SortedQueue,
     found: Displacements,
-    /// True if the displacements are not known, because joined parts do not fit together.
+    /// True if the displacements are unknown because joined parts do not fit together.
     unknown: bool,
 }
 

@@ -268,9 +268,9 @@ pub enum NoInterval {
 
 /// Smallest effective number of packets for an interval of the median.
 pub const MIN_EFFECTIVE_MEDIAN: f64 = 20.0;
-/// Smallest effective number of packets for an interval of the 99th percentile.
+/// Smallest effective number of packets for an interval of the 99th percentile: on average, three of them exceed it.
 pub const MIN_EFFECTIVE_P99: f64 = 300.0;
-/// Smallest number of packets for an interval of a quantile.
+/// Smallest number of packets for an interval of a quantile: the correlation is estimated from up to 40 blocks.
 const MIN_PACKETS: usize = 40;
 /// Smallest design effect of a quantile.
 const MIN_QUANTILE_EFFECT: f64 = 0.7;
@@ -380,8 +380,9 @@ fn ranks_of_quantile(n: f64, p: f64) -> Option<[f64; 2]> {
     (n >= 1.0).then(|| ends.map(|k| k / (n + 1.0)))
 }
 
-/// Returns the design effect of the share of `above`, with its degrees of freedom, from 20 and from 40 blocks: the
-/// difference between them corrects the correlation that remains between blocks. For rare packets.
+/// Returns the design effect of the share of `above`, with its degrees of freedom. It is computed from 20 and from 40
+/// blocks, and the difference between the two corrects the correlation that remains between blocks. Used for rare
+/// packets.
 pub fn design_effect_fixed(above: &[bool]) -> (f64, u64) {
     let [long, short] = [20, 40].map(|blocks| design_effect_of_blocks(above, above.len() / blocks));
     ((2.0 * long - short).max(long).max(MIN_QUANTILE_EFFECT), 14)

@@ -70,7 +70,7 @@ impl Copies {
         self.0.is_empty()
     }
 
-    /// Returns the number of copies of each duplicated packet, ascending by number.
+    /// Returns the number of copies of each duplicated packet, in ascending order of sequence numbers.
     pub fn by_number(&self) -> Vec<(u32, u64)> {
         let mut numbers: Vec<u32> = self.0.iter().map(|c| c.0).collect();
         numbers.sort_unstable();

@@ -38,6 +38,7 @@ fn idd(ta: f64) -> f64 {
     25.0 * (root(x) - 3.0 * root(x / 3.0) + 2.0)
 }
 
+/// Basic signal-to-noise ratio Ro for the default values of ITU-T G.107.
 const RO: f64 = 94.77;
 
 /// Talker echo impairment.

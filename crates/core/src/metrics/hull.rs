@@ -1,4 +1,4 @@
-//! The lower convex hull of (time, delay): a line through the packets that waited in no queue.
+//! The lower convex hull of points (time, delay). Its edges run through packets that did not wait in a queue.
 
 use crate::distribution::{extremes, lowest};
 use serde::{Deserialize, Serialize};
@@ -197,7 +197,7 @@ fn candidates(points: &(impl PointSequence + ?Sized), range: Range<usize>, mut e
     }
 }
 
-/// Returns true if a → b → c turns left, strictly: then b is a vertex of the lower hull.
+/// Returns true if a → b → c turns strictly left, that is, if b is a vertex of the lower hull.
 #[inline]
 fn turns_left(a: HullPoint, b: HullPoint, c: HullPoint) -> bool {
     let steps = (b.0.checked_sub(a.0), b.1.checked_sub(a.1), c.0.checked_sub(a.0), c.1.checked_sub(a.1));

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 pub struct Ipdv {
     /// Number of pairs with both packets accepted.
     pub defined: u64,
-    /// Number of other pairs; together there are N − 1 pairs.
+    /// Number of pairs with a packet that was not accepted. There are N − 1 pairs in total.
     pub undefined: u64,
     /// Number of values, equal to `defined`.
     pub n: u64,
@@ -40,7 +40,7 @@ pub struct Ipdv {
     pub p0_1: Option<i64>,
     /// 99.9th percentile.
     pub p99_9: Option<i64>,
-    /// True if the quartiles are equal although the deviation is not zero: the clock is too coarse.
+    /// True if the quartiles are equal although the standard deviation is not zero, because the clock is too coarse.
     pub quantised: bool,
 }
 

@@ -13,8 +13,9 @@ use std::sync::OnceLock;
 /// Counts taken while packets arrived.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ArrivalCounts {
-    /// Number of packets sent, and whether more may have been sent.
+    /// Number of packets known to be received or lost.
     pub sent: u64,
+    /// True if some packets may be received or lost.
     pub tail_unknown: bool,
     /// End of the known packets: each packet with a lower number is known, unless the session lists it as unrecorded.
     pub end: u64,
@@ -51,8 +52,7 @@ pub(crate) struct StreamFacts<'a> {
     pub periods: MeanPeriods,
     pub kind: DelayKind,
     pub tally: &'a Tally,
-    /// Results of a round-trip test in addition to those of its round trips; set after its directions have been
-    /// analysed.
+    /// Per-direction results of a round-trip test; set after its directions have been analysed.
     pub two_way: OnceLock<TwoWayFigures>,
 }
 

@@ -28,8 +28,8 @@ pub struct LocalQueue {
     pub mean: f64,
 }
 
-/// Times in the local queue, collected in constant memory while packets arrive. Percentiles are exact up to
-/// 1024 packets, and at most 1/1024 too high beyond.
+/// Times in the local queue, collected in constant memory while packets arrive. Percentiles are exact up to 1024
+/// packets, and at most 1/1024 too high for more packets.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct LocalQueueTimes {
     times: LogHistogram,

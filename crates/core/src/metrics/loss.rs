@@ -15,7 +15,7 @@ pub struct Loss {
     pub run_length_hist: BTreeMap<u64, u64>,
     /// Number of runs.
     pub periods: u64,
-    /// The first ten runs: [first sequence number, length].
+    /// The first ten runs, each as [first sequence number, length].
     pub first_runs: Vec<[u64; 2]>,
     /// Number of losses by distance from the previous loss, for distances 1…20 (RFC 3357).
     pub loss_distance_hist_small: BTreeMap<u64, u64>,
@@ -27,7 +27,7 @@ pub struct Loss {
     pub gilbert: GilbertFit,
     /// Gilbert's model of 1960; `None` if it does not fit.
     pub gilbert1960: Option<Gilbert1960>,
-    /// The four-parameter model; `None` unless it was requested and is better by Akaike's criterion.
+    /// The four-parameter model; `None` unless it was requested and is better according to Akaike's criterion.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gilbert_elliott: Option<GilbertElliott>,
     /// RFC 3611 bursts and gaps with Gmin 16.
@@ -69,8 +69,8 @@ pub struct GilbertFit {
     pub ulp: Option<f64>,
     /// Mean run length of losses.
     pub mean_burst: Option<f64>,
-    /// Mean run length divided by that of random loss with the same ratio; 1 is random, larger values are
-    /// bursty.
+    /// Mean run length divided by the mean run length of random loss with the same ratio: 1 is random, larger values
+    /// are bursty.
     pub burst_ratio: Option<f64>,
 }
 
@@ -141,9 +141,11 @@ use super::burst_gap::{GMIN, Segmenter};
 use super::seqset::SeqRun;
 use super::stat;
 
-/// The noticeable-loss distance of RFC 3357 §6.1.
+/// Loss distance up to which losses are noticeable (RFC 3357 §6.1).
 pub const DELTA: u64 = 99;
+/// Largest loss distance of the histogram.
 const SMALL_DISTANCE: u64 = 20;
+/// Number of runs of loss that are listed, from the start of the test.
 const FIRST_RUNS: usize = 10;
 
 /// Collects runs of loss, in ascending order, in constant memory except for histograms of lengths.
@@ -159,7 +161,7 @@ pub struct LossScan {
     between: BTreeMap<u64, u64>,
     first_runs: Vec<[u64; 2]>,
     noticeable: u64,
-    /// Numbers of lost-lost-lost and of lost-received-lost triples.
+    /// Number of lost-lost-lost triples, and number of lost-received-lost triples.
     triples: (u64, u64),
     segmenter: Segmenter,
 }
@@ -318,13 +320,13 @@ impl GilbertFit {
     }
 }
 
-/// Returns the mean length of loss runs divided by that of random loss at the same ratio; `None` if no packet
-/// or every packet is lost.
+/// Returns the mean length of loss runs divided by the mean length for random loss at the same ratio; `None` if no
+/// packet or every packet is lost.
 pub fn burst_ratio(lost: u64, runs: u64, n: u64) -> Option<f64> {
     (lost < n && runs > 0).then(|| lost as f64 / runs as f64 * (1.0 - lost as f64 / n as f64))
 }
 
-/// Returns the correlation of loss between neighbours: Σ(l_i − l̄)(l_{i+1} − l̄) / Σ(l_i − l̄)².
+/// Returns the correlation between the losses of neighbouring packets: Σ(l_i − l̄)(l_{i+1} − l̄) / Σ(l_i − l̄)².
 fn lag1(g: &GilbertFit, n: u64, lost: u64, from_start: bool, to_end: bool) -> Option<f64> {
     if n < 3 || lost == 0 || lost >= n {
         return None;
@@ -376,6 +378,7 @@ fn pattern(test: Option<RunsTest>, n: u64, lost: u64) -> Option<LossPattern> {
     if n == 0 || lost == 0 {
         return None;
     }
+    // With fewer of either kind, the number of runs is not normally distributed.
     if lost < 10 || n - lost < 10 {
         return Some(LossPattern::Insufficient);
     }

@@ -4,12 +4,13 @@ use super::classify::AcceptedPacket;
 use super::one_pass::OnePass;
 use serde::{Deserialize, Serialize};
 
-/// Deviations from a running mean of earlier packets (gain 1/16), positive and negative ones separately, in
-/// arrival order. The measure detects ramps that the RTP estimate misses.
+/// Deviations from a running mean of earlier packets (gain 1/16) in arrival order, positive and negative deviations
+/// separately. The measure detects ramps that RTP jitter does not show.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Mapdv2 {
     n: u64,
-    /// Delays are relative to the first one, so that a clock offset costs no precision.
+    /// Delay of the first packet, to which all delays are relative. This preserves precision when clocks differ by a
+    /// large offset.
     origin: i64,
     mean: f64,
     previous: f64,
@@ -47,7 +48,7 @@ impl Mapdv2 {
 }
 
 impl Mapdv2 {
-    /// Adds the next accepted packets by their delays.
+    /// Adds the next accepted packets, given by their delays.
     pub fn push_all(&mut self, delays: &[i64]) {
         let Some((first, mut rest)) = delays.split_first() else { return };
         if self.n == 0 {

@@ -1,4 +1,4 @@
-//! [`Metric`]: the trait that files in the folder `listed` implement. [`MetricEntry`]: a line in the list
+//! [`Metric`]: the trait that files in the folder `listed` implement. [`MetricEntry`]: an entry of the list
 //! [`METRICS`](super::METRICS). [`States`]: the states of all listed metrics while packets arrive.
 
 use super::all_packets::AllPackets;
@@ -115,7 +115,7 @@ impl AcceptedPackets<'_> {
 /// Writes a computed result into the summary.
 pub(crate) type Write = Box<dyn FnOnce(&EndedStream<'_>, &mut Summary) + Send>;
 
-/// A line in the list of metrics.
+/// An entry of the list of metrics.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct MetricEntry {
     /// Scalars that the metric reports.
@@ -153,7 +153,7 @@ impl MetricEntry {
     }
 }
 
-/// A [`Metric`] of any type, for use as a trait object.
+/// A [`Metric`] of any type, which allows metrics to be used as trait objects.
 trait MetricState: fmt::Debug + Send + Sync {
     fn push(&mut self, packets: &AcceptedPackets<'_>);
     fn join(&mut self, later: Box<dyn MetricState>, lead: &dyn MetricState);

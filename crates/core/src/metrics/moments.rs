@@ -363,8 +363,8 @@ impl CoMoments {
         });
     }
 
-    /// Adds packets in arrival order by their send times and delays. Returns the smallest and the largest of
-    /// each.
+    /// Adds packets, given by their send times and delays in arrival order. Returns the smallest and the largest value
+    /// of each.
     pub fn add_all(&mut self, sent: &[i64], delay: &[i64]) -> Option<Extremes> {
         let chunks = sent.chunks(CHUNK).zip(delay.chunks(CHUNK));
         chunks.fold(None, |all, (sent, delay)| Extremes::of_both(all, Some(self.add_chunk(sent, delay))))

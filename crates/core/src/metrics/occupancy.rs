@@ -63,6 +63,7 @@ struct HeldNumbers {
 }
 
 impl HeldNumbers {
+    /// Size of the ring. Few packets are reordered by more, and these cost only time.
     const NEAR: u64 = 512;
 
     fn is_near(number: u32, expected: u64) -> bool {

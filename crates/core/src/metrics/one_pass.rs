@@ -20,7 +20,7 @@ pub trait Merge: OnePass {
     fn merge(&mut self, next: Self);
 }
 
-/// Adds to `counts` the difference between the counts `whole` and their earlier state `lead`.
+/// Adds the difference between the counts `whole` and their earlier state `lead` to `counts`.
 pub(crate) fn join_counts<K: Copy + Ord>(
     counts: &mut BTreeMap<K, u64>,
     whole: &BTreeMap<K, u64>,

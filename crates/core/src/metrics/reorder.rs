@@ -73,6 +73,7 @@ use super::series::{Series, runs};
 use super::stat::CountTree;
 use std::ops::Range;
 
+/// Maximum number of listed gaps, which limits the memory.
 const MAX_LISTED: usize = 10_000;
 /// Largest n up to which the n-reordering histogram lists every n.
 const MAX_SINGLE_N: u64 = 1000;
@@ -102,9 +103,9 @@ pub struct ReorderCounter {
     forgotten: u64,
     /// Arrival indices of the first discontinuities that are no longer in `maxima`.
     positions: Vec<u64>,
-    /// True after [`ReorderCounter::mark`]. `marked_run` is the length of the first run of in-order packets
-    /// that ended after the mark.
+    /// True after [`ReorderCounter::mark`].
     marked: bool,
+    /// Length of the first run of in-order packets that ended after the mark.
     marked_run: Option<u64>,
 }
 
@@ -341,7 +342,7 @@ impl OnePass for ReorderCounter {
         self.push_run(packet.seq..packet.seq + 1, |_| packet.arrived());
     }
 
-    /// Returns all figures of RFC 4737 except the byte offset, and none of RFC 5236.
+    /// Returns all figures of RFC 4737 except the byte offset. Figures of RFC 5236 are not set.
     fn output(&self) -> Reordering {
         let positions = self.maxima.iter().filter(|s| s.overtook).map(|s| s.index);
         let positions = self.positions.iter().copied().chain(positions);
@@ -402,8 +403,8 @@ pub fn reordering(series: &Series<'_>, payload: u16) -> Reordering {
     }
 }
 
-/// Returns the loss-aware occupancy: that of arrivals numbered without the lost packets. Packets in order do not occupy
-/// the buffer.
+/// Returns the loss-aware occupancy, for which arrivals are numbered without the lost packets. Packets in order do not
+/// occupy the buffer.
 fn loss_aware_occupancy(series: &Series<'_>) -> BTreeMap<u64, u64> {
     unbounded_occupancy(series).unwrap_or_else(|| {
         let mut occupancy = Occupancy::new(THRESHOLD, 0);

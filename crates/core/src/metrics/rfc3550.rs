@@ -56,7 +56,7 @@ impl JitterEstimator {
 }
 
 impl JitterEstimator {
-    /// Adds the next accepted packets by their delays.
+    /// Adds the next accepted packets, given by their delays.
     pub fn push_all(&mut self, delays: &[i64]) {
         let Some((first, mut rest)) = delays.split_first() else { return };
         if self.n == 0 {

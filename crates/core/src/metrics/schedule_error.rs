@@ -31,9 +31,9 @@ pub struct ScheduleError {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct Stretched {
-    /// Mean lateness of the last tenth of the packets minus that of the first tenth, in ns.
+    /// Mean lateness of the last tenth of the packets minus the mean lateness of the first tenth, in ns.
     pub late: f64,
-    /// Packets per second that the sender sent.
+    /// Packets sent per second.
     pub rate: f64,
     /// Packets per second required by the schedule.
     pub asked: f64,
@@ -64,7 +64,7 @@ use crate::spec::{Schedule, TestSpec, UNKNOWN_SEED};
 use crate::twoway::ScheduleShift;
 use std::collections::HashMap;
 
-/// Due times of packets, as offsets from the start of the schedule; query them in ascending order of sequence
+/// Due times of packets, as offsets from the start of the schedule. They must be queried in ascending order of sequence
 /// numbers.
 #[derive(Clone)]
 pub enum DueTimes {
@@ -107,6 +107,7 @@ impl DueTimes {
             Schedule::Periodic => DueTimes::Every(period),
             Schedule::Burst { size } => DueTimes::Bursts(period, size.max(1).into()),
             Schedule::Poisson { seed: UNKNOWN_SEED } => return None,
+            // Due times are drawn one after the other; a corrupt sequence number must not cause billions of draws.
             Schedule::Poisson { .. } | Schedule::Random { .. } if last as usize / 64 > received + 100_000 => {
                 return None;
             }
@@ -174,8 +175,8 @@ pub struct SendErrors {
 }
 
 impl SendErrors {
-    /// Computes the errors of `series` against the schedule of `session`. `None` without packets, or if a
-    /// Poisson schedule cannot be drawn again (a single packet of an enormous test).
+    /// Computes the errors of `series` against the schedule of `session`. `None` without packets, or if a Poisson
+    /// schedule cannot be drawn again because the test is enormous and few packets were received.
     pub fn new(series: &Series<'_>, session: &Session) -> Option<SendErrors> {
         let last = series.len().checked_sub(1)?;
         let due = DueTimes::new(session, series.get(last).seq, series.len())?;

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::ops::Range;
 
+/// Words of a page. Eight fill one cache line.
 const WORDS: usize = 8;
 const PAGE: u32 = 64 * WORDS as u32;
 
@@ -14,7 +15,7 @@ const PAGE: u32 = 64 * WORDS as u32;
 #[serde(into = "Pages", try_from = "Pages")]
 pub struct SeqSet {
     pages: Vec<[u64; WORDS]>,
-    /// Page number → index in `pages`. Ascending, because scans need that order.
+    /// Index in `pages` of each page number. Ascending, because scans need that order.
     indices: BTreeMap<u32, u32>,
     /// Indices released by [`SeqSet::retire`].
     free: Vec<u32>,
@@ -93,7 +94,7 @@ impl SeqSet {
         }
     }
 
-    /// Splits off the numbers from `number` on and renumbers them from 0.
+    /// Splits off the sequence numbers from `number` on and renumbers them from 0.
     pub fn split_off(&mut self, number: u32) -> SeqSet {
         let mut rest = SeqSet::default();
         let from = u64::from(number);

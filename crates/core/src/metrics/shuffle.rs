@@ -2,8 +2,8 @@
 
 use std::ops::Range;
 
-/// Stretches of arrivals that were not in send order. Between them, every arrival has the same index in both
-/// orders, and all packets of a stretch stay within it.
+/// Stretches of arrivals that were not in send order. Between stretches, every arrival has the same index in both
+/// orders. All packets of a stretch stay within it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Shuffle {
     pub(super) stretches: Vec<MovedStretch>,

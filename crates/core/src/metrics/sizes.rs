@@ -12,7 +12,7 @@ pub struct SizeFit {
     pub fixed: f64,
     /// Time per byte.
     pub per_byte: f64,
-    /// Time per byte by Theil and Sen: the median of all slopes, which outliers do not affect.
+    /// Time per byte by Theil and Sen's method: the median of all slopes, which outliers do not affect.
     pub per_byte_robust: f64,
     /// Fixed delay for the robust slope.
     pub fixed_robust: f64,
@@ -92,6 +92,7 @@ pub fn steps(points: &[(u32, f64)], cells: impl Iterator<Item = u32>) -> Option<
     }
     let least = found.iter().map(|f| f.2).fold(f64::INFINITY, f64::min);
     let scale: f64 = points.iter().map(|p| p.1 * p.1).sum();
+    // Several cells may fit equally well; the one nearest to an ATM cell is the most likely.
     let near = |f: &&(u32, u32, f64, (f64, f64))| f.2 <= least + 1e-12 * scale;
     let best = found.iter().filter(near).min_by_key(|f| (f.0.abs_diff(48), f.1))?;
     let (cell, overhead, sse, (per_cell, fixed)) = *best;

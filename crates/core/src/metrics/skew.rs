@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// The line below all points (send time, delay) that is closest to them.
+/// The closest line below all points (send time, delay).
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
@@ -123,7 +123,7 @@ impl SkewHull {
         t2.saturating_sub(t1) as f64 > end as f64 / 4.0
     }
 
-    /// Fits the line to `series` by send time; `None` below two different send times.
+    /// Fits the line to `series` by send time; `None` if there are fewer than two different send times.
     pub fn new(series: &Series<'_>) -> Option<SkewHull> {
         let since = SinceFirst { series, first: series.earliest()? };
         // Send times follow sequence numbers unless a clock stepped.
@@ -208,13 +208,14 @@ pub struct StreamingHull {
     first: Option<i64>,
     block: Vec<HullPoint>,
     lower: Hull,
-    /// Hull of the negated delays. One of its vertices is the highest point above the line, whatever its slope.
+    /// Hull of the negated delays. One of its vertices is the highest point above the line.
     upper: Hull,
     n: u64,
     sum_t: i128,
 }
 
 impl StreamingHull {
+    /// Number of packets that are added to the hulls at a time. The faster search pays off only in large blocks.
     const BLOCK: usize = 4096;
 
     /// Returns true if this can be the state after `n` packets. Checks only the properties that computations

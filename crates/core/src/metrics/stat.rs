@@ -88,6 +88,7 @@ fn t_quantile_of_few(p: f64, df: u64) -> f64 {
 
 /// Returns P(|T| ≥ t) of Student's t with `df` ≥ 1 degrees of freedom, t ≥ 0.
 pub fn t_outside(t: f64, df: u64) -> f64 {
+    // The sums have df/2 terms; with more degrees of freedom, the distribution hardly changes.
     (1.0 - t_inside(t, df.min(10_000))).clamp(0.0, 1.0)
 }
 
@@ -125,6 +126,7 @@ pub fn beta_below(x: f64, a: f64, b: f64) -> f64 {
 
 /// Evaluates the continued fraction of the incomplete beta function (Abramowitz & Stegun 26.5.8).
 fn beta_fraction(x: f64, a: f64, b: f64) -> f64 {
+    // About √max(a, b) terms are needed, so this suffices for hundreds of millions of packets.
     const TERMS: u32 = 20_000;
     let nonzero = |x: f64| if x.abs() < 1e-300 { 1e-300 } else { x };
     let mut c = 1.0;

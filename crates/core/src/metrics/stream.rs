@@ -8,7 +8,7 @@ use super::moments::{CoMoments, FittedLine, Moments};
 use crate::distribution::{Distribution, LogHistogram, Quantiles};
 use crate::summary::Duplicates;
 
-/// Data about the packets of a stream that all metrics share, in bounded memory.
+/// Data about the packets of a stream in bounded memory, shared by all metrics.
 pub(crate) struct Sketch<'a> {
     /// Moments of delay.
     pub moments: &'a Moments,

@@ -10,6 +10,8 @@ use super::stat::t_quantile;
 use crate::spec::Direction;
 use crate::units::eng4_f64;
 
+/// Number of blocks from which the error of the slope is estimated, because the errors of neighbouring packets are
+/// correlated.
 const BLOCKS: usize = 20;
 /// Drift during a run that hosts alone can cause, in ns.
 const HOST_DRIFT_NS: f64 = 10_000.0;

@@ -46,7 +46,7 @@ pub struct PoolScalar {
     pub tests: u64,
     /// Number of packets sent that are known to be received or lost.
     pub sent: u64,
-    /// The figure, in its unit; `None` if it is undefined, or if [pools do not have it](super::has).
+    /// The figure, in its own unit; `None` if it is undefined, or if [pools do not have it](super::has).
     pub value: Option<f64>,
 }
 

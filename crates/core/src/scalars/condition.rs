@@ -25,7 +25,7 @@ pub enum ConditionError {
     /// The scalar does not exist.
     #[error(transparent)]
     Scalar(#[from] UnknownScalar),
-    /// The threshold is not a valid value of that figure.
+    /// The threshold is not a valid value of the figure.
     #[error(transparent)]
     Threshold(#[from] QuantityError),
 }

@@ -24,7 +24,7 @@ pub struct Scalar {
     pub better: Better,
     /// Kinds of measurement that have the scalar.
     pub applies: Applies,
-    /// True if short tables include the scalar: comparisons, phases, sweeps.
+    /// True if short tables (comparisons, phases, sweeps) include the scalar.
     pub headline: bool,
     /// Older name that thresholds still accept.
     pub alias: Option<&'static str>,

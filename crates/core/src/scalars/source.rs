@@ -38,8 +38,7 @@ impl<'a> ScalarSource<'a> {
         }
     }
 
-    /// Returns the results of a round-trip test in addition to those of its round trips; `None` for other tests and for
-    /// one direction.
+    /// Returns the per-direction results of a round-trip test; `None` for other tests and for one direction.
     pub fn two_way(&self) -> Option<&'a TwoWayFigures> {
         self.test()?.two_way.as_deref()
     }

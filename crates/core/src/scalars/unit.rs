@@ -135,7 +135,7 @@ impl ScalarUnit {
         }
     }
 
-    /// Returns the suffix of a metric's name in base units.
+    /// Returns the suffix of a metric's name for its base unit.
     pub fn base_suffix(self) -> &'static str {
         match self {
             ScalarUnit::Time => "seconds",

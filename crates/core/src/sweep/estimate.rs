@@ -59,7 +59,7 @@ impl FromStr for ConfidenceLevel {
     }
 }
 
-/// Estimate of a figure from the repetitions of one combination.
+/// Estimate of a figure, from the repetitions of one combination.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Estimate {
@@ -215,13 +215,13 @@ pub struct SizeLaw {
     pub name: String,
     /// Number of packet sizes.
     pub sizes: usize,
-    /// Straight line through the smallest delay of each size, by least squares and by Theil and Sen. Sizes
-    /// are those of IP packets, in bytes.
+    /// Straight line through the smallest delay of each size, by least squares and by Theil and Sen's method. Sizes are
+    /// IP packet sizes, in bytes.
     pub line: SizeFit,
     /// Combined rate of all links in series, from the robust slope, in bits per second. For round trips, the
     /// links of both directions are in series. `None` if delay does not grow with size.
     pub rate: Option<f64>,
-    /// Model of a link with cells; `None` unless it fits better than the line.
+    /// Model of a link with cells; `None` if it does not fit better than the line.
     pub link: Option<link::LinkFit>,
 }
 

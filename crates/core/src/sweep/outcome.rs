@@ -1,4 +1,4 @@
-//! [`RunOutcome`]: the result of one run of a sweep, in figures that can be averaged.
+//! [`RunOutcome`]: the result of one run of a sweep, as figures that can be averaged.
 
 use super::SweepRun;
 use crate::scalars::selectors;

@@ -1,16 +1,17 @@
-//! [`TwoWay`]: facts about a two-way test in addition to its packets.
+//! [`TwoWay`]: facts about a two-way test, without its packets.
 
 use crate::time::{Span, StampSource};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Facts about a two-way test in addition to the common fields of a [`Session`](crate::Session).
+/// Facts about a two-way test that supplement the common fields of a [`Session`](crate::Session).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TwoWay {
     /// Name of the protocol in lower case: `icmp`, `stamp`, `twamp`, `lamp`, `tcp`.
     pub protocol: String,
-    /// Time from an answer to the next request, in a stop-and-wait test; `None` = open loop.
+    /// Time from an answer to the next request, in a stop-and-wait test; `None` for a test that does not wait for
+    /// answers.
     pub wait: Option<Span>,
     /// Maximum time to wait for an answer; `None` if unknown.
     pub timeout: Option<Span>,
@@ -20,7 +21,7 @@ pub struct TwoWay {
     /// True if the far host reports the processing time of each answer in a separate packet, which can get
     /// lost. An answer without its processing time has no delay, see [`lacks_delay`](super::lacks_delay).
     pub processing_apart: bool,
-    /// DSCP requested for the answers, if it differs from that of the requests (STAMP's class of service).
+    /// DSCP requested for the answers, if it differs from the DSCP of the requests (STAMP's class of service).
     pub answer_dscp: Option<u8>,
     /// DSCP with which requests arrived at the far host, with the number of answers that report it. Empty if the
     /// far host does not report it.
@@ -76,20 +77,20 @@ pub struct ScheduleShift {
 pub struct Directions {
     /// True if the far host numbers its answers. Otherwise all other fields are 0 and meaningless.
     pub stateful: bool,
-    /// Requests lost between this host and the far host.
+    /// Number of requests lost between this host and the far host.
     pub up_lost: u64,
-    /// Answers lost between the far host and this host.
+    /// Number of answers lost between the far host and this host.
     pub down_lost: u64,
     /// Losses in an unknown direction: requests after the last answered one, and requests for which reordering or
     /// duplication makes the far host's count ambiguous.
     pub unknown_lost: u64,
-    /// Requests that reached the far host more than once.
+    /// Number of requests that reached the far host more than once.
     pub up_duplicates: u64,
-    /// Answers that arrived more than once.
+    /// Number of answers that arrived more than once.
     pub down_duplicates: u64,
-    /// Requests that reached the far host after a later one.
+    /// Number of requests that reached the far host after a later request.
     pub up_reordered: u64,
-    /// Answers that arrived after a later one.
+    /// Number of answers that arrived after a later answer.
     pub down_reordered: u64,
 }
 
@@ -115,7 +116,7 @@ pub enum LossSide {
     Up,
     /// All answers were lost down.
     Down,
-    /// Lost in either direction: some in each, or unknown.
+    /// Lost in either direction: some in each, or in an unknown one.
     Either,
 }
 
@@ -155,13 +156,13 @@ pub struct FarReport {
     pub max: Option<Span>,
     /// Standard deviation of latency.
     pub stddev: Option<Span>,
-    /// Number of packets that arrived after a later one.
+    /// Number of packets that arrived after a packet sent later.
     pub out_of_order: u64,
     /// Number of packets received with a latency of zero or less, which is not a valid measurement.
     pub errors: u64,
     /// Number of duplicates; `None` if the far host does not count them.
     pub duplicates: Option<u64>,
-    /// Source of the far host's stamps; `None` if not reported.
+    /// Source of the far host's stamps; `None` if it does not report the source.
     pub stamps: Option<StampSource>,
     /// Highest sequence number, modulo 2¹⁶; `None` if no packet was received.
     pub highest_seq: Option<u16>,

@@ -5,7 +5,7 @@ use crate::time::Span;
 
 /// Largest slew rate of a clock: 1000 ppm, twice the rate at which kernels slew.
 const MAX_SLEW_PPM: i64 = 1000;
-/// Minimum step; smaller ones cannot be distinguished from the scatter of stamps.
+/// Minimum size of a step, in ns. Smaller steps cannot be distinguished from the scatter of stamps.
 const MIN_STEP_NS: i64 = 100_000;
 
 /// Returns the largest step of the far clock relative to the near one between consecutive exchanges of a test; `None`

@@ -1,4 +1,4 @@
-//! [`TwoWayFigures`]: results of a two-way test in addition to those of its round trips.
+//! [`TwoWayFigures`]: results of a two-way test other than its round trips.
 
 use super::{Directions, FarReport, NotAnswers, TcpStats};
 use crate::summary::{
@@ -8,8 +8,8 @@ use crate::summary::{
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Results of a two-way test in addition to those of its round trips, which are in the [`Summary`](crate::Summary) that
-/// contains this value.
+/// Results of a two-way test other than its round trips, which are in the [`Summary`](crate::Summary) that contains
+/// this value.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
@@ -106,9 +106,9 @@ pub struct DirectionResult {
     pub lost_pct: Option<f64>,
     /// Number of duplicates that arrived.
     pub duplicates: Option<u64>,
-    /// Number of packets that arrived after a later one.
+    /// Number of packets that arrived after a packet sent later.
     pub reordered: Option<u64>,
-    /// Raw one-way delay, negative if the clocks disagree.
+    /// Raw one-way delay; negative if the clocks disagree.
     pub latency: Distribution,
     /// PDV: delay above the smallest.
     pub pdv: Distribution,

@@ -23,8 +23,7 @@ pub struct LoadSpec {
     direction: Direction,
 }
 
-/// Payload bytes per packet, UDP and TCP: a datagram that fits the MTU of nearly any path; ten segments of
-/// TCP.
+/// Payload bytes per packet: for UDP, a datagram that fits the MTU of nearly any path; for TCP, ten segments.
 const PAYLOAD: [u64; 2] = [1400, 14_480];
 /// Maximum number of streams of one load: a server grants 32 sessions to one client, and the test needs one
 /// of them.
@@ -35,8 +34,8 @@ const MAX_PACKETS: u64 = 8_000_000;
 /// Maximum rate of a stream without a configured rate, in bit/s. Lower in long tests, to bound the number of
 /// records.
 const UNLIMITED_STREAM_BITS: f64 = 1e9;
-/// Maximum total rate of all streams without a configured rate, in bit/s: slightly below the rate that a
-/// server grants a client in one direction.
+/// Maximum total rate of all streams without a configured rate, in bit/s: 80 % of the rate that
+/// a server grants one client in one direction.
 const UNLIMITED_TOTAL_BITS: f64 = 8e9;
 
 impl LoadSpec {

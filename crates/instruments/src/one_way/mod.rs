@@ -50,7 +50,8 @@ impl OneWay {
     }
 }
 
-/// This host's share of a test whose program ended before the server delivered its results.
+/// The part of a test that this host has recorded, if its program ended before the server delivered its
+/// results.
 #[derive(Clone, Debug)]
 pub struct InterruptedTest {
     /// Session as last known.
@@ -102,7 +103,7 @@ impl OneWay {
     }
 }
 
-/// Returns an observer that completes the sessions in events before it forwards the events.
+/// Returns an observer that adds missing facts to the sessions in events before it forwards the events.
 fn complete<'a>(
     known: &'a dyn Fn(&[Session]) -> Vec<Session>,
     observer: &'a mut dyn Observer,

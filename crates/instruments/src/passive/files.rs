@@ -231,7 +231,7 @@ pub(super) struct Unmatched {
 }
 
 impl Unmatched {
-    /// Converts to an error, with notes about both captures.
+    /// Returns the error for captures without common packets, with notes about both.
     fn explain(self) -> PassiveError {
         let rule = NamingRule {
             sides: Sides::any(),

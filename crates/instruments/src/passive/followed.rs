@@ -17,10 +17,10 @@ use std::time::Duration;
 const FRAMES_PER_DELIVERY: usize = 1024;
 /// Pause when nothing new has been written.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
-/// Number of frames delivered between two pauses, in which the other thread tries to make a plan.
+/// Number of frames delivered between two pauses, in which the other thread tries to make a matching plan.
 const FRAMES_PER_ATTEMPT: usize = 8 * FRAMES_PER_DELIVERY;
-/// Number of early frames that the learner always retains. Once they have been delivered, reading pauses until
-/// a plan exists.
+/// Number of early frames that the learner always retains. Once they have been delivered, reading pauses
+/// until there is a matching plan.
 const MIN_PLAN_FRAMES: usize = 24 * FRAMES_PER_DELIVERY;
 /// Maximum duration of that pause.
 const PLAN_TIMEOUT: Span = Span::millis(3500);
@@ -34,9 +34,9 @@ pub(super) struct FollowedPoints {
     captures: [FollowedFiles; 2],
     /// Times of the earliest and latest packets delivered from each point.
     spans: [Option<(WallTime, WallTime)>; 2],
-    /// Monitor clock minus reference clock, once there is a plan.
+    /// Monitor clock minus reference clock; `None` until there is a matching plan.
     offset: Option<Span>,
-    /// Number of frames delivered before the plan was made.
+    /// Number of frames delivered before there was a matching plan.
     early: usize,
     /// Time at which the storage for early frames was full; `None` if it is not full.
     enough: Option<SteadyTime>,
@@ -77,8 +77,8 @@ impl FollowedPoints {
         Some(PointDelivery { point, what: CapturedBatch::Frames(frames), covered })
     }
 
-    /// Pauses between deliveries so that a plan can be made before new frames displace the first ones.
-    /// Reading continues if no plan can be made, because later packets may make one possible.
+    /// Pauses between deliveries, so that a matching plan can be made before new frames displace the first
+    /// ones. Reading continues if no plan can be made, because later packets may make one possible.
     fn plan_first(&mut self, frames: usize) {
         let before = self.early;
         self.early += frames;
@@ -90,7 +90,7 @@ impl FollowedPoints {
         }
     }
 
-    /// True while reading pauses because a plan is being made.
+    /// True while reading pauses because a matching plan is being made.
     fn is_planning(&self) -> bool {
         let lately = |since: SteadyTime| clock::steady() - since < PLAN_TIMEOUT;
         self.offset.is_none() && !self.stopping && self.enough.is_some_and(lately)
@@ -112,7 +112,7 @@ impl PointSource for FollowedPoints {
             return None;
         }
         let [reference, monitor] = self.spans.map(|span| span.map(|(_, last)| last));
-        // The clocks are assumed equal until the plan provides their offset.
+        // The clocks are assumed equal until the matching plan provides their offset.
         let monitor = monitor.map(|last| last - self.offset.unwrap_or_default());
         let (behind, other) = match monitor < reference {
             true => (CapturePoint::Monitor, CapturePoint::Reference),

@@ -189,9 +189,9 @@ pub(super) struct Following {
 }
 
 impl Following {
-    /// Begins to follow the packets of a plan, and sends the plan to the points. The packets that `learner`
-    /// has collected still have to be taken over. The clocks differ by `offset`; `window` is the maximum time
-    /// that a packet takes.
+    /// Begins to match packets according to a plan, and sends the plan to the points. The packets that
+    /// `learner` has collected still have to be taken over. The clocks differ by `offset`; `window` is the
+    /// maximum time that a packet takes.
     pub(super) fn begin(
         passive: &Passive,
         plan: &MatchPlan,
@@ -247,7 +247,7 @@ impl Following {
                 }
             }
             CapturedBatch::Dropped(_, from, to) => self.merger.drops(point, from, to),
-            // Captured before the plan was made, so this time counts as not covered.
+            // Captured before there was a matching plan, so this time counts as not covered.
             CapturedBatch::Previews(_) => return,
             _ => {}
         }
@@ -258,7 +258,7 @@ impl Following {
     }
 }
 
-/// Converts to the error for a missing plan, with notes about each point.
+/// Returns the error for points without a matching plan, with notes about each point.
 fn not_learnt(learnt: NotLearnt, names: &[String; 2], ends: &[PointEnd; 2]) -> PassiveError {
     let NotLearnt { why, seen } = learnt;
     let mut notes = Vec::new();

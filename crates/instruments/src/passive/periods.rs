@@ -21,6 +21,7 @@ const CHECK_INTERVAL: Span = Span::seconds(1);
 /// Number of consecutive checks without a match, while packets pass in both directions, after which all
 /// knowledge about the points is discarded.
 const MAX_CHECKS_WITHOUT_MATCH: u32 = 15;
+/// Number of packets in each direction without which a check proves nothing.
 const MIN_UNMATCHED_PACKETS: u64 = 16;
 /// Maximum number of periods ended at once when packets could not be matched for a long time; earlier ones
 /// are skipped.
@@ -149,7 +150,7 @@ impl PeriodCapture<'_> {
         };
         (self.each)(PeriodEvent::Begun);
         let offset = self.passive.offset.unwrap_or(if self.same_clock { Span::ZERO } else { plan.offset });
-        // These periods ended without a plan, so nothing is known about them.
+        // These periods ended before there was a matching plan, so nothing is known about them.
         let begin = WallTime(next.saturating_mul(self.every.0));
         if next > self.first {
             learner.forget_before([begin, begin + offset]);

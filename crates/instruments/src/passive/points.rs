@@ -192,7 +192,7 @@ impl PointSource for LivePoints {
 
     fn follow(&mut self, plan: &MatchPlan, rule: &DigestRule) {
         for (to, sides) in self.plans.iter().zip(&plan.sides) {
-            // Sending fails only if the point has ended; it needs no plan then.
+            // Sending fails only if the point has ended, and then it needs no matching plan.
             let _ = to.as_ref().map(|to| to.send(DigestRule { sides: sides.clone(), ..rule.clone() }));
         }
     }
@@ -351,7 +351,8 @@ fn collect(link: &PointLink, mut collector: DigestCollector) -> PointEnd {
         match event {
             Some(CollectorEvent::Report { missing, covered, totals, entries }) => {
                 end.missing += missing;
-                // Until the plan is made, missing packets do no harm: previews are a sample anyway.
+                // Until there is a matching plan, missing packets do no harm, because previews are a sample
+                // anyway.
                 let counts = matches!(entries, Entries::Digests(_));
                 lacking += if counts { missing + totals.drops.saturating_sub(end.drops) } else { 0 };
                 end.drops = totals.drops;

@@ -165,7 +165,7 @@ fn numbers(
             }
         }
         if all.len() > MAX_VALUES {
-            return Err(format!("'{text}' is more than {MAX_VALUES} values"));
+            return Err(format!("'{text}' has more than {MAX_VALUES} values: choose a larger step"));
         }
     }
     distinct(all.into_iter().map(|n| FactorLevel { text: write(n), number: Some(n as f64) }).collect())
@@ -180,7 +180,7 @@ fn range(
     all: &mut Vec<i64>,
 ) -> Result<(), String> {
     if low > high {
-        return Err(format!("'{part}' starts above its end"));
+        return Err(format!("'{part}' starts above its end: write the smaller value first"));
     }
     let factor = step.strip_prefix('x').map(|f| f.parse::<f64>().ok().filter(|f| *f > 1.0 && *f <= 1e6));
     let mut at = low;

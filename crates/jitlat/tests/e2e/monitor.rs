@@ -166,8 +166,8 @@ fn a_file_that_is_changed_is_taken_up_and_a_bad_one_is_not() {
     let count = |name: &str| tests(folder, "a", &format!("--tag test={name}")).len();
     wait_until("a test of the first file", || count("one") >= 2);
     write(&file, &format!("{hosts}{}", test("one").replace("every", "evry")));
-    a.wait_for("stays in use");
-    b.wait_for("stays in use");
+    a.wait_for("still using the previous version");
+    b.wait_for("still using the previous version");
     let ping = "[[ping]]\nname = \"two\"\ntargets = [\"10.9.0.2\"]\nevery = \"5s\"\nfor = \"1s\"\n\
                 options = { proto = \"tcp\", timeout = \"500ms\" }\n";
     write(&file, &format!("{hosts}{}{}", test("one").replace("5s", "10s"), ping.replace("5s", "10s")));
@@ -177,7 +177,7 @@ fn a_file_that_is_changed_is_taken_up_and_a_bad_one_is_not() {
     end(b);
     for phrase in [
         "has no key 'evry': did you mean 'every'?",
-        "stays in use",
+        "still using the previous version",
         "using the new version of the file; added two; changed one",
     ] {
         assert!(ended.stderr.contains(phrase), "'{phrase}' is not in\n{}", ended.stderr);

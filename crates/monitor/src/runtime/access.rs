@@ -81,7 +81,7 @@ impl RunningServer {
             serve.collect = Some(collect(model, rules, folder, archive).context("[[collector]]")?);
         }
         let serving = serve.start().context(if model.serve.on { "[serve]" } else { "[[collector]]" })?;
-        serving.failures().iter().for_each(|failure| warn!("{failure}"));
+        serving.failure_lines().iter().for_each(|line| warn!("{line}"));
         for address in serving.one_way() {
             info!("listening on TCP {address}");
         }

@@ -323,7 +323,7 @@ impl Shelf for ArchiveShelf {
             state: None,
             noted: None,
             refused: 0,
-            said: None,
+            logged: None,
         }))
     }
 }
@@ -351,7 +351,7 @@ struct HostIntake {
     /// Number of tests refused since `noted`.
     refused: u64,
     /// Reason for the last logged refusal.
-    said: Option<String>,
+    logged: Option<String>,
 }
 
 impl HostIntake {
@@ -359,9 +359,9 @@ impl HostIntake {
         self.wanted.remove(&number);
         if let PushOutcome::Refused(why) = &outcome {
             self.refused += 1;
-            if self.said.as_ref() != Some(why) {
+            if self.logged.as_ref() != Some(why) {
                 warn!("refused a test from {}: {why}", self.host);
-                self.said = Some(why.clone());
+                self.logged = Some(why.clone());
             }
         }
         match self.answers.last_mut() {
@@ -415,8 +415,8 @@ impl HostIntake {
     }
 
     fn fails(&mut self, error: &ArchiveError) {
-        let (why, said, pause) = self.shared.fails(error);
-        self.answers.push(PushReply::Later(why, said, pause));
+        let (why, details, pause) = self.shared.fails(error);
+        self.answers.push(PushReply::Later(why, details, pause));
     }
 
     fn unfit(&mut self, number: u64, why: Unfit) {
@@ -449,8 +449,8 @@ impl HostIntake {
             return self.settle(number, foreign);
         }
         let job = IntakeJob { number, test: test.from_host(&self.host), to: self.to.clone(), entering };
-        if let Err((why, said)) = queue(&self.jobs, job) {
-            self.answers.push(PushReply::Later(why, said.to_owned(), RETRY_PAUSES.1));
+        if let Err((why, details)) = queue(&self.jobs, job) {
+            self.answers.push(PushReply::Later(why, details.to_owned(), RETRY_PAUSES.1));
         }
     }
 
@@ -536,7 +536,7 @@ impl PushIntake for HostIntake {
         while let Ok((number, result)) = self.results.try_recv() {
             match result {
                 Ok(outcome) => self.settle(number, outcome),
-                Err((why, said, pause)) => self.answers.push(PushReply::Later(why, said, pause)),
+                Err((why, details, pause)) => self.answers.push(PushReply::Later(why, details, pause)),
             }
         }
         if self.noted.is_none_or(|at| at.elapsed() >= NOTE_INTERVAL) {

@@ -122,7 +122,7 @@ pub struct OwnState {
     seen: SteadyTime,
     busy: Span,
     /// Time of the last update of `shown`, and number of running tests then.
-    said: Option<(SteadyTime, usize)>,
+    updated: Option<(SteadyTime, usize)>,
 }
 
 /// Time between two updates of the shown state.
@@ -132,7 +132,7 @@ impl OwnState {
     /// Creates the state of the monitor of `host`, which starts at `since`.
     pub fn new(host: &str, since: WallTime, now: SteadyTime) -> OwnState {
         let shown = Arc::default();
-        OwnState { shown, host: host.to_owned(), since, begun: now, seen: now, busy: Span(0), said: None }
+        OwnState { shown, host: host.to_owned(), since, begun: now, seen: now, busy: Span(0), updated: None }
     }
 
     /// Updates the shown state when the number of running tests changes, otherwise at most once per second.
@@ -146,10 +146,10 @@ impl OwnState {
             self.busy = self.busy + (now - self.seen);
         }
         self.seen = now;
-        if self.said.is_some_and(|(at, known)| now - at < NOTICE_INTERVAL && known == running) {
+        if self.updated.is_some_and(|(at, known)| now - at < NOTICE_INTERVAL && known == running) {
             return;
         }
-        self.said = Some((now, running));
+        self.updated = Some((now, running));
         let slots = counts.map(|((test, far), counts)| {
             let lost = counts.all().filter(|(ending, _)| !matches!(ending, SlotEnding::Measured { .. }));
             SlotsNow {

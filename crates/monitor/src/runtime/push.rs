@@ -88,7 +88,7 @@ impl RunningPushes {
                     root: root.to_owned(),
                     key,
                     retry: Retry::new(seed),
-                    said: None,
+                    failure: None,
                     spool: Spool::default(),
                     failing: false,
                     stop: stop.clone(),
@@ -124,7 +124,7 @@ struct Pusher {
     key: PresharedKey,
     retry: Retry,
     /// Time of the first failure since the last success, and the last logged reason; `None` after a success.
-    said: Option<(SteadyTime, String)>,
+    failure: Option<(SteadyTime, String)>,
     spool: Spool,
     /// True if the current failure of this host's archive has been logged.
     failing: bool,
@@ -187,17 +187,17 @@ impl Pusher {
         match ended {
             Ok(()) => {
                 self.retry.succeeded();
-                if let Some((since, _)) = self.said.take() {
+                if let Some((since, _)) = self.failure.take() {
                     let long = crate::file::text_of((now - since).0 / 1_000_000_000 * 1_000_000_000);
                     info!("{}: pushing tests works again after {long}", self.target.name);
                 }
-                self.spool.said = false;
+                self.spool.warned = false;
             }
             Err(PushEnd::Here(e)) => return Err(e),
             Err(PushEnd::Far(..)) if self.stop.is_requested() => {}
             Err(PushEnd::Far(why, pause)) => {
                 self.retry.failed(now, pause);
-                let (since, before) = self.said.take().map_or((now, None), |(at, why)| (at, Some(why)));
+                let (since, before) = self.failure.take().map_or((now, None), |(at, why)| (at, Some(why)));
                 let why = why.to_string();
                 if before.as_ref() != Some(&why) {
                     let waiting = self.waiting(&archive)?;
@@ -206,7 +206,7 @@ impl Pusher {
                         self.target.name
                     );
                 }
-                self.said = Some((since, why));
+                self.failure = Some((since, why));
             }
         }
         // Tests may have been added in the meantime.
@@ -225,7 +225,7 @@ struct Spool {
     /// Time of the last check of the spool's size.
     looked: Option<SteadyTime>,
     /// True if a warning about dropped tests has been logged since the last complete push.
-    said: bool,
+    warned: bool,
 }
 
 impl Spool {
@@ -241,7 +241,7 @@ impl Spool {
         }
         self.looked = Some(now);
         let dropped = archive.bound_push(&target.name, target.spool)?;
-        if dropped > 0 && !std::mem::replace(&mut self.said, true) {
+        if dropped > 0 && !std::mem::replace(&mut self.warned, true) {
             warn!(
                 "{}: the waiting tests exceed the limit of {} bytes (spool): the oldest are dropped and will not be pushed ({dropped} so far)",
                 target.name, target.spool
@@ -275,7 +275,7 @@ struct PushSession<'a> {
     /// Time when a test was last offered or waiting for its confirmation.
     used: SteadyTime,
     /// Time when this host's state was last sent.
-    said: Option<SteadyTime>,
+    reported: Option<SteadyTime>,
     open: bool,
     /// True if no further tests are offered on this connection.
     finishing: bool,
@@ -307,7 +307,7 @@ impl<'a> PushSession<'a> {
             log: None,
             moved: clock::steady(),
             used: clock::steady(),
-            said: None,
+            reported: None,
             open: false,
             finishing: false,
             progress: false,
@@ -360,9 +360,9 @@ impl<'a> PushSession<'a> {
     }
 
     fn offer(&mut self, now: SteadyTime) -> Result<(), PushEnd> {
-        if self.said.is_none_or(|at| now - at >= STATE_INTERVAL) {
-            self.said = Some(now);
-            self.say()?;
+        if self.reported.is_none_or(|at| now - at >= STATE_INTERVAL) {
+            self.reported = Some(now);
+            self.report_state()?;
         }
         let machine = self.connection.machine();
         let (room, unsettled) = (machine.room(), machine.unsettled());
@@ -374,7 +374,7 @@ impl<'a> PushSession<'a> {
         }
         if self.stop.is_requested() {
             if !std::mem::replace(&mut self.finishing, true) {
-                self.say()?;
+                self.report_state()?;
                 self.connection.give(SenderInput::Finish);
             }
             return Ok(());
@@ -391,7 +391,7 @@ impl<'a> PushSession<'a> {
         if tests.is_empty() {
             if unsettled == 0 && now - self.used >= IDLE_TIMEOUT {
                 self.finishing = true;
-                self.say()?;
+                self.report_state()?;
                 self.connection.give(SenderInput::Finish);
             }
             return Ok(());
@@ -409,7 +409,7 @@ impl<'a> PushSession<'a> {
         Ok(())
     }
 
-    fn say(&mut self) -> Result<(), PushEnd> {
+    fn report_state(&mut self) -> Result<(), PushEnd> {
         let all = self.archive.pushes()?;
         if let Some(own) = all.iter().find(|push| push.collector == self.target.name) {
             self.connection

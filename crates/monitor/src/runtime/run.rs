@@ -98,7 +98,7 @@ struct Thread {
     id: u64,
     stop: Stop,
     /// Time of the last request to end; `None`: not requested.
-    asked: Option<SteadyTime>,
+    requested: Option<SteadyTime>,
     handle: JoinHandle<MeasureResult>,
 }
 
@@ -134,7 +134,7 @@ struct Monitor<'a> {
     ended: Arc<Mutex<Vec<u64>>>,
     pruning: Option<JoinHandle<()>>,
     /// Time of the last warning about results removed before they were pushed.
-    drops_said: Arc<Mutex<Option<SteadyTime>>>,
+    drops_logged: Arc<Mutex<Option<SteadyTime>>>,
 }
 
 /// Runs the monitor until a request to stop, or for the duration in `args`. Reads the file again when it changes, and on
@@ -194,7 +194,7 @@ pub fn run(
         waker,
         ended: Arc::default(),
         pruning: None,
-        drops_said: Arc::default(),
+        drops_logged: Arc::default(),
     };
     let begun = clock::steady();
     let mut seen = version(&args.file);
@@ -205,11 +205,11 @@ pub fn run(
         if ends.is_some_and(|ends| now >= ends) {
             break;
         }
-        let asked = requests.take_reload();
-        if asked || now - looked >= FILE_CHECK_INTERVAL {
+        let reload = requests.take_reload();
+        if reload || now - looked >= FILE_CHECK_INTERVAL {
             looked = now;
             let current = version(&args.file);
-            if asked || current != seen {
+            if reload || current != seen {
                 seen = current;
                 monitor.take_up();
             }
@@ -307,16 +307,16 @@ impl Monitor<'_> {
                     key: self.key.clone(),
                     archive: archive_of(self.settings, self.agenda.model(), &self.folder),
                 }),
-                AgendaOrder::Stop(id) => self.ask_to_end(now, |thread| thread.id == id),
+                AgendaOrder::Stop(id) => self.request_end(now, |thread| thread.id == id),
             }
         }
         self.extras(wall, now);
         self.collect();
         // Request a test to give up if it is still fetching results long after the end of its slot.
         for thread in &mut self.threads {
-            if thread.asked.is_some_and(|at| now - at >= END_TIMEOUT) {
+            if thread.requested.is_some_and(|at| now - at >= END_TIMEOUT) {
                 thread.stop.request();
-                thread.asked = Some(now);
+                thread.requested = Some(now);
             }
         }
         self.log_news();
@@ -349,7 +349,7 @@ impl Monitor<'_> {
         for step in self.agenda.poll_extras(wall) {
             match step {
                 ExtraStep::Start(id) => self.start_extra(id),
-                ExtraStep::Stop(id) => self.ask_to_end(now, |thread| thread.id == id),
+                ExtraStep::Stop(id) => self.request_end(now, |thread| thread.id == id),
                 ExtraStep::Moved(id, start) => {
                     if let Some(demanded) = self.demanded.get(&id) {
                         demanded.feed.waits(start.0);
@@ -401,8 +401,8 @@ impl Monitor<'_> {
         let now = clock::steady();
         let agenda = self.agenda.wake().map(|at| now + (at - clock::wall()));
         let demands = (!self.demanded.is_empty()).then_some(now + DEMAND_CHECK_INTERVAL);
-        let asked = self.threads.iter().filter_map(|thread| thread.asked.map(|at| at + END_TIMEOUT));
-        asked.chain(agenda).chain(demands).min().unwrap_or(SteadyTime(i64::MAX))
+        let requested = self.threads.iter().filter_map(|thread| thread.requested.map(|at| at + END_TIMEOUT));
+        requested.chain(agenda).chain(demands).min().unwrap_or(SteadyTime(i64::MAX))
     }
 
     /// Starts the thread of a test; its end wakes the monitor.
@@ -418,7 +418,7 @@ impl Monitor<'_> {
             run()
         };
         let handle = std::thread::Builder::new().name(format!("test {id}")).spawn(run)?;
-        self.threads.push(Thread { id, stop, asked: None, handle });
+        self.threads.push(Thread { id, stop, requested: None, handle });
         Ok(())
     }
 
@@ -433,10 +433,10 @@ impl Monitor<'_> {
         }
     }
 
-    fn ask_to_end(&mut self, now: SteadyTime, which: impl Fn(&Thread) -> bool) {
+    fn request_end(&mut self, now: SteadyTime, which: impl Fn(&Thread) -> bool) {
         for thread in self.threads.iter_mut().filter(|thread| which(thread)) {
             thread.stop.request();
-            thread.asked = Some(now);
+            thread.requested = Some(now);
         }
     }
 
@@ -632,10 +632,10 @@ impl Monitor<'_> {
         }
         let rules = self.agenda.model().archive.clone();
         let Some(root) = archive_of(self.settings, self.agenda.model(), &self.folder) else { return };
-        let said = self.drops_said.clone();
+        let logged = self.drops_logged.clone();
         let thread = std::thread::Builder::new().name("retention".to_owned());
         let run = move || {
-            if let Err(e) = prune(&root, &rules, &said) {
+            if let Err(e) = prune(&root, &rules, &logged) {
                 warn!("removing old results from the archive {}: {}", root.display(), explain(&e));
             }
         };
@@ -651,14 +651,14 @@ impl Monitor<'_> {
         for (_, demanded) in std::mem::take(&mut self.demanded) {
             demanded.feed.ended(Err("the monitor was stopped before the test began".to_owned()));
         }
-        self.ask_to_end(begun, |_| true);
+        self.request_end(begun, |_| true);
         self.captures.end();
-        let mut asked = begun;
+        let mut requested = begun;
         while !self.threads.is_empty() {
             let now = clock::steady();
-            if now - asked >= END_TIMEOUT {
-                asked = now;
-                self.ask_to_end(now, |_| true);
+            if now - requested >= END_TIMEOUT {
+                requested = now;
+                self.request_end(now, |_| true);
             }
             if now - begun >= END_TIMEOUT.times(3) {
                 warn!("{} tests did not end in time and were abandoned", self.threads.len());
@@ -669,7 +669,7 @@ impl Monitor<'_> {
             if !self.threads.is_empty() {
                 wake::wait(
                     &[self.waker.as_fd()],
-                    Some((asked + END_TIMEOUT).min(begun + END_TIMEOUT.times(3))),
+                    Some((requested + END_TIMEOUT).min(begun + END_TIMEOUT.times(3))),
                 );
                 self.waker.clear();
             }
@@ -701,9 +701,9 @@ fn recover(root: Option<&Path>) -> Result<()> {
     Ok(())
 }
 
-/// Applies the retention rules of the file to an archive; `said` is the time of the last warning about results
+/// Applies the retention rules of the file to an archive; `logged` is the time of the last warning about results
 /// removed before they were pushed.
-fn prune(root: &Path, rules: &ArchiveRules, said: &Mutex<Option<SteadyTime>>) -> Result<()> {
+fn prune(root: &Path, rules: &ArchiveRules, logged: &Mutex<Option<SteadyTime>>) -> Result<()> {
     let by_age = rules.packets.map(|days| Retention::Packets { days }).into_iter();
     let by_age = by_age.chain(rules.tests.map(|days| Retention::Tests { days }));
     for keep in by_age.chain(rules.size.map(|bytes| Retention::Size { bytes })) {
@@ -715,10 +715,10 @@ fn prune(root: &Path, rules: &ArchiveRules, said: &Mutex<Option<SteadyTime>>) ->
                 done.packets_of, done.tests, done.bytes
             );
         }
-        let mut said = said.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut logged = logged.lock().unwrap_or_else(PoisonError::into_inner);
         let now = clock::steady();
-        if done.waited > 0 && said.is_none_or(|at| now - at >= DROP_NOTICE_INTERVAL) {
-            *said = Some(now);
+        if done.waited > 0 && logged.is_none_or(|at| now - at >= DROP_NOTICE_INTERVAL) {
+            *logged = Some(now);
             warn!(
                 "{} tests were removed before they were pushed to a collector; they are counted as dropped",
                 done.waited

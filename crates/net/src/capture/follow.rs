@@ -119,6 +119,7 @@ impl FollowedFiles {
             }
             let (whole, path) = (Arc::clone(&current.whole), current.path.clone());
             let read = current.position.load(Ordering::Relaxed);
+            // A capture with a limited number of files (`tcpdump -W`) overwrites the oldest ones.
             let shorter = fs::metadata(&path).is_ok_and(|now| now.len() < read);
             if shorter {
                 self.notes.push(format!("{}: overwritten before it was read to its end", path.display()));
@@ -206,6 +207,7 @@ impl FollowedFiles {
             let before = self.known.get(&path).copied();
             let taken = before.and_then(|known| known.taken);
             let known = match before {
+                // The first packet is read again only if the file has changed.
                 Some(known) if (known.length, known.modified) == (length, modified) => known,
                 _ => SeenFile { length, modified, first: first_packet(&path), taken },
             };

@@ -124,6 +124,7 @@ impl InterfaceCapture {
         let open = |kind| Socket::new(Domain::PACKET, kind, None).map_err(failed);
         // A DGRAM socket, without link-layer headers, until the type of the interface is known.
         let mut socket = open(Type::DGRAM)?;
+        // No packet may be queued before the type of the socket and its filter are final.
         socket.attach_filter(&filter::nothing()).map_err(failed)?;
         let hardware = sys::bind_packet(socket.as_fd(), index).map_err(failed)?;
         let (link, kind) = match hardware {
@@ -147,6 +148,7 @@ impl InterfaceCapture {
         // With a ring, the socket has no queue.
         let packets = match settings.ring.then(|| Ring::of(socket.as_fd(), settings.buffer)) {
             Some(Ok(ring)) => KernelQueue::Ring(ring),
+            // The failed attempt may have changed the socket, so start again with a new one.
             Some(Err(_)) => {
                 return InterfaceCapture::open(interface, InterfaceSettings { ring: false, ..settings });
             }
@@ -218,6 +220,7 @@ impl InterfaceCapture {
     /// Passes on the packets of the next block handed over by the kernel; returns their number.
     fn take_block(&mut self, each: &mut impl FnMut(Frame<'_>)) -> usize {
         let KernelQueue::Ring(ring) = &mut self.packets else { return 0 };
+        // An empty block must not be reported as an empty ring.
         while let Some(block) = ring.block() {
             let mut taken = 0;
             for packet in block.packets() {
@@ -328,6 +331,7 @@ impl PacketIntake {
             self.tagged.extend_from_slice(&tag);
             self.tagged.extend_from_slice(rest);
             frame.data = &self.tagged;
+            // The kernel's length does not include the tag that was removed.
             frame.wire_length = frame.wire_length.saturating_add(4);
         }
         self.frames += 1;
@@ -398,6 +402,7 @@ impl<'a> KernelPacket<'a> {
 /// Returns the VLAN tag that the kernel or the adapter removed, given a packet's status, tag and tag
 /// protocol.
 fn removed_tag(status: u32, (tag, protocol): (u16, u16)) -> Option<[u8; 4]> {
+    // Older kernels do not report the tag protocol; 0x8100 is the usual one.
     let kind = if status & libc::TP_STATUS_VLAN_TPID_VALID != 0 { protocol } else { 0x8100 };
     let ([a, b], [c, d]) = (kind.to_be_bytes(), tag.to_be_bytes());
     (status & libc::TP_STATUS_VLAN_VALID != 0).then_some([a, b, c, d])

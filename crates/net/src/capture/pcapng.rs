@@ -144,6 +144,7 @@ impl PcapNg {
                     let of = self.u32(block, 8) as usize;
                     let dropped = self.statistics(&block[..n - 4]);
                     if let Some(i) = self.interfaces.get_mut(of) {
+                        // The counters are cumulative and may be written several times per interface.
                         *drops = drops.saturating_add(dropped.saturating_sub(i.drops));
                         i.drops = i.drops.max(dropped);
                     }
@@ -191,11 +192,13 @@ impl PcapNg {
     fn interface(&self, block: &[u8]) -> PcapNgInterface {
         let mut i = PcapNgInterface {
             link: LinkType(self.u16(block, 8)),
+            // Microseconds, unless the option if_tsresol specifies another resolution.
             resolution: TimestampResolution::Times(1000),
             offset: 0,
             drops: 0,
         };
         self.options(block.get(16..).unwrap_or_default(), |code, value| match (code, value) {
+            // Options if_tsresol and if_tsoffset.
             (9, [r, ..]) => i.resolution = TimestampResolution::of(*r),
             (14, v) if v.len() == 8 => i.offset = (self.u64(v, 0) as i64).saturating_mul(SECOND),
             _ => {}
@@ -207,6 +210,7 @@ impl PcapNg {
     fn statistics(&self, block: &[u8]) -> u64 {
         let mut dropped = 0u64;
         self.options(block.get(20..).unwrap_or_default(), |code, value| {
+            // Options isb_ifdrop and isb_osdrop.
             if matches!(code, 5 | 7) && value.len() == 8 {
                 dropped = dropped.saturating_add(self.u64(value, 0));
             }

@@ -207,6 +207,7 @@ const ALLOWED: &[i64] = &[
     libc::SYS_tgkill,
     libc::SYS_times,
     libc::SYS_uname,
+    // Older variants of the calls above, which other architectures do not have.
     #[cfg(target_arch = "x86_64")]
     libc::SYS_access,
     #[cfg(target_arch = "x86_64")]

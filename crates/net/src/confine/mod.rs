@@ -108,7 +108,9 @@ impl Confinement {
             let _ = caps::drop(None, caps::CapSet::Bounding, capability);
         }
         let user = self.become_user()?;
+        // After the change of user, which clears the effective set.
         limit_capabilities(&kept);
+        // Landlock and seccomp require this of processes without CAP_SYS_ADMIN.
         nix::sys::prctl::set_no_new_privs().map_err(failed("setting no_new_privs"))?;
         let left = caps::read(None, caps::CapSet::Permitted).unwrap_or_default();
         let mut left: Vec<String> = left.iter().map(ToString::to_string).collect();
@@ -141,6 +143,7 @@ impl Confinement {
         caps::securebits::set_keepcaps(true)
             .map_err(|e| io::Error::other(e.to_string()))
             .map_err(failed("keeping capabilities"))?;
+        // Groups first, because the process may not change them after it has changed the user.
         let changed = unistd::setgroups(&[gid])
             .and_then(|()| unistd::setresgid(gid, gid, gid))
             .and_then(|()| unistd::setresuid(uid, uid, uid));
@@ -164,6 +167,7 @@ impl Confinement {
         let write: BitFlags<AccessFs> = AccessFs::from_write(ABI::V5) | AccessFs::Execute;
         let closed = || -> Result<RulesetStatus, Box<dyn std::error::Error>> {
             let ruleset =
+                // Kernels that support only some of these rights enforce those.
                 Ruleset::default().set_compatibility(CompatLevel::BestEffort).handle_access(write)?;
             let inside = AccessFs::from_write(ABI::V5);
             let allow = |rules: RulesetCreated, folder: &Path| -> Result<_, Box<dyn std::error::Error>> {
@@ -229,6 +233,7 @@ fn limit_capabilities(kept: &[Capability]) {
     let set: caps::CapsHashSet = kept.iter().filter_map(|c| c.to_string().parse().ok()).collect();
     // Errors are ignored because the remaining capabilities are read again and reported.
     let _ = caps::clear(None, caps::CapSet::Ambient);
+    // The effective set first, because it must remain a subset of the permitted set.
     let _ = caps::set(None, caps::CapSet::Effective, &set);
     let _ = caps::set(None, caps::CapSet::Permitted, &set);
     let _ = caps::set(None, caps::CapSet::Inheritable, &caps::CapsHashSet::new());

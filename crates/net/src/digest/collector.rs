@@ -43,7 +43,7 @@ pub enum CollectorError {
         source: DigestError,
     },
     /// The connection was lost.
-    #[error("packet digests from {host}: the connection broke: {source}")]
+    #[error("packet digests from {host}: the connection was lost: {source}")]
     Broken {
         /// Name of the host.
         host: String,

@@ -14,7 +14,7 @@ const PACKET_OVERHEAD: usize = 64;
 
 /// Reads the monotonic clock.
 pub(super) fn now() -> SteadyTime {
-    // On Linux the call cannot fail for this clock. A time of 0 would merely delay all packets.
+    // On Linux the call cannot fail for this clock. A time of 0 would only delay all packets.
     let t = clock_gettime(ClockId::CLOCK_MONOTONIC).unwrap_or(TimeSpec::new(0, 0));
     SteadyTime(t.tv_sec().saturating_mul(SECOND).saturating_add(t.tv_nsec()))
 }

@@ -4,9 +4,9 @@
 //! * [`tun`] – a TUN device in each of two network namespaces, for whole IP packets; needs root
 //! * [`lab`] – the two namespaces, created and removed
 //!
-//! In relay and TUN path, one thread sleeps until absolute deadlines and delivers every packet at the time
-//! that the model computes. On an idle machine it is tens of microseconds late. The lateness is measured and
-//! reported ([`DeliveryLateness`]).
+//! In both the relay and the TUN path, one thread sleeps until absolute deadlines and delivers every packet
+//! at the time that the model computes. On an idle machine it is tens of microseconds late. The lateness is
+//! measured and reported ([`DeliveryLateness`]).
 
 mod ip;
 pub mod lab;

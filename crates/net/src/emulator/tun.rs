@@ -92,6 +92,8 @@ impl Tun {
         let scenario = config.scenario;
         let paths = [
             Impairment::new(scenario.up, scenario.seed),
+            // With the same seed, both directions would draw the same random numbers and lose the same
+            // packets.
             Impairment::new(scenario.down, scenario.seed.wrapping_add(1)),
         ];
         let (numbering, ports) = (config.numbering, config.ports);

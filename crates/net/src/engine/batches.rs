@@ -73,6 +73,7 @@ impl BatchPacing {
             return Span::ZERO;
         }
         self.taken += reading.packets as u64;
+        // More packets may be queued, so read on at once.
         if reading.full {
             return Span::ZERO;
         }
@@ -83,9 +84,10 @@ impl BatchPacing {
         pause
     }
 
-    /// Returns the pause for a stream of which `taken` packets arrived within `time`.
+    /// Returns the pause for a stream that delivered `taken` packets within `time`.
     fn within(&self, taken: u64, time: Span) -> Span {
         let (taken, time) = (taken.max(1), time.0.max(1).unsigned_abs());
+        // A burst may arrive at any time during the pause.
         let room = self.room.saturating_sub(self.burst);
         let fitting = room.saturating_mul(time) / taken;
         let pause = fitting.min(MAX_PAUSE.0.unsigned_abs());

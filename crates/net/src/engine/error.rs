@@ -40,12 +40,12 @@ pub enum FlowError {
     )]
     Greeting { peer: SocketAddr, source: io::Error },
     /// The program that answers is not a jitlat server.
-    #[error("TCP {0} answers, but is not a jitlat server")]
+    #[error("TCP {0} answers, but is not a jitlat server: is the port of the test stream right?")]
     Foreign(SocketAddr),
     /// The peer did not connect in time.
-    #[error("no TCP connection from {0} arrived")]
+    #[error("no TCP connection from {0} for the test stream arrived: is a firewall between the hosts?")]
     NoConnection(SocketAddr),
     /// The connection was lost before it could be used.
-    #[error("a TCP connection broke before it could be used: {0}")]
+    #[error("the TCP connection of the test stream was lost before the stream started: {0}")]
     Gone(io::Error),
 }

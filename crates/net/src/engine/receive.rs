@@ -40,6 +40,7 @@ impl<'a> ReceivingStream<'a> {
         let opening = &context.opening;
         let mut recording = Recording::new(opening.record_limit);
         let packets = opening.spec.packets() as usize;
+        // A sixteenth more than the stream's packets, for duplicates.
         recording.reserve((packets + packets / 16).min(RESERVED_RECORDS));
         let receiver = StreamReceiver::new(&opening.spec, opening.timeouts, opening.greetings, steady())
             .limited_to(opening.peak);
@@ -59,6 +60,7 @@ impl<'a> ReceivingStream<'a> {
     fn keep(&mut self, record: PacketRecord) {
         self.received = self.received.saturating_add(1);
         if let Ok(seq) = u32::try_from(record.seq) {
+            // An invalid sequence number must not make the progress exceed the stream.
             let seq = seq.min(self.context.opening.spec.packets().saturating_sub(1));
             self.highest = self.highest.max(seq + 1);
         }

@@ -215,6 +215,7 @@ struct Unidentified {
 fn attend(rendezvous: &Weak<Rendezvous>, waker: &Waker) {
     let mut unidentified: Vec<Unidentified> = Vec::new();
     loop {
+        // No strong reference during the wait: dropping the rendezvous must be able to end this thread.
         let ports = match rendezvous.upgrade() {
             Some(rendezvous) => rendezvous.state().ports.clone(),
             None => return,

@@ -40,6 +40,7 @@ fn phase(spec: &TestSpec) -> Span {
 /// for a system call without delaying packets. Each packet has two entries, and one call reads at most 32
 /// entries.
 const MAX_STAMPS_AWAITED: u32 = 16;
+/// Minimum time until the next packet in which stamps can be fetched without delaying the packet.
 const MIN_IDLE: Span = Span::micros(500);
 /// Maximum wait for the last stamps.
 const MAX_STAMP_DELAY: Span = Span::millis(200);
@@ -137,6 +138,7 @@ pub fn udp(context: &Context, socket: &UdpSocket, stamps: StampMode, launch: Opt
     let pacer = Pacer::new(mode);
     let mut hand_over = match launch {
         Some(launch) => HandOver::launching(socket, launch),
+        // Kernel stamps would refer to the whole buffer instead of each packet.
         None if context.settings.sending.segmented && stamps == StampMode::User => {
             HandOver::segmented(socket, context.opening.spec.payload())
         }
@@ -183,11 +185,14 @@ pub fn udp(context: &Context, socket: &UdpSocket, stamps: StampMode, launch: Opt
     let until = steady() + MAX_STAMP_DELAY;
     while times.awaited() > 0 && steady() < until {
         if times.collect(socket) == 0 {
+            // Without requested events, poll returns only for the error queue, in which the stamps arrive.
             let _ = poll(&mut [PollFd::new(socket.as_fd(), PollFlags::empty())], PollTimeout::from(20u16));
         }
     }
     if hand_over.is_launching() {
         while times.collect(socket) > 0 {}
+        // Packets that missed their launch time never left this host, so they must not count as lost on the
+        // path.
         stream.failed += times.missed();
     }
     let CollectedStamps { stamps, lost, note } = times.finish();
@@ -254,6 +259,7 @@ fn send_all(
                 rest = &rest[1..];
             }
         }
+        // The packets of the next call leave later, so they get a new reading.
         reading = wall();
     }
     failed
@@ -273,6 +279,7 @@ pub fn tcp(context: &Context, connection: &TcpStream) {
             stream.follow_requests();
             continue;
         }
+        // Waits before the clock is read, because a packet is stamped when the connection accepts it.
         if !stream_socket::writable(connection, PollTimeout::from(50u16)) {
             moments.look(connection);
             if stream.is_asked() {

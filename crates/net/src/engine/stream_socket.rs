@@ -44,6 +44,7 @@ pub(crate) fn prepare_udp(
     let marked = match stamped.sent {
         true => marks.set(socket),
         false => {
+            // Packets dropped by this host would otherwise look like loss on the path.
             let _ = setsockopt(socket, sockopt::RxqOvfl, &1);
             observe(socket, local.is_ipv6());
             Vec::new()
@@ -60,6 +61,7 @@ pub(crate) fn prepare_udp(
 /// Nagle's algorithm, so that a record is sent as soon as it is written. `marks` is set for a sender.
 pub(crate) fn prepare_tcp(stream: &TcpStream, marks: Option<Marks>) -> io::Result<Vec<String>> {
     stream.set_nodelay(true)?;
+    // The rendezvous makes its connections non-blocking.
     stream.set_nonblocking(false)?;
     stream.set_read_timeout(Some(MAX_WAIT))?;
     Ok(marks.map(|m| m.set(stream)).unwrap_or_default())

@@ -46,6 +46,7 @@ fn run_to_end(mut context: Context, connections: &Sender<Instruction>) -> Result
         match context.wait(None, MAX_WAIT_MS) {
             WakeReason::Instructed(Instruction::Connected(stream, head)) => {
                 let greeted = matches!(context.opening.meeting, Meeting::Greeting(_));
+                // A greeting is not part of the stream, but other first bytes are.
                 let from = stream.peer_addr().map_err(FlowError::Gone)?;
                 met =
                     MetConnection { connection: Some(stream), head: if greeted { Vec::new() } else { head } };
@@ -86,6 +87,7 @@ fn run_to_end(mut context: Context, connections: &Sender<Instruction>) -> Result
             return Ok(());
         }
         if let Some(connection) = met.connection.take() {
+            // Withdraws the registration, so that no other peer is assigned to this flow.
             drop(entrance);
             let marked = (context.opening.role == FlowRole::Send).then(|| context.marks());
             let notes = stream_socket::prepare_tcp(&connection, marked);
@@ -135,6 +137,7 @@ fn open(
         }
     };
     match attempt(local) {
+        // The requested port is not available, so let the system choose another one.
         Err(_) if opening.any_port_will_do && local.port() != 0 => {
             local.set_port(0);
             attempt(local)

@@ -53,6 +53,7 @@ fn run_to_end(mut context: Context) -> Result<(), FlowError> {
     };
     let socket = match entrance {
         UdpEntrance::Socket(socket) => socket,
+        // A separate socket on the shared port: once connected, it receives only the packets of this peer.
         UdpEntrance::Rendezvous(_) => {
             sockets::bind_udp(local).map_err(|source| FlowError::Bind { transport: Udp, local, source })?
         }
@@ -121,6 +122,7 @@ fn open(context: &Context) -> Result<UdpEntrance, FlowError> {
         Meeting::Dial | Meeting::Listen => sockets::bind_udp(local).map(UdpEntrance::Socket),
     };
     match attempt(local) {
+        // The requested port is not available, so let the system choose another one.
         Err(_) if opening.any_port_will_do && local.port() != 0 => {
             local.set_port(0);
             attempt(local)
@@ -155,9 +157,7 @@ const PROHIBITED: &str = "a router or firewall on the path reports that this tra
 fn refusal(error: &io::Error) -> Option<&'static str> {
     match error.raw_os_error() {
         Some(libc::ECONNREFUSED) => Some("the far host reports that nothing listens there"),
-        Some(libc::EPERM) => {
-            Some("this host does not let the packets leave: does its own firewall forbid them?")
-        }
+        Some(libc::EPERM) => Some("this host does not send the packets: does its own firewall block them?"),
         _ => None,
     }
 }
@@ -192,6 +192,7 @@ fn greet(
         {
             reason = refusal(&e).unwrap_or(reason);
         }
+        // Rounded up to whole milliseconds, so that the wait does not end just before the deadline.
         let left = (greeter.deadline() - steady()).0.max(0) / 1_000_000 + 1;
         match context.wait(Some(socket.as_fd()), left.min(MAX_WAIT_MS.into()) as u16) {
             WakeReason::Over => return Ok(()),
@@ -251,6 +252,8 @@ fn wait_for_start(
     let mut buffer = [0; HEADER_LEN];
     let mut stream_waits = false;
     loop {
+        // The first packet of the stream keeps the socket readable, so polling the socket would return at
+        // once.
         let ready = (!stream_waits).then(|| socket.as_fd());
         match context.wait(ready, if stream_waits { 1 } else { MAX_WAIT_MS }) {
             WakeReason::Instructed(Instruction::Start) => break,

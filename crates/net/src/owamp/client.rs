@@ -505,6 +505,7 @@ impl<'a> OwampTest<'a> {
 
 fn set_hop_limit(socket: &UdpSocket, local: &SocketAddr) -> io::Result<()> {
     if local.is_ipv6() {
+        // The receiver computes the number of hops as 255 minus the TTL that arrived (RFC 4656).
         socket2::SockRef::from(socket).set_unicast_hops_v6(255)
     } else {
         socket.set_ttl(255)

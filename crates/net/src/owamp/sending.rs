@@ -22,7 +22,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread::JoinHandle;
 
-/// Minimum time before the next packet for fetching transmit stamps. They are also fetched when
+/// Transmit stamps are fetched if the next packet is not due for at least this time, or if
 /// [`MAX_STAMPS_AWAITED`] are outstanding.
 const MIN_IDLE: Span = Span::micros(30);
 const MAX_STAMPS_AWAITED: u32 = 16;
@@ -88,6 +88,7 @@ impl SendingSession {
         let shared = flags.clone();
         let run = move || {
             let sent = departing.run(&shared);
+            // First the flag, then the waker: the woken thread checks the flag.
             shared.complete.store(true, Ordering::Release);
             waker.wake();
             sent

@@ -161,6 +161,7 @@ impl<'a, M: Conversing> ControlConnection<'a, M> {
     /// Closes the connection for writing while sessions continue, so that the client sees the end without
     /// waiting for the last packets of the sessions.
     pub fn hang_up(&self) {
+        // A closed connection stays readable, and would end every wait at once.
         let _ = self.epoll.delete(&self.stream);
         let _ = self.stream.shutdown(Shutdown::Both);
     }

@@ -249,6 +249,27 @@ fn hint(address: &SocketAddr, error: &io::Error) -> String {
     }
 }
 
+/// Describes `failures`, one line each. Those that only lack a privilege share a line, because an ordinary user who starts
+/// every reflector would otherwise get six lines of the same advice.
+pub fn describe_failures(failures: &[ReflectorError]) -> Vec<String> {
+    let is_privilege =
+        |f: &&ReflectorError| f.source.kind() == io::ErrorKind::PermissionDenied && f.address.port() < 1024;
+    let (unprivileged, others): (Vec<_>, Vec<_>) = failures.iter().partition(is_privilege);
+    let mut lines: Vec<String> = others.iter().map(ToString::to_string).collect();
+    let mut names: Vec<String> =
+        unprivileged.iter().map(|f| format!("{} (port {})", f.name, f.address.port())).collect();
+    // Addresses of the same reflector follow one another.
+    names.dedup();
+    if !names.is_empty() {
+        lines.push(format!(
+            "not answering {}: a port below 1024 {}",
+            names.join(", "),
+            needs(Capability::NetBindService)
+        ));
+    }
+    lines
+}
+
 /// Maximum time until a connection's thread notices a stop.
 const MAX_WAIT: Span = Span::millis(100);
 

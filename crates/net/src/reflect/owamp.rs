@@ -191,7 +191,7 @@ impl ConnectionService for OwampService {
             ran
         });
         if let Err(error) = served {
-            tracing::debug!(%peer, %error, "an OWAMP control connection broke");
+            tracing::debug!(%peer, %error, "an OWAMP control connection was lost");
         }
     }
 
@@ -347,6 +347,8 @@ impl OwampConversation<'_> {
         let grant = self.control.admit(Ask::session(memory), proven)?;
         if direction == Direction::Up {
             let memory = SessionReceiver::memory(session.request.packets);
+            // A separate grant, because records are stored beyond the end of the session, and even of the
+            // connection, until the client fetches them.
             let records = self.control.admit(Ask { memory, ..Ask::default() }, proven)?;
             let owner = self.control.machine.owner();
             self.service.kept().claim(&session, &owner, records, clock::steady())?;
@@ -401,6 +403,7 @@ impl OwampConversation<'_> {
             return Ok((port, ServerEndpoint::Receiving(Box::new(Receiving::new(socket, receiver)))));
         }
         if self.control.local.is_ipv6() {
+            // The receiver computes the number of hops as 255 minus the TTL that arrived (RFC 4656).
             socket2::SockRef::from(&socket).set_unicast_hops_v6(255)?;
         } else {
             socket.set_ttl(255)?;

@@ -97,6 +97,7 @@ impl Responding {
             peer.read_exact(&mut request, self.timeout)?;
             let arrived = clock::wall();
             grant.touch(clock::steady());
+            // Limits count the larger direction.
             let bytes = sizes.request().max(sizes.response());
             self.await_turn(|now| own.take(bytes, now))?;
             self.await_turn(|now| self.shared.take(client.ip(), bytes, now))?;

@@ -85,7 +85,7 @@ impl ConnectionService for TwampService {
     fn serve(&self, stream: TcpStream, peer: SocketAddr, grant: &Grant) {
         // A lost connection ends its sessions; there is no client left to inform.
         if let Err(error) = TwampConversation::new(self, stream, peer, grant).and_then(|mut c| c.run()) {
-            tracing::debug!(%peer, %error, "a TWAMP control connection broke");
+            tracing::debug!(%peer, %error, "a TWAMP control connection was lost");
         }
     }
 
@@ -223,10 +223,12 @@ impl TwampConversation<'_> {
         let room = asked.request_len.max(128);
         let bound = self.control.bind(
             self.service.test_ports.as_ref(),
+            // Lower ports are reserved for services.
             Some(asked.port).filter(|port| *port >= 1024),
             |at| AnsweringSocket::bind_polled(at, &self.service.shared, room),
         );
         let opened = bound.and_then(|socket| {
+            // Reduced from the usual size to the memory that the session was granted.
             let _ = setsockopt(socket.socket(), sockopt::RcvBuf, &RECEIVE_BUFFER);
             Ok((socket.local_addr()?.port(), socket))
         });

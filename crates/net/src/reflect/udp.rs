@@ -100,6 +100,7 @@ impl<K: Copy> AnsweringSocket<K> {
         socket.bind(&at.into())?;
         observe(&socket, v6);
         enlarge(&socket);
+        // Older kernels do not accept a priority for a single answer.
         let priority = shared.prefer(&socket).filter(|_| has_message_priority());
         // Answers are sent from the address to which the request was sent. The hop limit lets the client see
         // the distance.
@@ -186,6 +187,7 @@ impl<K: Copy> AnsweringSocket<K> {
                 self.shared.counters.silent(Silence::Broadcast);
                 continue;
             }
+            // Limits count the longer of request and answer, so that short requests gain nothing.
             let answer = datagram.data.len().max(self.shortest_answer);
             if self.shared.take(from.ip(), answer, now.steady).is_err() {
                 self.shared.counters.silent(Silence::Limited);
@@ -254,6 +256,7 @@ impl<K: Copy> AnsweringSocket<K> {
 
 /// Returns the timestamping options: stamp all received packets, and sent packets that request a stamp.
 fn stamping() -> F {
+    // With OPT_TSONLY, the error queue does not return the packets themselves.
     F::SOF_TIMESTAMPING_SOFTWARE
         | F::SOF_TIMESTAMPING_RX_SOFTWARE
         | F::SOF_TIMESTAMPING_OPT_ID

@@ -223,6 +223,7 @@ impl<'a> Iterator for RingPackets<'a> {
         let head = self.bytes.get(self.at..)?;
         let packet = packet(head);
         match word(head, 0)? {
+            // Zero marks the last packet of a block.
             0 => self.left = 0,
             next => self.at = self.at.checked_add(next as usize)?,
         }

@@ -86,7 +86,7 @@ pub enum PingError {
         host(to),
         match source.kind() {
             io::ErrorKind::AddrNotAvailable => ": --bind must be an address of this host",
-            io::ErrorKind::PermissionDenied => ": does a firewall of this host forbid it?",
+            io::ErrorKind::PermissionDenied => ": does a firewall on this host block it?",
             _ => "",
         }
     )]
@@ -106,7 +106,7 @@ pub enum PingError {
     },
     /// The far host reports that nothing listens on the port.
     #[error(
-        "{0} refuses: nothing listens on that port there; is the reflector running, and is the port right?"
+        "{0} refused the packets: nothing listens on this port; is the reflector running, and is the port right?"
     )]
     Refused(SocketAddr),
     /// No request was answered, and a host on the path reported that these packets are prohibited.

@@ -329,7 +329,7 @@ impl<'a, P: Protocol> Exchange<'a, P> {
 
     /// Sends the packet in `out`. If the host has refused packets (`refused`), a program on it may still read
     /// whole frames (LaTe's raw sockets). Such a program rejects frames whose checksum is left to the
-    /// adapter, so the checksum is computed before.
+    /// adapter, so the checksum is computed before sending.
     fn send_once(&mut self, refused: bool) -> io::Result<()> {
         let ExchangeSockets { socket, framing, .. } = &mut self.wire;
         let bytes = framing.as_mut().map_or(&self.out[..], |framing| framing.wrap(&self.out));
@@ -343,6 +343,8 @@ impl<'a, P: Protocol> Exchange<'a, P> {
         let span = pause(due, now, self.mode);
         let ExchangeSockets { socket, elsewhere, .. } = &self.wire;
         let any_port = self.link.marking.any_port;
+        // Neither transmit stamps nor packets on the second socket end a receive call, and its timeout is
+        // coarse.
         let coarse = self.stamping.source == StampSource::User && span > MAX_TIMEOUT_DELAY && !any_port;
         if coarse && receive_within(socket, span - MAX_TIMEOUT_DELAY) {
             self.waiting = libc::MSG_WAITFORONE;
@@ -390,6 +392,7 @@ impl<'a, P: Protocol> Exchange<'a, P> {
             Carrier::Icmp => exceeded_mtu(&wire.socket, link.to.is_ipv6(), length),
             Carrier::Raw | Carrier::Ethernet => None,
         };
+        // Packets dropped in this host's queue were never sent, so their stamps do not count as lost.
         let dropped = outcome.sent.dropped_in_queue(outcome.records.iter().map(|r| r.seq));
         let lost = stamping.requested.saturating_sub(outcome.sent.known() as u64 + dropped);
         Ok(TwoWayMeasured {

@@ -55,6 +55,8 @@ fn read(table: &str) -> io::Result<String> {
 }
 
 fn gateway_v4(routes: &str, to: Ipv4Addr, interface: &str) -> Option<Ipv4Addr> {
+    // The kernel prints the bytes of an address, which are in network order, as a number in this host's
+    // order.
     let of_hex = |text: &str| u32::from_str_radix(text, 16).ok().map(u32::to_ne_bytes);
     let best = routes.lines().skip(1).filter_map(|line| {
         let mut fields = line.split_ascii_whitespace();
@@ -81,6 +83,7 @@ fn gateway_v6(routes: &str, to: Ipv6Addr, interface: &str) -> Option<Ipv6Addr> {
         let fits = name == interface && u128::from(to) & mask == net? && flags & (UP | REJECT) == UP;
         fits.then_some(((length, std::cmp::Reverse(metric?)), Ipv6Addr::from(gate?)))
     });
+    // The longest prefix wins; of equal ones, the smallest metric.
     best.max_by_key(|(rank, _)| *rank).map(|(_, gate)| gate).filter(|gate| !gate.is_unspecified())
 }
 

@@ -152,6 +152,7 @@ fn elsewhere(socket: &Socket, local: SocketAddr, marking: &Marking, stamps: Stam
     share(false)?;
     bound?;
     observe(&second, local.is_ipv6());
+    // Nothing is sent on this socket, so receive stamps are sufficient.
     stamp(&second, local.ip(), stamps.min(StampMode::KernelReceive), &mut Vec::new())?;
     second.set_nonblocking(true)?;
     Ok(second)

@@ -1,5 +1,5 @@
-//! Client's side of a TWAMP control connection. It is idle from before the first test packet until after the
-//! last, so it does not compete with test packets.
+//! Client's side of a TWAMP control connection. It is idle while test packets are sent, so it does not
+//! compete with them.
 
 use crate::clock::tick;
 use crate::drive::Driver;
@@ -21,7 +21,7 @@ use std::time::Duration;
 #[non_exhaustive]
 pub enum TwampError {
     /// Connecting failed.
-    #[error("cannot connect to the TWAMP server at {to}: {source}")]
+    #[error("cannot connect to the TWAMP server at {to}: {source}; is one running there, on this port?")]
     Connect {
         /// Address of the server.
         to: SocketAddr,

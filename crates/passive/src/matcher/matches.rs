@@ -230,6 +230,7 @@ impl Matches {
                 state.first_delay = delay;
             }
             Some((first, last)) => {
+                // Reordered: sent before a packet that has already arrived.
                 state.counts.reordered += u64::from(source.at < *last) * one;
                 *first = (*first).min(source.at);
                 *last = (*last).max(source.at);
@@ -278,6 +279,7 @@ impl Matches {
         self.since_tuned = 0;
         let [out, back] = [0, 1].map(|w| self.directions[w].least.take());
         match (out, back) {
+            // Divide first, because the difference may overflow.
             (Some(a), Some(b)) => self.offset = a / 2 - b / 2,
             // Only one direction has packets: the clocks may have drifted by as much as its smallest delay
             // changed.

@@ -97,10 +97,12 @@ impl DirectionState {
         let mut next = *self.next.get_or_insert(u64::from(s.seq) + (1 << 40));
         let start = unwrap(next, s.seq);
         let end = start + u64::from(s.length());
+        // Data after the probed byte shows that the receiver accepted it.
         if start > next && self.take_probed_byte(next + 1) {
             next += 1;
         }
         let acknowledged = self.acked.is_some_and(|a| a >= next);
+        // A window probe: one byte beyond the closed window.
         if peer_window.is_closed() && acknowledged && start == next && s.payload == 1 && s.length() == 1 {
             self.figures.keep_alives += 1;
             self.probed = true;
@@ -199,6 +201,7 @@ impl DirectionState {
     ) {
         let opened = filled.iter().map(|g| g.opened).min().unwrap_or(at);
         let waited = at - opened;
+        // A retransmission takes at least a round trip, so what comes sooner was only reordered.
         let soon = self.round_trips.least().map_or(MAX_REORDERING_DELAY, |r| r.min(MIN_TIMEOUT));
         let signalled = self.duplicate_acks >= DUPLICATE_ACKS;
         // A segment with bytes that were already seen is a retransmission, not reordered.
@@ -210,6 +213,7 @@ impl DirectionState {
         } else {
             self.figures.retransmissions += 1;
             self.figures.lost_before += 1;
+            // Neither duplicate acknowledgements nor SACK requested the retransmission.
             if !signalled && self.sacked <= passed.1 && waited >= self.round_trips.timeout() {
                 self.figures.timeouts += 1;
                 EventKind::Timeout
@@ -235,6 +239,7 @@ impl DirectionState {
         events: &mut Vec<TcpEvent>,
     ) {
         self.figures.retransmissions += 1;
+        // The receiver had already acknowledged these bytes.
         if self.acked.is_some_and(|a| range.1 <= a) {
             self.figures.spurious += 1;
             events.push(TcpEvent { at, kind: EventKind::Spurious, bytes: s.payload, waited: None });
@@ -272,6 +277,7 @@ impl DirectionState {
         self.figures.max_in_flight = self.figures.max_in_flight.max(flight);
         if s.payload > 0 && window.is_some_and(|w| w > 0 && flight >= w) {
             self.figures.window_full += 1;
+            // The wait begins with the first segment that fills the window.
             self.full.get_or_insert(at);
             events.push(TcpEvent { at, kind: EventKind::WindowFull, bytes: s.payload, waited: None });
         }
@@ -302,6 +308,7 @@ impl DirectionState {
         match self.acked {
             Some(known) if ack < known => false,
             Some(known) if ack == known => {
+                // The conditions of RFC 5681 §2.
                 let duplicate = s.payload == 0
                     && s.flags & (SYN | FIN | RST) == 0
                     && next > ack

@@ -147,6 +147,7 @@ impl SegmentRounds {
                 again: false,
                 done: false,
             });
+            // The fate of the oldest segment remains unknown.
             if own.flight.len() > MAX_IN_FLIGHT {
                 own.flight.pop_front();
             }
@@ -197,6 +198,7 @@ impl SegmentRounds {
                 (false, false) => {}
             }
         }
+        // Nothing is left to be acknowledged.
         if s.has(FIN) && own.flight.is_empty() {
             self.connections.remove(&key);
         }
@@ -204,6 +206,7 @@ impl SegmentRounds {
 
     /// Forgets connections that have been silent for [`IDLE_TIMEOUT`].
     fn sweep(&mut self, at: WallTime) {
+        // Visiting all connections for every packet would be slow.
         if self.swept.is_some_and(|swept| (at - swept).0.abs() < IDLE_TIMEOUT.0 / 8) {
             return;
         }

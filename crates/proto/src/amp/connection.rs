@@ -198,6 +198,7 @@ impl AmpConnection {
     /// Reads Server-Start; returns true once it is complete.
     pub(crate) fn read_server_start(&mut self) -> Result<bool, AmpFailure> {
         let step = AmpStep::SetUp;
+        // Both halves together: the second one is decrypted with the vector in the first one.
         if self.incoming.len() < ServerStart::LEN + ServerStart::TIME_LEN {
             return Ok(false);
         }

@@ -87,6 +87,7 @@ impl SessionKeys {
         // Both ends know the challenge, so only the comparison must take constant time.
         let differs = plain[..16].iter().zip(challenge).fold(0, |d, (a, b)| d | (a ^ b));
         let (aes, hmac) = (plain[16..32].try_into().ok()?, plain[32..].try_into().ok()?);
+        // black_box keeps the compiler from ending the comparison at the first difference.
         (core::hint::black_box(differs) == 0).then_some(SessionKeys { aes, hmac })
     }
 
@@ -169,6 +170,7 @@ impl IncomingBytes {
     /// `iv`.
     pub(crate) fn protect(&mut self, keys: &SessionKeys, iv: &[u8; 16]) {
         self.cipher = Some((decryptor(&keys.aes, iv), running_mac(&keys.hmac)));
+        // Bytes after the last unprotected message are already encrypted.
         let waiting = core::mem::take(&mut self.plain);
         self.feed(&waiting);
     }

@@ -13,8 +13,8 @@ use std::collections::VecDeque;
 
 /// Maximum number of digests waiting to be sent. Further digests are dropped and counted.
 const MAX_QUEUED_DIGESTS: usize = 1 << 16;
-/// Maximum number of previews (first bytes of packets) waiting to be sent; they are only needed to make a
-/// plan.
+/// Maximum number of previews (first bytes of packets) waiting to be sent; they are only needed to decide how
+/// packets are matched.
 const MAX_QUEUED_PREVIEWS: usize = 1 << 12;
 /// Number of entries at which a message is sent at once.
 const ENTRIES_PER_MESSAGE: usize = 512;

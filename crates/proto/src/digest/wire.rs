@@ -68,7 +68,7 @@ pub struct CaptureTotals {
 /// Packets in one message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Entries {
-    /// Packets for making a plan, as long as no rule exists.
+    /// Packets from which the collector decides how to match; sent until a rule has been received.
     Previews(Vec<PacketPreview>),
     /// Packets that match the rule.
     Digests(Vec<Digest>),

@@ -198,9 +198,11 @@ impl Client {
             _ => (echo.received, echo.sent),
         };
         let (arrived, answered) = times(arrived, answered, near);
+        // Bit 0 stands for the request itself; without it, the server has no window.
         self.window = Some(echo.window).filter(|window| window & 1 != 0);
         DatagramKind::Reply(Reply {
             seq: echo.seq,
+            // irtt writes the whole sequence number.
             seq_bits: 32,
             arrived,
             answered,
@@ -220,6 +222,7 @@ fn times(
     near: WallTime,
 ) -> (Option<WallTime>, Option<WallTime>) {
     match (arrived.wall, answered.wall, arrived.monotonic, answered.monotonic) {
+        // Only the difference of these times is meaningful.
         (None, None, Some(arrived), Some(answered)) => {
             (Some(near - Span(answered.saturating_sub(arrived).max(0))), Some(near))
         }

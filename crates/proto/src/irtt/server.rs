@@ -128,10 +128,12 @@ impl IrttRules {
         if self.duration > Span::ZERO {
             granted.duration = asked.duration.min(self.duration);
         }
+        // A longer interval could make the session time out between two requests.
         granted.interval = asked.interval.max(self.interval).min(self.longest_interval());
         granted.length = asked.length.clamp(0, self.length.into());
         granted.stamp_at = match (self.stamps, asked.stamp_at) {
             (AllowStamps::None, _) => StampAt::None,
+            // A single timestamp, halfway between both.
             (AllowStamps::Single, StampAt::Both) => StampAt::Midpoint,
             (_, asked) => asked,
         };
@@ -322,6 +324,7 @@ impl Server {
             _ => self.echo(datagram, &packet, arrival, now, out),
         }?;
         packet::sign(self.rules.key(key), &mut out[start..]);
+        // Answers longer than requests would let forged requests amplify traffic.
         if packet.flags & flag::OPEN == 0 && out.len() - start > datagram.len() {
             out.truncate(start);
             return Err(Silence::Short);
@@ -337,6 +340,7 @@ impl Server {
             return Ok(None);
         }
         let has_signed = |key: &IrttKey| key.has_signed(datagram);
+        // The session determines the key, so only one key has to be tried.
         let index = if packet.flags & (flag::OPEN | flag::REPLY) == 0 {
             let (token, _) = packet.token().ok_or(Silence::Foreign)?;
             let session = self.sessions.get(&token).ok_or(Silence::NoSession)?;
@@ -402,6 +406,7 @@ impl Server {
         if self.sessions.len() >= self.rules.sessions {
             self.remove_unused(|_| true).or_else(|_| self.remove_idle(client, now.steady))?;
         }
+        // 0 stands for "no session" in the protocol.
         let token = loop {
             let token = self.draw();
             if token != 0 && !self.sessions.contains_key(&token) {
@@ -515,6 +520,7 @@ impl Server {
             let IrttParams { duration, interval, .. } = session.params;
             let peer = rules.peer(session.key).map(str::to_owned);
             self.begun = Some(IrttTestStart { peer, duration, interval });
+            // The client knows the token, so it has received the answer at its address.
             self.addresses.prove(access::ClientAddress::of(arrival.from.ip()), now.steady);
         }
         let first = *session.first.get_or_insert(now.steady);

@@ -5,10 +5,10 @@
 //!
 //! ```text
 //! Open     → Opened(port)                  bind the socket (TCP: also listen, if requested)
-//!            Greeted(from)                 version 3, server: a HELLO with the flow's token came
-//! Connect  → Ready                         tie the socket to the peer; version 3, client: greet it
+//!            Greeted(from)                 version 3, server: a HELLO with the flow's token arrived
+//! Connect  → Ready                         connect the socket to the peer; version 3, client: greet the peer
 //! Start                                    run StreamSender or StreamReceiver (accept first if listening)
-//!            Ended(sent)                   sender: the last data packet has gone; sentinels follow
+//!            Ended(sent)                   sender: the last data packet was sent; sentinels follow
 //!            SoFar(figures)                a watched receiver, about once per second
 //! Cut                                      end early: sender → sentinels now, receiver → linger
 //! Stop     → Sent or Received              sender: no more sentinels, report;

@@ -121,7 +121,7 @@ impl LimitRefusal {
 }
 
 impl ServerLimits {
-    /// Adds to `policy` those of these limits for which policies have rules.
+    /// Copies the limits for which policies have rules into `policy`.
     pub fn apply_to(&self, policy: &mut Policy) {
         let rules = policy.service(ONE_WAY);
         rules.total.connections = Some(self.connections);
@@ -212,13 +212,14 @@ impl ServerLimits {
         if used == TransferLoad::default() {
             return Ok(());
         }
-        let beside = |used, asked, unit| format!("{} in addition to {used} in use", InAWindow(asked, unit));
+        let in_addition =
+            |used, asked, unit| format!("{} in addition to {used} in use", InAWindow(asked, unit));
         if used.packets.saturating_add(asked.packets) > self.packets_in_a_window() {
-            let asked = beside(used.packets, asked.packets, "packets");
+            let asked = in_addition(used.packets, asked.packets, "packets");
             return Err(LimitRefusal::new("max-rate", PerSecond(self.rate.into()), asked));
         }
         if used.bits.saturating_add(asked.bits) > self.bits_in_a_window() {
-            let asked = beside(used.bits, asked.bits, "bits");
+            let asked = in_addition(used.bits, asked.bits, "bits");
             return Err(LimitRefusal::new("max-bandwidth", Bits(self.bandwidth), asked));
         }
         Ok(())

@@ -27,7 +27,7 @@ fn tally(seqs: impl Iterator<Item = u32>) -> BTreeMap<u32, usize> {
 }
 
 /// Checks that a test that ended normally has correct records of every session: each packet that arrived,
-/// with its times, and each that did not.
+/// with its times, and each packet that did not.
 fn check(outcome: &OwampSimOutcome, sessions: usize) {
     assert_eq!(outcome.client, Ok(()));
     assert_eq!(outcome.server, Some(AmpEndReason::Closed));
@@ -47,7 +47,7 @@ fn check(outcome: &OwampSimOutcome, sessions: usize) {
             assert_eq!(record.sent, NtpTime::from(sent[&record.seq]));
             assert_eq!((record.send_error, record.ttl), (crate::sim::owamp::ERROR, 255));
         }
-        // Every number up to the last that counts is present: once per arrival, or once as lost.
+        // Every sequence number up to the last one that counts is present: once per arrival, or once as lost.
         let arrivals = tally(truth.came.iter().map(|c| c.0));
         assert_eq!(tally(came.iter().map(|r| r.seq)), arrivals);
         let next = data.next_seq.unwrap();
@@ -125,7 +125,8 @@ fn clocks_apart_move_delays_alone() {
             }
         }
     }
-    // With a larger offset everything counts as lost: the protocol cannot distinguish the two.
+    // With a larger offset, everything counts as lost, because the protocol cannot distinguish offset and
+    // delay.
     let clocks = [SimClock::default(), SimClock { offset: Span::seconds(2), skew_ppb: 0 }];
     let outcome =
         OwampWorld { clocks, ..OwampWorld::new(SecurityMode::Open, both(50, ScheduleSlot::Fixed(10 * MS))) }
@@ -185,7 +186,7 @@ fn an_interrupt_ends_the_test_and_keeps_what_there_is() {
         assert!(outcome.took < Span::seconds(5), "{ms} ms: {:?}", outcome.took);
         for (sid, data) in &outcome.data {
             let (data, truth) = (data.as_ref().unwrap(), &outcome.truth[sid]);
-            // Packets sent within the timeout before the end are omitted (RFC 4656 §3.8).
+            // Packets sent less than the timeout before the end are omitted (RFC 4656 §3.8).
             let counted = data.records.len() as u64;
             let sent = truth.sent.len() as u64;
             assert!(
@@ -247,8 +248,8 @@ fn trouble() -> impl Strategy<Value = OwampTrouble> {
     ]
 }
 
-/// Checks that a conversation ends under any conditions, that the server sends only to its client and no more
-/// than was granted, and that memory is bounded.
+/// Checks that a conversation always ends, that the server sends only to its client and no more than was
+/// accepted, and that memory is bounded.
 fn survive(outcome: &OwampSimOutcome, granted: u64) {
     assert!(outcome.took < Span::seconds(1100), "{:?}", outcome.took);
     assert_eq!(outcome.misdirected, 0);
@@ -293,7 +294,7 @@ proptest! {
     }
 }
 
-/// Every kind of trouble at every step of a short conversation.
+/// Every kind of fault, at every step of a short conversation.
 #[test]
 fn anything_at_any_step_is_survived() {
     let world = || OwampWorld::new(SecurityMode::Encrypted, both(5, ScheduleSlot::Fixed(20 * MS)));

@@ -95,7 +95,7 @@ pub fn latency_full(run: &DrawnRun<'_>) -> Option<Figure> {
         id: "latency-full",
         title: run.titled("Latency, full range"),
         quantity: run.delay(),
-        about: "The latency histogram with every packet: it shows how far the tail really reaches.",
+        about: "The latency histogram with all packets, which shows the whole tail.",
     };
     let (min, max) = (run.summary.latency.min? as f64, run.summary.latency.max? as f64);
     let mut bars = rebinned(&trace.delays, min, max, BARS);

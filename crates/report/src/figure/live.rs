@@ -321,15 +321,15 @@ mod tests {
         let (live, trace) = both();
         let summary = summary(live.streams[1].analysis().unwrap());
         let streams = [
-            LiveStream { label: "to server", state: &live.streams[0], seen: None },
-            LiveStream { label: "from server", state: &live.streams[1], seen: Some((&summary, &trace)) },
+            LiveStream { label: "up", state: &live.streams[0], seen: None },
+            LiveStream { label: "down", state: &live.streams[1], seen: Some((&summary, &trace)) },
         ];
         let drawn = |id: &str| (LIVE_PLOTS.iter().find(|p| p.id == id).unwrap().draw)(&streams);
         let names = |figure: &Figure| figure.legend().map(|s| s.name.clone()).collect::<Vec<_>>().join(", ");
         let delay = drawn("delay").remove(0);
         assert_eq!(
             names(&delay),
-            "to server: mean, to server: largest, to server: 5 missing, from server: mean, from server: largest, from server: \
+            "up: mean, up: largest, up: 5 missing, down: mean, down: largest, down: \
              10 missing"
         );
         assert!(
@@ -337,8 +337,8 @@ mod tests {
             "{}",
             delay.subtitle
         );
-        assert_eq!(names(&drawn("losses")[0]), "to server: 5 missing, from server: 10 missing");
-        assert_eq!(names(&drawn("distribution")[0]), "to server, from server");
+        assert_eq!(names(&drawn("losses")[0]), "up: 5 missing, down: 10 missing");
+        assert_eq!(names(&drawn("distribution")[0]), "up, down");
         // Single packets are only known for the direction that arrived here.
         for id in ["jitter", "variation", "packets", "runs", "buffer"] {
             let figures = drawn(id);

@@ -124,7 +124,7 @@ fn figure(sweep: &Sweep<'_>, what: &str) -> Option<Figure> {
                 sweep.confidence
             )
         }
-        _ => format!("error bars: {} % confidence of the mean over repetitions", sweep.confidence),
+        _ => format!("error bars: {} % confidence interval of the mean over repetitions", sweep.confidence),
     };
     if single {
         notes
@@ -207,7 +207,7 @@ fn histograms(sweep: &Sweep<'_>, names: &[String]) -> Option<Figure> {
         .then(|| format!("The first {ROWS} of {} combinations are drawn.", sweep.packets.len()));
     let end = low as f64 + width * BARS as f64;
     let beyond =
-        "The axis ends at the largest 99th percentile; the last bar of each row also holds what lies beyond.";
+        "The axis ends at the largest 99th percentile; the last bar of each row includes all larger values.";
     let mark = Mark::Histograms { start: low as f64, width, rows: all.iter().zip(names).map(row).collect() };
     Some(Figure {
         id: "sweep-distributions".into(),

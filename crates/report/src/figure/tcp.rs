@@ -194,13 +194,13 @@ fn flight(t: &TcpTrace, id: &str, name: &str) -> Option<Figure> {
         return None;
     }
     let mut series =
-        vec![MarkSeries::new("in flight, most", Tone::Data, Mark::Line { points: flight, dashed: false })];
+        vec![MarkSeries::new("in flight, maximum", Tone::Data, Mark::Line { points: flight, dashed: false })];
     let mut notes = Vec::new();
     // A much larger window would flatten the line of bytes in flight.
     let least = window.iter().map(|p| p.1).fold(f64::INFINITY, f64::min);
     let reach = if least < most * 4.0 {
         series.push(MarkSeries::new(
-            "receiver's window, least",
+            "receiver's window, minimum",
             Tone::Bound,
             Mark::Line { points: window, dashed: true },
         ));

@@ -20,6 +20,7 @@ pub use shell::{PageFrame, SCRIPT, STYLE, document};
 
 use crate::figure::{self, DrawnRun, DrawnStream, Figure};
 use crate::text::screen::{Relation, Screen, ScreenStream, shown_shift};
+use crate::text::short_label;
 use crate::{FirstScreen, Section};
 use jitlat_core::analysis::Samples;
 use jitlat_core::summary::Summary;
@@ -166,12 +167,7 @@ fn screen(parts: &[ReportPart<'_>], directions: bool) -> Screen {
 
 /// Draws delay over time of all parts; `None` without packets.
 fn course(parts: &[ReportPart<'_>]) -> Option<Figure> {
-    let name = |label| match label {
-        "Client to server" => "to server",
-        "Server to client" => "to client",
-        label => label,
-    };
-    let known = parts.iter().filter_map(|part| Some((name(part.label), part.summary, part.trace?)));
+    let known = parts.iter().filter_map(|part| Some((short_label(part.label), part.summary, part.trace?)));
     let drawn: Vec<DrawnStream<'_>> = known
         .map(|(label, summary, trace)| DrawnStream { label, summary, trace, minus: shown_shift(summary) })
         .collect();

@@ -159,9 +159,9 @@ fn clocks(page: &mut Page, s: &Summary) {
         page.item(&format!("relative clock error, server minus client = {}{of}", full(offset)));
     }
     if let Some([lo, hi]) = c.interval_ns {
-        page.item(&format!("it lies between {} and {} for any path", full(lo), full(hi)));
+        page.item(&format!("it lies between {} and {}, even if the path is asymmetric", full(lo), full(hi)));
     } else if let Some(bound) = c.bound_ns {
-        page.item(&format!("it is known to +/- {} for any path", eng4_f64(bound)));
+        page.item(&format!("it is known to +/- {}, even if the path is asymmetric", eng4_f64(bound)));
     }
     match c.estimator {
         Some(OffsetEstimator::MinimumRtt) => {
@@ -192,7 +192,7 @@ fn clocks(page: &mut Page, s: &Summary) {
         let verdict = match trend.verdict {
             TrendVerdict::None => "no trend in latency",
             TrendVerdict::Skew => "latency drifts with clock skew",
-            TrendVerdict::Overload => "latency climbs by overload",
+            TrendVerdict::Overload => "latency rises because of overload",
             TrendVerdict::Draining => "latency falls as a queue drains",
             TrendVerdict::Undecided => "latency drifts, cause undecided",
         };
@@ -330,7 +330,7 @@ fn hosts(page: &mut Page, s: &Summary) {
     }
     if let Some(i) = &s.intended_latency {
         page.item(&format!(
-            "latency from scheduled send times: min {}, mean {}, largest {}; jitter 99% {}, 99.9% {}",
+            "delay counted from due times: min {}, mean {}, largest {}; jitter 99% {}, 99.9% {}",
             eng4(i.min),
             eng4_f64(i.mean),
             eng4(i.max),
@@ -415,7 +415,7 @@ fn far_end(page: &mut Page, s: &Summary) {
     }
     // In two-way tests, the far host may answer all requests with another size.
     if f.odd_sizes > 0 && (s.two_way.is_none() || f.odd_sizes < s.counts.received) {
-        page.item(&format!("{} with another size than agreed", count(f.odd_sizes, "packet")));
+        page.item(&format!("{} of a size other than agreed", count(f.odd_sizes, "packet")));
     }
 }
 

@@ -103,16 +103,16 @@ fn describe(t: &mut String, fit: Option<&LinkFit>, sizes: &[SizeFigures]) {
     };
     if f.cells_assumed {
         t.push_str(
-            "  too few sizes to find steps by: ATM cells are assumed, as they leave far less unexplained than a line\n",
+            "  too few sizes to detect steps: ATM cells are assumed, because they fit far better than a line\n",
         );
     } else if f.coarse && f.steps.is_none() {
         t.push_str(
-            "  sizes so few or so far apart cannot show steps, if there are any: sweep 200 bytes, 8 or fewer apart\n",
+            "  too few sizes, or too far apart, to detect steps: sweep 200 bytes in steps of 8 or fewer\n",
         );
     }
     let _ = writeln!(
         t,
-        "  both rates in series, 1/(1/up + 1/down): {rate}; unexplained {} rms",
+        "  both rates in series, 1/(1/up + 1/down): {rate}; residual {} rms",
         units::eng4_f64(f.residual_ns)
     );
     if f.steps.is_some_and(|s| s.0 == 48) {

@@ -149,13 +149,13 @@ fn both(n: u64) -> [Measured; 2] {
 #[test]
 fn both_directions_are_one_answer_one_table_and_one_figure() {
     let [up, down] = both(500);
-    let html = report(&[("Client to server", &up), ("Server to client", &down)]);
+    let html = report(&[("Up (client to server)", &up), ("Down (server to client)", &down)]);
     for once in
         ["<td></td><th scope=\"col\">verdict</th>", "id=\"figure-delay-over-time\"", "<ul class=\"uses\""]
     {
         assert_eq!(html.matches(once).count(), 1, "{once}");
     }
-    for row in ["<th scope=\"row\">to server</th>", "<th scope=\"row\">to client</th>"] {
+    for row in ["<th scope=\"row\">up</th>", "<th scope=\"row\">down</th>"] {
         assert!(html.contains(row), "{row}");
     }
     let tabs = html.matches("role=\"tab\" id=").count();
@@ -310,13 +310,13 @@ fn every_figure_can_be_chosen_zoomed_and_read_in_a_browser() {
 #[test]
 fn both_directions_work_in_a_browser() {
     let [up, down] = both(1000);
-    driven("both", &report(&[("Client to server", &up), ("Server to client", &down)]));
+    driven("both", &report(&[("Up (client to server)", &up), ("Down (server to client)", &down)]));
 }
 
 #[test]
 fn on_paper_the_answer_is_the_first_of_at_most_six_pages() {
     let [up, down] = both(1000);
-    let html = report(&[("Client to server", &up), ("Server to client", &down)]);
+    let html = report(&[("Up (client to server)", &up), ("Down (server to client)", &down)]);
     let Some((first, all)) = printed(&html) else { return };
     assert!((2..=6).contains(&all), "{all} pages");
     assert_eq!(first, 1);
@@ -327,7 +327,7 @@ fn nobody_is_kept_from_a_page() {
     let Some(axe) = axe() else { return };
     let ([up, down], wan, loopback) = (both(500), golden("b_wan_lossy_v1"), golden("a_loopback_v1"));
     let pages = [
-        report(&[("Client to server", &up), ("Server to client", &down)]),
+        report(&[("Up (client to server)", &up), ("Down (server to client)", &down)]),
         report(&[("", &wan)]),
         comparison(&compared(&[("loopback", &loopback), ("wan", &wan)]), "jitlat 0", None),
     ];

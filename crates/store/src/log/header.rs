@@ -1,7 +1,8 @@
 //! The `# key value` lines of a log, before and after its rows: [`Session`] ⇄ text.
 //!
-//! A line holds one fact. A later line with the same key replaces it, or adds to it if the key holds a list; the value `-`
-//! removes it. Facts known only at the end are therefore written after the rows, without changing anything already written.
+//! A line holds one fact. A later line with the same key replaces the fact, or adds to it if it is a list; the value
+//! `-` removes it. Facts that are only known at the end can therefore be written after the rows, without changing any
+//! line that is already written.
 
 use super::compat::{LogVersion, RowLayout};
 use super::date::parse_date;
@@ -21,16 +22,16 @@ use jitlat_core::{
     ClockProbe, Direction, Dscp, Schedule, Session, Span, TestSpec, Transport, WallTime, units,
 };
 
-/// Keys of lines 2 to 11, in order.
+/// Keys of lines 2 to 11, in the order of the lines.
 const CLASSIC: [&str; 10] =
     ["command", "npkts", "pktlen", "proto", "period", "src_ip", "dst_ip", "src_port", "dst_port", "dscp"];
 /// Text for an unknown date.
 const NO_DATE: &str = "date unknown";
 
-/// Value of `dialect` for a test with classic workorders; other tests have no such line.
+/// Value of `dialect` for a test with classic workorders. Other tests have no such line.
 const CLASSIC_DIALECT: &str = "classic";
 
-/// Facts from the lines read so far.
+/// Facts in the lines read so far.
 #[derive(Debug)]
 pub(super) struct LogHeader {
     packets: Option<u64>,
@@ -43,14 +44,14 @@ pub(super) struct LogHeader {
     ports: [u16; 2],
     format: Option<u8>,
     seen: [bool; CLASSIC.len()],
-    /// Facts that need no consistency check.
+    /// Facts that need no consistency check with others.
     facts: Session,
     pub layout: RowLayout,
-    /// Number of rows as stated by the log after its last row.
+    /// Number of rows as stated in the log after its last row.
     pub rows: Option<u64>,
     /// True if the log states its ending before the rows.
     ended_early: bool,
-    /// Lines that could not be parsed, with their number and the reason.
+    /// Lines that could not be parsed: their number, and the reason.
     pub problems: Vec<(u64, String)>,
 }
 
@@ -75,8 +76,8 @@ impl LogHeader {
         }
     }
 
-    /// True if the line `line` can only be the first line of another log. After the rows, a number of packets belongs
-    /// to the current log.
+    /// True if `line` can only be the first line of another log. After the rows, a line with a number of packets still
+    /// belongs to the current log.
     pub fn begins_a_log(line: &str, after_rows: bool) -> bool {
         split(line).is_some_and(|(key, _)| key == "command" || key == "npkts" && !after_rows)
     }
@@ -173,7 +174,7 @@ impl LogHeader {
         Ok(())
     }
 
-    /// The two lines of version 2, whose keys are sentences: `… clock error … = -80.000 us`.
+    /// Parses one of the two additional lines of version 2, whose keys are sentences: `… clock error … = -80.000 us`.
     fn clock_label(&mut self, key: &str, value: &str) -> Result<(), String> {
         let Some((label, amount)) = value.rsplit_once('=') else { return Ok(()) };
         let label = format!("{key} {label}").to_ascii_lowercase();
@@ -206,7 +207,7 @@ impl LogHeader {
             "pktlen" => self.payload = Some(parse("a number of bytes", value)?),
             "proto" => {
                 let number = parse("an IP protocol number", value)?;
-                // Echo requests (ICMP, ICMPv6): see `session`.
+                // Echo requests (ICMP, ICMPv6) are handled in `session`.
                 self.transport = match number {
                     1 | 58 => Transport::Udp,
                     _ => Transport::from_number(number)
@@ -223,7 +224,7 @@ impl LogHeader {
         Ok(())
     }
 
-    /// Returns the session described by the lines so far, and warnings about implausible facts.
+    /// Returns the session that the lines so far describe, and warnings about implausible facts.
     ///
     /// # Errors
     /// A message if the number of packets, which is required, is missing.
@@ -258,7 +259,7 @@ impl LogHeader {
         }
         let direction = self.direction.unwrap_or(Direction::Up);
         let two_way = self.facts.two_way.as_ref();
-        // Echo requests are datagrams, whatever `proto` says: each arrives or is lost on its own.
+        // Echo requests are datagrams, regardless of `proto`: each of them arrives or is lost separately.
         let transport =
             if two_way.is_some_and(|t| t.protocol == "icmp") { Transport::Udp } else { self.transport };
         let spec = |period| TestSpec::new(direction, transport, packets, payload, period, self.schedule);
@@ -299,15 +300,16 @@ impl LogHeader {
 }
 
 impl LogHeader {
-    /// True if the stated ending is the real one, not an expectation written at the start. If a log states its ending
-    /// before the rows, the ending counts only if the closing lines contain facts that are known only after a test.
+    /// True if the stated ending is the actual one, rather than an expectation written at the start. If a log states
+    /// its ending before the rows, the ending only counts if the closing lines contain facts that are known only after
+    /// a test.
     fn is_ended(&self) -> bool {
         !self.ended_early
             || self.rows.is_some() && (self.facts.two_way.is_some() || self.facts.sent.is_some())
     }
 }
 
-/// Splits a `#` line into key and value; the value is everything after the space that follows the key.
+/// Splits a `#` line into a key and a value: everything after the space that follows the key.
 fn split(line: &str) -> Option<(&str, &str)> {
     let line = line.strip_prefix('#')?.trim_start().trim_end_matches(['\r', '\n']);
     Some(line.split_once([' ', '\t']).unwrap_or((line, "")))
@@ -472,14 +474,14 @@ fn quantity(text: &str) -> Option<Span> {
     Some(Span(if negative { -scaled } else { scaled }))
 }
 
-/// A key with its values: none, one, or several if the key holds a list.
+/// A key and its values: none, one, or several if the fact is a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Fact {
     key: String,
     values: Vec<String>,
 }
 
-/// Returns all facts of `session` in a version 3 log, including the eleven classic lines but not the date.
+/// Returns all facts of `session` that a version 3 log contains, including the eleven classic lines except the date.
 pub(super) fn facts(session: &Session, layout: RowLayout) -> Vec<Fact> {
     let spec = &session.spec;
     let ip = |ip: Option<core::net::IpAddr>| vec![ip.map_or_else(|| "-".to_owned(), |ip| ip.to_string())];
@@ -538,7 +540,7 @@ pub(super) fn facts(session: &Session, layout: RowLayout) -> Vec<Fact> {
         all.extend(facts.map(|(key, values)| (format!("{name}.{key}"), values)));
     }
     all.extend(session.two_way.iter().flat_map(|t| two_way::facts(t)));
-    // The result of the probes is written for people and scripts; log readers compute it again.
+    // The result of the probes is only written for people and scripts. Log readers compute it again.
     let clock = match session.probes.as_slice() {
         [] => ClockEstimate::default(),
         _ => ClockEstimate::new(session, None),
@@ -581,8 +583,9 @@ fn sync_text(s: &SyncState) -> String {
     )
 }
 
-/// Returns the lines before the first row, with the facts known so far. `stream` is the first and last time of the stream on
-/// the client's clock, if there are rows: a version 2 log contains the clock estimates of probes and stream together.
+/// Returns the lines before the first row, with the facts known so far. `stream` is the first and the last time of the
+/// stream on the client's clock, if there are rows: a version 2 log contains clock estimates that depend on both the
+/// probes and the stream.
 pub(super) fn header_text(
     session: &Session,
     version: LogVersion,
@@ -608,7 +611,7 @@ pub(super) fn header_text(
             out += &format!("# Estimated relative clock error = {}\n", units::full(offset));
         }
         if let Some(rtt) = clock.min_rtt_ns {
-            // Four digits, as in the source document, if they are exact.
+            // Four digits, as the original tool printed them, if they are exact.
             let short = units::eng4(rtt);
             let text = if quantity(&short) == Some(Span(rtt)) { short } else { units::full(rtt) };
             out += &format!("# Estimated control channel minimum RTT = {text}\n");
@@ -624,7 +627,7 @@ pub(super) fn trailer_text(rows: u64, before: &[Fact], now: &[Fact]) -> String {
         let written: &[String] = before.iter().find(|f| f.key == *key).map_or(&[], |f| &f.values);
         let news = match values.strip_prefix(written) {
             Some(added) => added,
-            // Readers of every version let a later classic line replace an earlier one.
+            // In every version, a later classic line replaces an earlier one, so write its values again.
             None if CLASSIC.contains(&key.as_str()) => values,
             None => {
                 out += &format!("# {key} -\n");
@@ -727,7 +730,8 @@ fn are_ascending(runs: &[SeqRun]) -> bool {
 
 const SHIFTS_PER_LINE: usize = 16;
 
-/// `20+400000000 60+35000000`: first number, and how much later it and all later ones are due, in ns.
+/// Formats shifts as `20+400000000 60+35000000`: the first sequence number to which a shift applies, and by how much
+/// later than before all packets from it on are due, in ns.
 fn shifts_text(shifts: &[ScheduleShift]) -> String {
     let shifts: Vec<String> = shifts.iter().map(|shift| format!("{}+{}", shift.seq, shift.by.0)).collect();
     shifts.join(" ")

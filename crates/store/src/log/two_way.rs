@@ -1,4 +1,4 @@
-//! Lines that only a two-way test has: [`TwoWay`] ⇄ text.
+//! Lines of a log that only two-way tests have: [`TwoWay`] ⇄ text.
 
 use super::escape::{escape, unescape};
 use core::fmt::Display;
@@ -33,13 +33,13 @@ pub(super) fn facts(facts: &TwoWay) -> Vec<(String, Vec<String>)> {
     .into()
 }
 
-/// Parses one line. `None` if the key is not one of a two-way test.
+/// Parses one line. `None` if the key does not belong to two-way tests.
 pub(super) fn line(to: &mut Option<Box<TwoWay>>, key: &str, value: &str) -> Option<Result<(), String>> {
     if key == "two_way" {
         to.get_or_insert_default().protocol = unescape(value);
         return Some(Ok(()));
     }
-    // All other lines require the line that declares a two-way test to come first.
+    // The line that declares a two-way test must precede all other lines.
     let facts = to.as_deref_mut()?;
     Some(match key {
         "wait" => number(value).map(|v| facts.wait = v.map(Span)),
@@ -153,7 +153,7 @@ fn directions(text: &str) -> Result<Directions, String> {
 /// Number of loss runs per line.
 const LOSSES_PER_LINE: usize = 16;
 
-/// Formats runs as `up:20+3 down:60`: direction, first number, and count if not one.
+/// Formats runs as `up:20+3 down:60`: direction, first sequence number, and the number of requests unless it is 1.
 fn losses_text(runs: &[LossRun]) -> String {
     let runs: Vec<String> = runs
         .iter()

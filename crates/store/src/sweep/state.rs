@@ -9,7 +9,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
-/// The finished runs of a sweep.
+/// The state file of a sweep, and its finished runs.
 #[derive(Debug)]
 pub struct SweepState {
     path: PathBuf,

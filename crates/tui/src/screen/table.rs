@@ -89,12 +89,12 @@ fn remarks(shown: &ScreenState<'_>, state: &LiveState) -> Vec<(String, bool)> {
         match stream.known() {
             FigureSource::Classic => {
                 all.push((
-                    format!("{label}: known at the end (not reported by the classic protocol)"),
+                    format!("{label}: available at the end (not reported by the classic protocol)"),
                     false,
                 ));
             }
             FigureSource::NotReported if running && state.elapsed(shown.now).is_some_and(|s| s > 3.0) => {
-                let text = "known at the end (not reported by the server)";
+                let text = "available at the end (not reported by the server)";
                 all.push((format!("{label}: {text}"), false));
             }
             _ => {}

@@ -77,7 +77,7 @@ mod tests {
         let table = [
             (Ending::PeerLost, false, "the connection to the other host was lost"),
             (Ending::StorageFailed, false, "not all results could be stored"),
-            (Ending::Unknown, true, "the log is cut off"),
+            (Ending::Unknown, true, "the log is truncated"),
             (Ending::Unknown, false, "the log ends long before the last packet"),
         ];
         let late =

@@ -1,4 +1,4 @@
-//! Rules for packets lost independently, in bursts, periodically, above a rate, or by their size.
+//! Rules for lost packets: lost independently, in bursts, periodically, above a rate, or because of their size.
 
 use super::rule::{CauseRule, Find, FoundCause};
 use crate::case::Case;
@@ -40,7 +40,7 @@ pub const PERIODIC: CauseRule = CauseRule {
     id: CauseId::PeriodicLoss,
     threshold: "as random loss, in six events or more, of which nine in ten are a multiple of one period apart, within 6 % or \
                 a packet; a token bucket would lose a larger share, or nothing at first",
-    source: "definition: a period is a fact of its own; RFC 2697 (token bucket)",
+    source: "definition: loss at regular times is a separate cause; RFC 2697 (token bucket)",
     find: |case| find(case, CauseId::PeriodicLoss),
 };
 

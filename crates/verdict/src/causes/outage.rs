@@ -67,13 +67,14 @@ fn find(case: &Case<'_>) -> Vec<FoundCause> {
             .because(why);
         found.cause.packets = [run.start, end - 1];
         found.cause.from_s = case.seconds(run.start).max(0.0);
+        // Without a later packet, the end of the outage is unknown.
         found.cause.to_s = if end >= case.known.sent { case.duration } else { found.cause.from_s + length };
         found
     });
     merge_if_many(found.chain(held).collect())
 }
 
-/// Shortest hold that counts as an outage, in ns.
+/// Shortest hold that counts as an outage, in ns: as long as the shortest gap without other losses.
 const MIN_HOLD_NS: i64 = 100_000_000;
 
 /// Returns the outage during `hold`: the sending host could not reach the next hop and held its packets, but lost none.

@@ -91,7 +91,7 @@ fn tcp_holds(case: &Case<'_>) -> Vec<FoundCause> {
     delivered.chain(accepted).collect()
 }
 
-/// Returns the holds of the path itself, which the receiving kernel's stamps prove.
+/// Returns the holds of the path itself, which are proven by the receiving kernel's stamps.
 fn pauses(case: &Case<'_>) -> Vec<FoundCause> {
     let n = case.delays.len().max(1) as f64;
     let holds = case.path_holds();

@@ -17,12 +17,13 @@ pub const RULE: CauseRule = CauseRule {
     find,
 };
 
-/// Confidence in a stall that the program's own clock readings show.
+/// Confidence in a stall that is proven by the program's own clock readings.
 pub(crate) const PROVEN: f64 = 0.95;
 /// Variation of a program's own clock readings, in ns.
 const READING_NOISE_NS: i64 = 2_000_000;
 
 fn find(case: &Case<'_>) -> Vec<FoundCause> {
+    // TCP itself holds data back after a loss, so a hold does not show that the program stalled.
     if case.material.session.spec.transport() == Transport::Tcp {
         return Vec::new();
     }

@@ -1,4 +1,4 @@
-//! Rule for packets that arrive in another order than they were sent.
+//! Rule for packets that arrive in a different order from that in which they were sent.
 
 use super::rule::{CauseRule, Find, FoundCause};
 use crate::case::Case;
@@ -15,7 +15,9 @@ pub const RULE: CauseRule = CauseRule {
     find,
 };
 
+/// Minimum share of reordered packets, with 95 % confidence.
 const MIN_SHARE: f64 = 0.003;
+/// Minimum number of reordered packets.
 const MIN_PACKETS: u64 = 5;
 
 fn find(case: &Case<'_>) -> Vec<FoundCause> {

@@ -1,4 +1,4 @@
-//! Evidence of each cause in one clause (`Cause::because`), and the location of the cause.
+//! Sentences with the evidence of each cause (`Cause::because`).
 
 use super::numbers::{count, moment, percent, time};
 use crate::tcp_limits::TcpHold;
@@ -6,10 +6,10 @@ use jitlat_core::answer::{Cause, CauseId, Fault, TcpLimit};
 use jitlat_core::session::{Ending, Session, SizeLimit};
 use jitlat_core::spec::Direction;
 
-/// Separates the number of events from the description of the largest.
+/// Text between the number of events and the description of the largest one.
 const LARGEST: &str = " times, the largest: ";
 
-/// Separates the share of packets from their size in the evidence of size-dependent loss.
+/// Text between the share of lost packets and their size in the evidence of size-dependent loss.
 const OF_SIZE: &str = ", all of ";
 
 /// Returns the evidence of `cause` with its direction, location and confidence: `no packet arrived for 3.0 s, from
@@ -38,9 +38,9 @@ pub(super) fn direction(direction: Option<Direction>) -> &'static str {
     }
 }
 
-/// Describes several causes of one kind: their number, and the largest of them.
+/// Describes several causes of one kind by their number and the largest of them.
 pub fn repeated(count: u64, largest: &str) -> String {
-    // The largest may itself describe several causes.
+    // The description of the largest cause may itself combine several causes.
     let of_one = largest.rsplit(LARGEST).next().unwrap_or_default();
     format!("{count}{LARGEST}{of_one}")
 }
@@ -138,7 +138,7 @@ pub fn held_back(hold: TcpHold, [from_s, to_s]: [f64; 2], height_ns: i64) -> Str
     )
 }
 
-/// Describes a time during which the path itself delivered nothing.
+/// Describes a period during which the path itself delivered nothing.
 pub fn path_hold(at_s: f64, length_ns: i64) -> String {
     format!(
         "the path delivered nothing for {} at {}, then everything at once; the kernel's stamps rule out the receiving \
@@ -148,7 +148,7 @@ pub fn path_hold(at_s: f64, length_ns: i64) -> String {
     )
 }
 
-/// Describes a queue that never empties: every packet took at least `least_ns`, although the probes of the idle path
+/// Describes a queue that never empties. Every packet took at least `least_ns`, although the probes of the idle path
 /// took only `rtt_ns` for a round trip.
 pub fn standing_queue(least_ns: i64, rtt_ns: i64) -> String {
     format!(
@@ -159,19 +159,19 @@ pub fn standing_queue(least_ns: i64, rtt_ns: i64) -> String {
     )
 }
 
-/// Part of the test in which losses occur.
+/// The part of a test in which losses occur.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct LossSpan {
     /// Times between which all losses occur, in seconds; `None` for the whole test.
     pub part_s: Option<[f64; 2]>,
-    /// Part with the highest loss ratio, if it is much higher.
+    /// Part with the highest loss ratio, if that ratio is much higher than on average.
     pub worst: Option<WorstPart>,
 }
 
-/// Part of a test with the highest loss ratio.
+/// The part of a test with the highest loss ratio.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct WorstPart {
-    /// Loss ratio in this part.
+    /// Loss ratio in this part, 0…1.
     pub share: f64,
     /// Start, in seconds.
     pub from_s: f64,
@@ -180,7 +180,7 @@ pub struct WorstPart {
 }
 
 impl LossSpan {
-    /// Returns the span as the end of a sentence; empty for the whole test.
+    /// Returns the part as the end of a sentence; empty for the whole test.
     fn text(self) -> String {
         let part = self
             .part_s
@@ -225,7 +225,7 @@ pub fn policing(share: f64, span: LossSpan) -> String {
     )
 }
 
-/// Describes losses of `length` packets on average, every `period_s` seconds.
+/// Describes losses that repeat every `period_s` seconds, with `length` lost packets on average.
 pub fn periodic_loss(share: f64, period_s: f64, length: f64, span: LossSpan) -> String {
     let each = if length < 1.05 { "1 packet".to_owned() } else { format!("{length:.1} packets on average") };
     format!("{} lost at regular times: {each} every {}{}", percent(share), time(1e9 * period_s), span.text())
@@ -236,13 +236,14 @@ pub fn size_dependent(share: f64, size: u16) -> String {
     format!("{} lost{OF_SIZE}{size} bytes or more; shorter packets pass", percent(share))
 }
 
-/// Returns the size from the evidence of size-dependent loss: `700 bytes or more`.
+/// Returns the packet size in the evidence of size-dependent loss: `700 bytes or more`.
 pub(super) fn lost_size(because: &str) -> &str {
     let after = because.split(OF_SIZE).nth(1).and_then(|size| size.split(';').next());
     after.unwrap_or("more than a certain size")
 }
 
-/// Describes reordered packets, half of which were late by `late_ns` or more, and the part of the test that contains them.
+/// Describes reordered packets, half of which were late by `late_ns` or more. `part_s` is the part of the test that
+/// contains them, in seconds.
 pub fn reordering(share: f64, late_ns: i64, part_s: Option<[f64; 2]>) -> String {
     let span = LossSpan { part_s, worst: None }.text();
     format!(
@@ -252,8 +253,8 @@ pub fn reordering(share: f64, late_ns: i64, part_s: Option<[f64; 2]>) -> String 
     )
 }
 
-/// Describes a path that became longer or shorter by `change_ns`, until `until_s` or to the end of the test; `lost`
-/// packets were lost during the change.
+/// Describes a path that became longer or shorter by `change_ns`, until `until_s`, or until the end of the test if
+/// `None`. `lost` packets were lost during the change.
 pub fn route_change(from_s: f64, until_s: Option<f64>, change_ns: i64, lost: u64) -> String {
     let how = if change_ns > 0 { "longer" } else { "shorter" };
     let by = time(change_ns.saturating_abs() as f64);
@@ -266,7 +267,7 @@ pub fn route_change(from_s: f64, until_s: Option<f64>, change_ns: i64, lost: u64
     format!("the path was {by} {how}, from {} {until}{lost}", moment(from_s))
 }
 
-/// Host whose clock was set.
+/// The host whose clock was set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SteppedClock {
     /// Clock of the sending host.
@@ -328,7 +329,7 @@ pub fn receiver_stall(from_s: f64, length_ns: i64, packets: u64) -> String {
     )
 }
 
-/// Packets that waited in the interface of the sending host.
+/// Facts about packets that waited in the interface of the sending host.
 #[derive(Clone, Copy, Debug)]
 pub struct LocalQueueFacts {
     /// Time from the first packet to the first that waited, in seconds.
@@ -392,7 +393,7 @@ pub fn lost_to_mtu_discovery(lost: u64, length: Option<u32>, mtu: u32) -> String
     )
 }
 
-/// Describes packets that the sending host did not send, between the times `when_s` if these are known.
+/// Describes packets that the sending host did not send, between the times `when_s` (in seconds) if these are known.
 pub fn send_failure(packets: u64, share: f64, when_s: Option<[f64; 2]>) -> String {
     let when =
         when_s.map_or_else(String::new, |[from, to]| format!(", from {} to {}", moment(from), moment(to)));
@@ -416,14 +417,14 @@ pub fn skipped(packets: u64, share: f64, [from_s, to_s]: [f64; 2]) -> String {
     )
 }
 
-/// Reason for a part of a test that was not recorded.
+/// Reason why a part of a test was not recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MissingPart {
     /// The connection to the other host was lost.
     PeerLost,
     /// The results could not be stored.
     StorageFailed,
-    /// The log has no end.
+    /// The log is truncated.
     CutLog,
     /// Rows are missing within the log.
     Rows,
@@ -448,12 +449,13 @@ impl MissingPart {
     }
 }
 
-/// Describes a part of the test that was not recorded: `unknown` packets, at the end or within the log.
+/// Describes a part of the test that was not recorded. It contains `unknown` packets, at the end of the log or within
+/// it.
 pub fn incomplete_log(part: MissingPart, unknown: u64, share: f64, at_end: bool) -> String {
     let how = match part {
         MissingPart::PeerLost => "the connection to the other host was lost",
         MissingPart::StorageFailed => "not all results could be stored",
-        MissingPart::CutLog => "the log is cut off",
+        MissingPart::CutLog => "the log is truncated",
         MissingPart::Rows => "rows are missing within the log",
         MissingPart::Tail => "the log ends long before the last packet",
         MissingPart::Late => "the last packets left too late to be part of the receiver's results",

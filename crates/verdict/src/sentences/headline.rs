@@ -7,7 +7,7 @@ use jitlat_core::evidence::KnownPackets;
 use jitlat_core::metrics::stat::wilson95;
 
 /// Returns the headline of `answer` for a test with the packets `known`, of which `received` arrived and `lost` were
-/// lost. `effect` is the effect that users notice most, for a verdict whose severity no cause explains.
+/// lost. `effect` is the effect that users notice most; it is used if no cause explains the severity of the verdict.
 pub fn headline(
     answer: &Answer,
     known: KnownPackets,
@@ -78,7 +78,7 @@ fn too_large(cause: &Cause) -> String {
     format!("Bad: nothing arrived: {}.", first_clause(cause))
 }
 
-/// Returns the headline of a test of which only the far host's count is known: `received` of `sent` packets.
+/// Returns the headline of a test for which only the far host's count is known: `received` of `sent` packets.
 pub fn of_counts(sent: u64, received: u64) -> String {
     if received == 0 {
         return NOTHING_ARRIVED.to_owned();
@@ -93,10 +93,10 @@ pub fn of_counts(sent: u64, received: u64) -> String {
             )
         }
     };
-    format!("No verdict: {result}; the far host reports nothing but this count.")
+    format!("No verdict: {result}; the far host reports only this count.")
 }
 
-/// Describes why there is no verdict: the hosts themselves affected `touched` of `sent` packets.
+/// Explains why there is no verdict: the hosts themselves affected `touched` of `sent` packets.
 pub fn not_as_asked(touched: u64, sent: u64) -> String {
     let share = percent(touched as f64 / sent.max(1) as f64);
     format!("the hosts themselves sent late, read late, refused or skipped {share} of the packets")
@@ -118,7 +118,7 @@ pub fn effect_of_missing(share: f64) -> String {
     format!("{} of packets arrive too late or never", percent(share))
 }
 
-/// Describes the effect of a long path.
+/// Describes the effect of a long delay.
 pub fn effect_of_delay(ns: f64) -> String {
     format!("packets take {} one way", time(ns))
 }
@@ -151,12 +151,13 @@ fn too_few(sent: u64, lost: u64) -> String {
     format!("No verdict: {} {are} too few; {loss}.", count(sent, "packet"))
 }
 
-/// Returns true if the profiles of `answer` are judged by the path's delay, or if there are no profiles.
+/// Returns true if the path's delay counts in the verdicts on the profiles of `answer`, or if there are no profiles.
 fn is_delay_known(answer: &Answer) -> bool {
     answer.profiles.values().all(|suits| suits.delay_ns.is_some())
 }
 
-/// Returns the time of a cause that affects only a part of the test; empty if it lasts from the first tenth to the last.
+/// Returns the time of a cause that affects only a part of the test; empty if it extends from the first tenth of the
+/// test to the last.
 fn part(c: &Cause, packets: u64) -> String {
     let [first, last] = c.packets;
     if packets == 0 || first <= packets / 10 && last.saturating_add(packets / 10) >= packets {

@@ -12,7 +12,7 @@ pub fn incomplete(ending: Ending, reason: Option<&str>) -> String {
         Ending::Interrupted => "the test was stopped early",
         Ending::PeerLost => "the connection to the other host was lost during the test",
         Ending::StorageFailed => "not all results could be stored",
-        _ => "the log is cut off",
+        _ => "the log is truncated",
     };
     let why = reason.map_or_else(String::new, |reason| format!(" ({reason})"));
     format!("{how}{why}; the figures cover what was received")
@@ -22,7 +22,7 @@ pub fn incomplete(ending: Ending, reason: Option<&str>) -> String {
 pub const LOG_NOT_STORED: &str =
     "the log could not be stored completely; the figures of this report are complete";
 
-/// Warns that the fate of some packets is unknown: those after the last arrival, or those without rows in the log.
+/// Warns that some packets may be received or lost: packets after the last arrival, or packets without rows in the log.
 pub fn tail_unknown(within_log: bool) -> &'static str {
     if within_log {
         "the log has no rows for some packets: they count neither as sent nor as lost"
@@ -34,7 +34,7 @@ pub fn tail_unknown(within_log: bool) -> &'static str {
 pub const NOTHING_RECEIVED: &str = "no packet was received, so there are no figures";
 pub const NOTHING_VALID: &str = "no valid packet was received, so there are no figures";
 
-/// Warns about answers without the far host's processing time.
+/// Warns about answers that do not report the far host's processing time.
 pub fn processing_unknown(without: u64, answers: u64) -> String {
     format!(
         "{without} of {} did not carry the far host's processing time: they count as received, but have no delay",
@@ -101,9 +101,9 @@ pub fn clock_step(host: &str, by_ns: i64) -> String {
     format!("the {host}'s clock was set by {} during the test", time(by_ns as f64))
 }
 
-/// Warns that receive times went back this number of `times`.
+/// Warns that receive times went backwards `times` times.
 pub fn receive_time_went_back(times: u64) -> String {
-    format!("receive times go back {}: the receiver's clock was set", count(times, "time"))
+    format!("receive times went backwards {}: the receiver's clock was set", count(times, "time"))
 }
 
 /// Warns that the smallest raw delay is negative.
@@ -150,7 +150,8 @@ pub fn asymmetric(min_ns: i64, rtt_ns: i64) -> String {
 pub const DIRECTION_UNKNOWN: &str = "this log does not name the sender: the correction assumes the client; if it was the \
                                      server, corrected delays are wrong by twice the offset";
 
-/// Warns that the sender fell behind its schedule: packets per second sent and requested, and lateness at the end in ns.
+/// Warns that the sender fell behind its schedule. `sent` and `asked` are packets per second, `late_ns` is the lateness
+/// at the end.
 pub fn schedule_stretched(transport: Transport, sent: f64, asked: f64, late_ns: f64) -> String {
     let (who, advice) = match transport {
         Transport::Udp => ("the sending host", "; --pace spin may help"),
@@ -181,7 +182,7 @@ pub fn stall_suspect(groups: u64) -> String {
     )
 }
 
-/// Warns that jitter at some percentiles is within the host's own noise.
+/// Warns that jitter at some percentiles does not exceed the host's own noise.
 pub fn noise_floor(percentiles: &str, floor_p99_ns: i64) -> String {
     format!(
         "jitter at {percentiles} % is less than twice the noise of this host (99 % within {} on its loopback): it may come \
@@ -198,14 +199,14 @@ pub fn receiver_drops(packets: u64) -> String {
     )
 }
 
-/// Warns that the clocks drift apart, which the raw jitter includes.
+/// Warns that the clocks drift apart. The raw jitter includes this drift.
 pub fn skew(ppm: f64) -> String {
     format!(
         "the clocks drift apart by {ppm:.1} ppm: the raw jitter includes this drift, the de-skewed figures do not"
     )
 }
 
-/// Warns that packets (or, with `of_answers`, answers) arrived with another traffic class than requested.
+/// Warns that packets, or answers if `of_answers` is true, arrived with a DSCP other than the requested one.
 pub fn dscp_changed(of_answers: bool, asked: u8, others: u64, all: u64, mostly: u8) -> String {
     format!(
         "{} DSCP {asked}, but {others} of {} arrived with another, mostly {mostly}",
@@ -242,7 +243,8 @@ pub fn request_ecn_changed(changed: u64, all: u64) -> String {
     )
 }
 
-/// Warns that `marked` of `all` packets arrived with congestion marks. `queue`: packets also waited in a queue.
+/// Warns that `marked` of `all` packets arrived with congestion marks. `queue` is true if packets also waited in a
+/// queue.
 pub fn congestion_marked(marked: u64, all: u64, queue: bool) -> String {
     let meaning = if queue {
         "the queue on the path signals congestion"

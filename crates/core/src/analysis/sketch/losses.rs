@@ -24,8 +24,8 @@ impl Losses {
         self.next = run.start + run.len;
     }
 
-    /// Returns the length of the longest run of losses below `met`; `accepted` contains the numbers that
-    /// are not counted yet.
+    /// Returns the length of the longest run of losses below `met`; `accepted` contains the sequence numbers that have
+    /// not been counted yet.
     pub fn longest(&self, accepted: &SeqSet, met: u64) -> u64 {
         let counted = |run: SeqRun| (run.start + run.len).saturating_sub(run.start.max(self.next));
         let later = absent(accepted.runs(), met).map(counted).max().unwrap_or(0);

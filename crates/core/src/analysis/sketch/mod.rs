@@ -52,7 +52,7 @@ pub struct Sketch {
     head: Head,
     /// The smallest valid sequence number of the rows after the head.
     lowest: Option<u32>,
-    /// Numbers below this limit are forgotten: whether they were accepted is no longer known.
+    /// Sequence number below which numbers are forgotten: it is no longer known whether they were accepted.
     forgotten: u64,
     losses: Losses,
     pub copies: CopyRuns,
@@ -162,6 +162,7 @@ impl Sketch {
 
     /// Returns the maximum number of rows that may be added together; 0 while the head is being filled.
     pub fn max_batch(&self) -> usize {
+        // The head stores its rows one by one.
         if self.head.rows() < HEAD { 0 } else { usize::MAX }
     }
 
@@ -209,7 +210,7 @@ impl Sketch {
         }
     }
 
-    /// Adds packets, all of them new, and their rows.
+    /// Adds packets, all of which are new, and their rows.
     pub(super) fn push_all(&mut self, to: &mut Classifier, packets: &Plain, rows: &[PacketRecord]) {
         let Some([lowest, _]) = packets.ends() else { return };
         self.follow_head(lowest);
@@ -252,7 +253,7 @@ impl Sketch {
         self.pending.clear();
     }
 
-    /// Returns the form to store, with all packets in the sums.
+    /// Returns the form to be stored, in which all packets are included in the sums.
     pub fn stored(&self, classifier: Classifier, tally: Tally) -> Sketch {
         let mut stored = Sketch { classifier: Some(classifier), tally: Some(tally), ..self.clone() };
         stored.settle();
@@ -293,8 +294,8 @@ impl Sketch {
             self.stretches.take().and_then(|mut mine| mine.append_packets(next, came, tally).then_some(mine));
     }
 
-    /// Adds the packets that `next` received after its state was `lead`. This analysis already contains the
-    /// rows of `lead`; `all` contains all accepted packets.
+    /// Adds the packets that `next` contains in addition to its earlier state `lead`. This analysis already contains
+    /// the rows of `lead`; `all` contains all accepted packets.
     pub fn join(&mut self, mut next: Sketch, mut lead: Sketch, all: &mut Classifier) {
         let stretches = self.stretches.take().zip(next.stretches.take());
         self.stretches = stretches.and_then(|(mut mine, later)| mine.append(*later).then_some(mine));
@@ -315,15 +316,15 @@ impl Sketch {
         self.forget(all);
     }
 
-    /// Counts everything that is pending when the stream has ended; `came` contains the numbers that are
-    /// not counted yet.
+    /// Counts everything that is pending when the stream has ended; `came` contains the sequence numbers that have not
+    /// been counted yet.
     pub fn end(&mut self, came: &SeqSet) {
         self.settle();
         came.runs().for_each(|run| self.losses.received(run));
         self.copies.settle(u64::MAX);
     }
 
-    /// Returns the view of the finished stream that metrics read.
+    /// Returns the statistics of the finished stream, from which metrics are computed.
     pub fn figures(&self, known: &StreamFacts<'_>) -> stream::Sketch<'_> {
         let (session, counted) = (known.session, known.counted);
         let uncounted = session.uncounted_in(0, counted.end);

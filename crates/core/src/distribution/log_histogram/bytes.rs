@@ -229,8 +229,8 @@ impl SparseHistogram {
         LogHistogram { precision, origin, first, above, below, n, extremes }
     }
 
-    /// Returns true if this can be a histogram. Like [`LogHistogram::is_possible`], without the checks made
-    /// during reading.
+    /// Returns true if this can be a histogram, like [`LogHistogram::is_possible`], but skips the checks that reading
+    /// already made.
     pub(crate) fn is_possible(&self) -> bool {
         let is_exact = self.n <= self.precision.exact as u64;
         let counted = self.sides.iter().flatten().map(|(_, count)| u128::from(*count)).sum::<u128>();

@@ -62,7 +62,7 @@ impl Metric for Pdv {
             .source("RFC 5481 §4.2")
             .lower_is_better(),
         Scalar::new("pdv-stddev", "jitter std dev", ScalarUnit::Time, ScalarGetter::Real(|s| s.pdv().stddev))
-            .about("standard deviation of delay above the smallest delay, equal to that of delay")
+            .about("standard deviation of delay above the smallest delay (PDV), which equals the standard deviation of delay")
             .source("RFC 8912 §7.4.2.5")
             .lower_is_better(),
         Scalar::new(

@@ -345,7 +345,7 @@ impl Metric for StampSources {
             ScalarUnit::Time,
             ScalarGetter::Whole(|s| s.stamps().send_lag_mean_ns),
         )
-        .about("mean time from the sending program's clock reading to the sent stamp")
+        .about("mean time from the sending program's clock reading to the send stamp")
         .lower_is_better(),
         Scalar::new(
             "send-lag-max",
@@ -353,7 +353,7 @@ impl Metric for StampSources {
             ScalarUnit::Time,
             ScalarGetter::Whole(|s| s.stamps().send_lag_max_ns),
         )
-        .about("largest time from the sending program's clock reading to the sent stamp")
+        .about("largest time from the sending program's clock reading to the send stamp")
         .lower_is_better(),
         Scalar::new(
             "receive-lag-mean",
@@ -390,7 +390,7 @@ impl Metric for StampSources {
     }
 }
 
-/// Returns the sender's lateness, with the part that the queue of its own host caused.
+/// Returns the sender's lateness, including the part that the queue of its own host caused.
 fn schedule_error(all: &AllPackets<'_>) -> Option<ScheduleError> {
     let errors = all.errors()?;
     let waits = || all.queued.iter().copied();

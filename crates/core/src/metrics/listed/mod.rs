@@ -1,5 +1,5 @@
-//! The metrics and their list, [`METRICS`]. Each metric is a file that implements
-//! [`Metric`](super::metric::Metric), and a line in the list.
+//! The metrics and their list, [`METRICS`]. Each metric is a file that implements [`Metric`](super::metric::Metric),
+//! and an entry in the list.
 
 mod clock;
 mod confidence;

@@ -141,7 +141,7 @@ pub struct LampClient {
 pub enum FollowUpKind {
     /// Same kind as on this host.
     Same,
-    /// This kind.
+    /// The given kind.
     Given(LampFollowUp),
 }
 

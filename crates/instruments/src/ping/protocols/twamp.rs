@@ -294,7 +294,10 @@ pub fn users(file: &NamedFile) -> Result<Users, Error> {
     let text = std::str::from_utf8(&file.contents).map_err(|e| unreadable(&e))?;
     let users = Users::parse(text).map_err(|e| unreadable(&e))?;
     if users.is_empty() {
-        return Err(Error::Settings(format!("the key file {} names no user", file.name)));
+        return Err(Error::Settings(format!(
+            "the key file {} contains no user: write one per line, with a passphrase in hexadecimal",
+            file.name
+        )));
     }
     Ok(users)
 }

@@ -211,6 +211,7 @@ fn run(command: &[String], message: &AlertMessage) -> Result<(), String> {
             return if status.success() { Ok(()) } else { Err(format!("{program}: {status}")) };
         }
         if begun.elapsed() > ANSWER_TIMEOUT {
+            // Both fail only if the command has just ended. Waiting for it avoids a zombie process.
             let _ = child.kill();
             let _ = child.wait();
             return Err(format!(
@@ -218,6 +219,7 @@ fn run(command: &[String], message: &AlertMessage) -> Result<(), String> {
                 ANSWER_TIMEOUT.as_secs()
             ));
         }
+        // The standard library cannot wait for a process with a timeout.
         std::thread::sleep(Duration::from_millis(20));
     }
 }

@@ -71,6 +71,7 @@ impl CaptureStore {
             let n = left.len();
             info!("[[capture]] {}: {n} logs of a killed capture were recovered", setup.capture.name);
         }
+        // Does not block: the queue has room for all recovered logs.
         for log in left {
             let _ = to.send(FinishedLogs { logs: vec![log], ending: None, trouble: None });
         }
@@ -159,6 +160,7 @@ impl CaptureStore {
         }
         finished.trouble = finished.trouble.or(self.failed.take());
         let Some(to) = &self.to else { return };
+        // Never wait for the archive here, because the capture would drop packets meanwhile.
         if let Err(TrySendError::Full(late) | TrySendError::Disconnected(late)) = to.try_send(finished) {
             late.remove();
             warn!(
@@ -176,6 +178,7 @@ impl CaptureStore {
     pub fn drop_open(&mut self) {
         for (_, log) in std::mem::take(&mut self.open) {
             let path = log.path().to_owned();
+            // A file that cannot be removed is recovered or removed at the next start.
             drop(log);
             let _ = fs::remove_file(path);
         }
@@ -184,6 +187,7 @@ impl CaptureStore {
 
     fn send(&self, ending: SlotEnding) {
         let (name, far) = (self.setup.capture.name.clone(), self.setup.far.clone());
+        // Sending fails only if the receiver was dropped and needs no more counts.
         let _ = self.outcomes.send(PeriodOutcome { name, far, ending });
     }
 }

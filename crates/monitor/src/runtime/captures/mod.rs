@@ -252,12 +252,14 @@ fn capture(
         let begun = Instant::now();
         let why = course.follow(equipment, key, stop);
         let Some((failure, why)) = why else { break };
+        // After a long time without failures this is a new failure, not another attempt.
         if begun.elapsed() >= STABLE_TIME {
             pause = FIRST_RETRY_PAUSE;
         }
         course.failed(failure, &why);
         let again = Instant::now() + pause;
         while !stop.is_requested() && Instant::now() < again {
+            // Count the periods that pass during the pause.
             course.miss(failure);
             std::thread::sleep(STOP_CHECK_INTERVAL);
         }
@@ -388,9 +390,9 @@ impl<'a> CaptureReporter<'a> {
 
     /// Logs each kind of failure once.
     fn failed(&mut self, failure: SlotFailure, why: &str) {
-        let (_, _, said) = self.trouble.get_or_insert((clock::wall(), 0, Vec::new()));
-        if !said.contains(&failure) {
-            said.push(failure);
+        let (_, _, logged) = self.trouble.get_or_insert((clock::wall(), 0, Vec::new()));
+        if !logged.contains(&failure) {
+            logged.push(failure);
             warn!("[[capture]] {}: {why}; retrying at growing intervals", self.setup.capture.name);
         }
     }

@@ -223,7 +223,7 @@ fn a_forged_test_is_refused_and_costs_nobody_else_anything() {
     }
     refused(15, hash, length, &packed, &[("server", "oslo")], "madrid offers a test of oslo");
     refused(11, hash, u64::MAX, &packed, &[], "longer than 1 GiB");
-    refused(2, hash ^ 9, length, &packed, &[], "not the announced one");
+    refused(2, hash ^ 9, length, &packed, &[], "differs from the announced one");
     refused(3, hash, length - 1, &packed, &[], "longer than announced");
     refused(4, hash, length + 1, &packed, &[], "shorter than announced");
     refused(5, hash, length, &packed[9..], &[], "cannot be unpacked");
@@ -372,10 +372,10 @@ fn who_has_no_key_or_no_place_is_told_so() {
     let collector = Collector::with(policy);
     let open = |host: &str| PushConnection::open("127.0.0.1", collector.at.port(), key(host)).unwrap();
     let SenderEvent::Over(Some(why), _) = next(&mut open("oslo")) else { panic!("oslo pushes nothing") };
-    assert_eq!(why.to_string(), "the collector refuses: it does not have this host's key");
+    assert_eq!(why.to_string(), "the collector refused: it does not have this host's key");
     let _berlin = collector.connect("berlin");
     let SenderEvent::Over(Some(why), _) = next(&mut open("madrid")) else { panic!("there is no place") };
-    assert!(why.to_string().starts_with("the collector refuses: it is busy: "), "{why}");
+    assert!(why.to_string().starts_with("the collector refused: it is busy: "), "{why}");
 }
 
 #[test]

@@ -63,12 +63,14 @@ pub(super) fn hosts(prefixes: &[Prefix], snap: u32) -> Vec<SockFilter> {
         match prefix.parts() {
             (IpAddr::V4(a), length) => {
                 let mask = u32::MAX.checked_shl(32 - u32::from(length)).unwrap_or(0);
+                // Offsets of the source and the destination address.
                 for at in [12, 16] {
                     v4.extend([network(at), and(mask), unless_equal(a.to_bits() & mask, 1), pass(snap)]);
                 }
             }
             (IpAddr::V6(a), length) => {
                 let mask = u128::MAX.checked_shl(128 - u32::from(length)).unwrap_or(0);
+                // Offsets of the source and the destination address.
                 for at in [8, 24] {
                     v6.extend(long_address(at, a.to_bits(), mask));
                     v6.push(pass(snap));
@@ -99,6 +101,7 @@ pub(super) fn hosts(prefixes: &[Prefix], snap: u32) -> Vec<SockFilter> {
 /// if they are equal, and skips it otherwise.
 fn long_address(at: i32, address: u128, mask: u128) -> Vec<SockFilter> {
     let word = |bits: u128, i: i32| (bits >> (96 - 32 * i)) as u32;
+    // Words without a bit in the mask match any value, so they need no instructions.
     let chunks: Vec<i32> = (0..4).filter(|i| word(mask, *i) != 0).collect();
     let mut code = Vec::new();
     for (n, i) in chunks.iter().enumerate() {

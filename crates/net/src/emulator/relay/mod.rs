@@ -84,6 +84,7 @@ impl Relay {
         let scenario = config.scenario;
         let delays = [scenario.up.delay, scenario.down.delay];
         let up = Impairment::new(scenario.up, scenario.seed);
+        // With the same seed, both directions would draw the same random numbers and lose the same packets.
         let down = Impairment::new(scenario.down, scenario.seed.wrapping_add(1));
         let worker = RelayWorker {
             stopped,

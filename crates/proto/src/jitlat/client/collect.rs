@@ -15,9 +15,9 @@ pub(super) enum BadResults {
     /// There are more results than the test has packets.
     #[error("more than the maximum of {0} results")]
     TooMany(usize),
-    /// The server sent results of packets that it did not receive or send.
-    #[error("records of a flow that this host received")]
-    NotIts,
+    /// The server sent records of a flow that this host received, not the server.
+    #[error("the server sent records of a flow that this host received")]
+    WrongReceiver,
     /// The counts in the summary differ from the received results.
     #[error("received {had} of {of} results in {chunks} of {of_chunks} chunks")]
     Incomplete { had: u64, chunks: u32, of: u64, of_chunks: u32 },
@@ -26,7 +26,7 @@ pub(super) enum BadResults {
     Checksum,
 }
 
-/// Results of one flow, as far as they are available.
+/// Results of one flow that are available so far.
 #[derive(Debug, Default)]
 pub(super) struct Collection {
     /// Report of this host's sender; `None` until available, or if this host is not the sender.
@@ -74,7 +74,7 @@ impl Collection {
             return Err(BadResults::TooMany(limit));
         }
         match chunk.data {
-            ChunkData::Records(_) if self.received.is_some() => Err(BadResults::NotIts),
+            ChunkData::Records(_) if self.received.is_some() => Err(BadResults::WrongReceiver),
             ChunkData::Records(mut records) => {
                 if let Some(stamps) = self.sent.as_ref().and_then(|s| s.stamps.as_ref()) {
                     for record in &mut records {

@@ -241,7 +241,7 @@ pub(super) fn required<T>(
     value.ok_or(DecodeError::Field(message, what))
 }
 
-/// Parses the flow in field 1 and, with `second`, the value of field 2.
+/// Parses the flow in field 1 and, if `second` is given, the value of field 2.
 fn flow_and<T>(
     bytes: &[u8],
     name: &'static str,
@@ -399,7 +399,7 @@ fn direction_of(field: &TaggedField<'_>) -> Result<Direction, DecodeError> {
     }
 }
 
-/// Unknown sources count as the program's own clock.
+/// Converts a number to a source of timestamps. Unknown numbers count as the program's own clock.
 fn source_of(number: u8) -> StampSource {
     StampSource::ALL.get(usize::from(number)).copied().unwrap_or(StampSource::User)
 }

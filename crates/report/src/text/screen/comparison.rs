@@ -138,7 +138,7 @@ fn why(grid: &ComparisonGrid) -> Vec<(WordStyle, String, String)> {
         (
             mark(cause.severity.into()).1,
             format!("{}:", cause.severity.name()),
-            format!("{label}: {}", evidence(cause)),
+            format!("'{label}': {}", evidence(cause)),
         )
     });
     let decided = grid.rows.iter().flat_map(|row| row.comparisons.iter().map(move |c| (row, c)));
@@ -150,7 +150,7 @@ fn why(grid: &ComparisonGrid) -> Vec<(WordStyle, String, String)> {
         (
             mark(change.level()).1,
             format!("{}:", change.name()),
-            format!("{}: {by}{}", name(row, &c.b), c.because),
+            format!("'{}': {by}{}", name(row, &c.b), c.because),
         )
     });
     causes.chain(decided).collect()
@@ -161,7 +161,8 @@ fn trust(grid: &ComparisonGrid) -> Vec<String> {
     for (row, c) in grid.rows.iter().flat_map(|row| row.comparisons.iter().map(move |c| (row, c))) {
         let unlike = c.unlike.iter().filter(|u| !u.what.is_vital());
         lines.extend(
-            unlike.map(|u| format!("{}: {}; the difference may be caused by that", name(row, &c.b), u.text)),
+            unlike
+                .map(|u| format!("'{}': {}; the difference may be caused by that", name(row, &c.b), u.text)),
         );
     }
     lines.extend(grid.comparisons().filter_map(|(_, c)| floor(c)));

@@ -87,7 +87,7 @@ fn trust(r: &TcpResult) -> Vec<String> {
     }
     if r.first.not_followed > 0 {
         lines.push(format!(
-            "{} of connections beyond the limit left out",
+            "{} not analysed: the limit of connections is reached",
             count(r.first.not_followed, "segment")
         ));
     }

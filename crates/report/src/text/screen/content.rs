@@ -3,7 +3,7 @@
 use super::ScreenStream;
 use super::rows::percent;
 use crate::text::page::{WordStyle, mark};
-use crate::text::{count, why as evidence};
+use crate::text::{count, short_label, why as evidence};
 use jitlat_core::Schedule;
 use jitlat_core::answer::{Answer, Cause, Severity};
 use jitlat_core::spec::{Direction, Transport};
@@ -35,16 +35,11 @@ pub(super) struct ProfileLine {
 
 /// Returns the names of the rows of `streams`.
 pub(super) fn labels(streams: &[ScreenStream<'_>]) -> Vec<String> {
-    let short = |stream: &ScreenStream<'_>| match stream.label {
-        "Client to server" => "to server".to_owned(),
-        "Server to client" => "to client".to_owned(),
-        label => label.to_owned(),
-    };
     match streams {
-        [one] if is_reported(one.summary) => vec!["to server".to_owned()],
+        [one] if is_reported(one.summary) => vec!["up".to_owned()],
         [one] if one.summary.is_round_trip() => vec!["round trip".to_owned()],
         [one] => vec![one.summary.direction().map_or("one way", in_short).to_owned()],
-        several => several.iter().map(short).collect(),
+        several => several.iter().map(|stream| short_label(stream.label).to_owned()).collect(),
     }
 }
 
@@ -55,8 +50,8 @@ pub(super) fn is_reported(s: &Summary) -> bool {
 
 fn in_short(direction: Direction) -> &'static str {
     match direction {
-        Direction::Up => "to server",
-        Direction::Down => "to client",
+        Direction::Up => "up",
+        Direction::Down => "down",
     }
 }
 
@@ -77,8 +72,8 @@ pub(super) fn lead(streams: &[ScreenStream<'_>], labels: &[String]) -> Vec<(Leve
 
 fn capital(label: &str) -> String {
     match label {
-        "to server" => "To the server".to_owned(),
-        "to client" => "To the client".to_owned(),
+        "up" => "Up".to_owned(),
+        "down" => "Down".to_owned(),
         other => other.to_owned(),
     }
 }

@@ -6,6 +6,7 @@ use super::rows::StyledCells;
 use crate::text::page::{TextStyle, WordStyle, mark};
 use crate::text::plots::PlotCanvas;
 use crate::text::{TextOptions, printable};
+use crate::typography::micro_unit;
 use jitlat_core::answer::Severity;
 use jitlat_core::units::eng3;
 
@@ -55,7 +56,7 @@ impl TextRow {
 
 /// Width of a character in columns, never underestimated: characters that are neither ASCII nor part of a plot may be wide.
 fn columns_of(c: char) -> usize {
-    if c.is_ascii() || c == NO_BREAK_SPACE || ('▁'..='█').contains(&c) { 1 } else { 2 }
+    if c.is_ascii() || matches!(c, NO_BREAK_SPACE | 'µ' | '▁'..='█') { 1 } else { 2 }
 }
 
 fn columns(text: &str) -> usize {
@@ -101,7 +102,7 @@ fn joined(text: &str) -> String {
     for word in text.split_ascii_whitespace() {
         let unit = word.trim_end_matches([',', ';', '.', ':', ')']);
         let number = joined.ends_with(|c: char| c.is_ascii_digit());
-        if number && matches!(unit, "%" | "ns" | "us" | "ms" | "s") {
+        if number && matches!(unit, "%" | "ns" | "us" | "µs" | "ms" | "s") {
             joined.push(NO_BREAK_SPACE);
         } else if !joined.is_empty() {
             joined.push(' ');
@@ -238,6 +239,7 @@ pub(super) fn show(screen: &Screen, options: &TextOptions) -> String {
 
     let fixed = lead.len() + title.len() + figures.len() + foot.len();
     let least = [&why, &uses, &trust].iter().filter(|s| !s.is_empty()).count();
+    // Causes, profiles and reliability matter more than delay over time.
     if fixed + courses.len() + least > MAX_ROWS {
         courses.clear();
     }
@@ -298,6 +300,7 @@ fn figures(screen: &Screen, width: usize) -> Vec<TextRow> {
     // Cut long names rather than leave out figures.
     for (name, _) in &mut table.lines {
         let shown = cut_before(&printable(name), table.name);
+        // Wide characters would misalign the columns.
         *name = shown.chars().map(|c| if c.is_ascii() { c } else { '?' }).collect();
     }
     // A table with one column per stream may have room for fewer streams.
@@ -319,10 +322,11 @@ fn courses(screen: &Screen, options: &TextOptions, width: usize) -> Vec<TextRow>
     };
     let range = |course: &super::Timeline| {
         let [low, high] = course.range().unwrap_or_default();
-        match course.is_relative() {
+        let text = match course.is_relative() {
             true => format!("+{}", eng3(high as f64)),
             false => format!("{} to {}", eng3(low as f64), eng3(high as f64)),
-        }
+        };
+        if options.unicode { micro_unit(&text) } else { text }
     };
     let label = shown.iter().map(|(n, _)| columns(&name(n))).max().unwrap_or(0).max("lost".len());
     let right = shown.iter().map(|(_, c)| columns(&range(c))).max().unwrap_or(0);
@@ -370,7 +374,7 @@ fn uses(screen: &Screen, width: usize) -> Vec<Statement> {
         // Show a reason without a figure only once.
         let said = shown[..k].iter().any(|before| before.because == of.because);
         let because = match said && !of.because.contains(|c: char| c.is_ascii_digit()) {
-            true => "likewise",
+            true => "the same reason",
             false => &of.because,
         };
         row.push(&cut(because, width - MARGIN - name - 2 - severity), None);

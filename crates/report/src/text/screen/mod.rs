@@ -26,6 +26,7 @@ pub use sweep::Swept;
 
 use super::TextOptions;
 use super::page::WordStyle;
+use crate::typography::micro_unit;
 use jitlat_core::analysis::Samples;
 use jitlat_core::summary::{Level, Summary};
 use rows::{FigureRow, ScreenTable};
@@ -156,6 +157,22 @@ impl Screen {
     /// Formats the screen: at most [`MAX_ROWS`] rows of at most [`TextOptions::width`] columns. A width below
     /// 60 counts as 60.
     pub fn show(&self, options: &TextOptions) -> String {
-        layout::show(self, options)
+        if options.unicode {
+            layout::show(&self.with_symbols(), options)
+        } else {
+            layout::show(self, options)
+        }
+    }
+
+    /// Replaces `us` with µs, except in names, file names and commands.
+    fn with_symbols(&self) -> Screen {
+        let mut screen = self.clone();
+        let texts = screen.lead.iter_mut().map(|(_, text)| text);
+        let texts = texts.chain([&mut screen.title]);
+        let texts = texts.chain(screen.why.iter_mut().map(|(_, _, text)| text));
+        let texts = texts.chain(screen.uses.iter_mut().map(|of| &mut of.because));
+        let cells = screen.table.lines.iter_mut().flat_map(|(_, cells)| cells).map(|(text, _)| text);
+        texts.chain(&mut screen.trust).chain(cells).for_each(|text| *text = micro_unit(text));
+        screen
     }
 }

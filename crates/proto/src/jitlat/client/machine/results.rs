@@ -171,7 +171,7 @@ impl ClientMachine {
         };
         let all_sent = sent.is_some_and(|sent| sent >= flow.spec.packets());
         if self.expired && !all_sent {
-            let late = "its duration was over before all packets had been sent";
+            let late = "the time limit was reached before all packets had been sent";
             return (Ending::Interrupted, Some(late.into()));
         }
         if self.interrupted && !self.expired {

@@ -324,7 +324,7 @@ impl ClientMachine {
                 continue;
             }
             if flow.stopped {
-                flow.failure.get_or_insert("the stream here did not stop".into());
+                flow.failure.get_or_insert("this host's stream did not stop".into());
                 self.settle(now, id);
                 continue;
             }
