@@ -60,7 +60,8 @@ pub fn run(args: &TestArgs) -> Result<ExitStatus> {
         return analyze::run(std::slice::from_ref(log), &SeveralLogs::default(), &args.one_way.report);
     }
     let host = args.host.as_deref().context("give the name or address of a host that runs `jitlat serve`")?;
-    let test = args.one_way.settings(host)?;
+    let mut test = args.one_way.settings(host)?;
+    test.finds_size_limit = true;
     if !args.one_way.load.load.is_empty() {
         return load::one_way(&test, &args.one_way);
     }

@@ -126,8 +126,8 @@ fn merge_kind(so_far: &mut StretchFindings, id: CauseId) {
     so_far.found.extend(merge_of_kind(id, same));
 }
 
-/// Returns the verdict on the `whole` stream; `None` if it depends on facts that were unknown when the stretches were
-/// judged, such as refused or unrecorded packets.
+/// Returns the verdict on the `whole` stream; `None` if it depends on facts that were unknown when its stretches were
+/// judged: refused, skipped or unrecorded packets.
 pub fn judgement(
     mut so_far: StretchFindings,
     whole: &WholeStream<'_>,
@@ -135,7 +135,7 @@ pub fn judgement(
 ) -> Option<Judgement> {
     let WholeStream { session, known, clock, received, min, short, round_trip } = *whole;
     let refused = session.unsent as f64 >= 1e-3 * known.sent as f64 && session.unsent > 0;
-    if refused || !session.unrecorded.is_empty() {
+    if refused || !session.unrecorded.is_empty() || !session.skipped.is_empty() {
         return None;
     }
     keep_worst_loss_cause(&mut so_far);

@@ -6,10 +6,11 @@ use super::episodes::{Episode, Episodes, Hold, least_hold};
 use super::law::{LossLaw, lets_even_rate_through};
 use super::levels::{self, LevelStep};
 use super::losses::{LossTimes, PathLosses, Scattered};
-use super::schedule::{self, SenderDelays};
+use super::schedule::{self, SenderDelays, Stall};
 use super::severity::{Experience, Waits, of_outage};
 use super::slots;
 use super::steps::{self, StepReason};
+use super::tcp_limits::{self, TcpHold};
 use jitlat_core::answer::Severity;
 use jitlat_core::distribution::sample::Sample;
 use jitlat_core::evidence::Evidence;
@@ -46,8 +47,12 @@ pub struct Case<'a> {
     pub scattered: Scattered,
     /// Number of packets that a full queue dropped.
     pub dropped_by_queue: u64,
+    /// Times for which the sending program waited for its TCP connection, with the limit of the connection.
+    pub held_by_tcp: Vec<(Stall, TcpHold)>,
     /// Losses that the sending host's system refused, if they can be identified among all losses.
     pub refused: Vec<SeqRun>,
+    /// First packets, lost while the sending kernel did not know the path MTU.
+    pub lost_to_discovery: Option<SeqRun>,
     /// Short loss bursts that coincide with a route change.
     pub lost_at_steps: Vec<SeqRun>,
     /// Loss model that explains the scattered losses; `None` if none does.
@@ -89,7 +94,8 @@ impl<'a> Case<'a> {
         for step in &set {
             delays.set_shift(step.place, step.change, step.change.saturating_neg());
         }
-        let late = SenderDelays::new(&delays, material);
+        let mut late = SenderDelays::new(&delays, material);
+        let held_by_tcp = take_tcp_holds(&mut late, &delays, session);
         delays.set_aside(late.stalls.iter().map(|stall| stall.from..stall.to).collect());
         let (mut skew, mut skew_error) = (None, 0.0);
         let mut blocks = delays.blocks();
@@ -118,6 +124,7 @@ impl<'a> Case<'a> {
             found.retain(|step| {
                 slot.is_none_or(|slot| step.change.saturating_abs() > slot + slot / 4)
                     && !is_of_a_stall(step, &late, &delays)
+                    && !tcp_limits::is_held_at(&session.tcp, delays.seconds(step.place))
             });
             steps.extend(steps::explain(&delays, &found, material, noise));
             for (step, reason) in &steps {
@@ -157,9 +164,10 @@ impl<'a> Case<'a> {
         }
         handed_over_to(&mut steps, &episodes);
         let departures = LossTimes::new(&delays, session);
-        let lost = without(absent(came.runs(), known.end), session.unrecorded_in(0, known.end));
+        let lost = without(absent(came.runs(), known.end), session.uncounted_in(0, known.end));
         let mut runs: Vec<SeqRun> = lost.collect();
-        let refused = without_refused(&mut runs, session.unsent);
+        let refused = without_refused(&mut runs, session.refused());
+        let lost_to_discovery = lost_to_discovery(&mut runs, session, &departures);
         let lost_at_steps = lost_at_steps(&mut runs, &steps, &delays, &departures);
         let mut losses = PathLosses::new(runs, known.end, |r| departures.length(r));
         if losses.outages().count() >= MIN_POLICED_OUTAGES {
@@ -181,7 +189,9 @@ impl<'a> Case<'a> {
             late,
             scattered: Scattered::default(),
             dropped_by_queue: 0,
+            held_by_tcp,
             refused,
+            lost_to_discovery,
             lost_at_steps,
             law: None,
             losses,
@@ -247,6 +257,12 @@ impl<'a> Case<'a> {
         if k < self.delays.len() { self.delays.seconds(k) } else { self.duration }
     }
 
+    /// Returns the limit of the TCP connection between two times, in seconds since the first packet; `None` over UDP, if
+    /// none applied, or if the state of the connection is unknown.
+    pub fn tcp_hold(&self, from_s: f64, to_s: f64) -> Option<TcpHold> {
+        tcp_limits::between(&self.material.session.tcp, self.begin.of(from_s), self.begin.of(to_s))
+    }
+
     /// Returns the holds attributed to the receiving program. Their packets have no kernel stamps.
     pub fn receiver_holds(&self) -> Vec<Hold> {
         if self.material.is_stamped_by_kernel() { Vec::new() } else { self.long_holds() }
@@ -280,7 +296,7 @@ impl<'a> Case<'a> {
     pub fn touched(&self) -> u64 {
         let held: usize = self.receiver_holds().iter().map(|hold| hold.to - hold.from).sum();
         let late: usize = self.late.stalls.iter().map(|stall| stall.to - stall.from).sum();
-        (held + late) as u64 + self.material.session.unsent
+        (held + late) as u64 + self.material.session.refused()
     }
 
     /// Returns the waiting times of packets on the path: delay minus the smallest delay of the route if delays are
@@ -536,6 +552,35 @@ fn lost_at_steps(
         runs.retain(|r| !here(r));
     }
     out
+}
+
+/// Removes from `late` the stalls during which the TCP connection accepted no more from the program, and returns them.
+fn take_tcp_holds(late: &mut SenderDelays, delays: &Delays<'_>, session: &Session) -> Vec<(Stall, TcpHold)> {
+    let mut held = Vec::new();
+    late.stalls.retain(|stall| {
+        let to = delays.seconds(stall.from);
+        let hold = tcp_limits::between(&session.tcp, to - stall.length as f64 / 1e9, to);
+        held.extend(hold.map(|hold| (*stall, hold)));
+        hold.is_none()
+    });
+    held
+}
+
+/// Maximum time for which packets are lost while the path MTU is discovered, in ns: a round trip to the link that is too
+/// small.
+const MAX_DISCOVERY_NS: i64 = 3_000_000_000;
+
+/// Removes the losses of the first packets from `runs` and returns them, if the kernel discovered a path MTU that is smaller
+/// than the packets.
+fn lost_to_discovery(
+    runs: &mut Vec<SeqRun>,
+    session: &Session,
+    departures: &LossTimes<'_, '_>,
+) -> Option<SeqRun> {
+    session.path_mtu?;
+    let first = *runs.first().filter(|run| run.start == 0 && departures.length(run) <= MAX_DISCOVERY_NS)?;
+    runs.remove(0);
+    Some(first)
 }
 
 /// Removes the losses that the sending host's system refused from `runs` and returns them, if they can be identified:

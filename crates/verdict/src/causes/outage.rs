@@ -5,6 +5,7 @@ use crate::case::Case;
 use crate::episodes::Hold;
 use crate::sentences::causes::{nothing_arrived, outage, outage_at_sender, outage_over_tcp};
 use crate::severity::of_outage;
+use crate::tcp_limits::TcpHold;
 use jitlat_core::answer::{CauseId, Severity};
 use jitlat_core::metrics::seqset::SeqRun;
 use jitlat_core::spec::Transport;
@@ -22,8 +23,12 @@ pub const RULE: CauseRule = CauseRule {
 const MIN_TCP_OUTAGE_NS: i64 = 900_000_000;
 
 fn find(case: &Case<'_>) -> Vec<FoundCause> {
-    let tcp = case.material.session.spec.transport() == Transport::Tcp;
-    if tcp {
+    let session = case.material.session;
+    if session.size_limit.is_some() && case.material.came.is_empty() {
+        // The packets are too long for the path.
+        return Vec::new();
+    }
+    if session.spec.transport() == Transport::Tcp {
         return over_tcp(case);
     }
     let mut alone: Vec<&Hold> = case.late.holds.iter().filter(|h| h.length >= MIN_HOLD_NS).collect();
@@ -88,9 +93,25 @@ fn of_hold(case: &Case<'_>, hold: &Hold, total: f64) -> FoundCause {
     found
 }
 
+/// Returns the times for which a TCP connection delivered nothing, with the limit of the connection that explains them.
+pub(super) fn tcp_pauses(case: &Case<'_>) -> Vec<(Hold, Option<TcpHold>)> {
+    if case.material.session.spec.transport() != Transport::Tcp {
+        return Vec::new();
+    }
+    let long = case.episodes.holds.iter().filter(|h| h.length >= MIN_TCP_OUTAGE_NS);
+    let with_limit = |hold: &Hold| {
+        let from = case.seconds_at(hold.from);
+        (*hold, case.tcp_hold(from, from + hold.length as f64 / 1e9))
+    };
+    long.map(with_limit).collect()
+}
+
 /// Returns the outages of a TCP stream. TCP delivers nothing until a lost segment has been retransmitted.
 fn over_tcp(case: &Case<'_>) -> Vec<FoundCause> {
-    let long = || case.episodes.holds.iter().filter(|h| h.length >= MIN_TCP_OUTAGE_NS);
+    // The connection itself held back the others.
+    let long: Vec<Hold> =
+        tcp_pauses(case).into_iter().filter(|(_, limit)| limit.is_none()).map(|(hold, _)| hold).collect();
+    let long = || long.iter();
     let total: f64 = long().map(|h| h.length as f64 / 1e9).sum();
     let found = long().map(|h| {
         let length = h.length as f64 / 1e9;

@@ -1,6 +1,6 @@
 //! Headline: the verdict on a test in one sentence.
 
-use super::causes::{direction, lost_size};
+use super::causes::{direction, lost_size, tcp_limit};
 use super::numbers::{buffer_size, count, moment, percent, time};
 use jitlat_core::answer::{Answer, Cause, CauseId, Fault, Severity};
 use jitlat_core::evidence::KnownPackets;
@@ -31,7 +31,7 @@ pub fn headline(
     let finding = if let (Severity::Unknown, Some(effect)) = (severity, effect) {
         format!("No verdict: {effect}.")
     } else if received == 0 && known.complete && known.sent > 0 {
-        NOTHING_ARRIVED.to_owned()
+        causes.iter().find(|c| c.id == CauseId::Mtu).map_or_else(|| NOTHING_ARRIVED.to_owned(), too_large)
     } else if severity == Severity::Unknown {
         format!("No verdict: {}.", too_few_packets(known.sent, lost, &ShareInterval::default()))
     } else {
@@ -73,6 +73,11 @@ fn grade(severity: Severity) -> &'static str {
 const NOTHING_ARRIVED: &str =
     "Bad: nothing arrived: there is no path for this traffic, or a firewall blocks it.";
 
+/// Returns the headline of a test whose packets are too large for the path, from the evidence of `cause`.
+fn too_large(cause: &Cause) -> String {
+    format!("Bad: nothing arrived: {}.", first_clause(cause))
+}
+
 /// Returns the headline of a test for which only the far host's count is known: `received` of `sent` packets.
 pub fn of_counts(sent: u64, received: u64) -> String {
     if received == 0 {
@@ -94,7 +99,7 @@ pub fn of_counts(sent: u64, received: u64) -> String {
 /// Explains why there is no verdict: the hosts themselves affected `touched` of `sent` packets.
 pub fn not_as_asked(touched: u64, sent: u64) -> String {
     let share = percent(touched as f64 / sent.max(1) as f64);
-    format!("the hosts themselves sent late, read late or refused {share} of the packets")
+    format!("the hosts themselves sent late, read late, refused or skipped {share} of the packets")
 }
 
 /// Describes a test of `sent` broadcast requests, `received` of which were answered.
@@ -175,6 +180,10 @@ fn sentence(c: &Cause, packets: u64) -> String {
             format!("{} outages{direction}, the longest {ns}, {}", c.count, span())
         }
         CauseId::Outage => format!("no packet arrived{direction} for {ns}, from {from} on"),
+        CauseId::Queue if c.limited_by.is_some() => {
+            let limit = c.limited_by.map_or("", tcp_limit);
+            format!("TCP held packets back{direction} for up to {ns} ({limit}), {}", span())
+        }
         CauseId::Queue if c.count > 1 => {
             format!("{} queues{direction} of up to {ns}, {}", c.count, span())
         }
@@ -205,9 +214,15 @@ fn sentence(c: &Cause, packets: u64) -> String {
         CauseId::SizeDependent => {
             format!("{share} of packets lost{direction}, all of {}", lost_size(&c.because))
         }
+        CauseId::Mtu => first_clause(c).to_owned(),
         CauseId::SendFailure => format!("the sending host did not send {share} of the packets"),
         CauseId::IncompleteLog => "a part of the test is unknown".to_owned(),
     }
+}
+
+/// Returns the evidence of `cause` up to the colon.
+fn first_clause(cause: &Cause) -> &str {
+    cause.because.split(':').next().unwrap_or_default()
 }
 
 fn stall(who: &str, c: &Cause, ns: &str, from: &str) -> String {
