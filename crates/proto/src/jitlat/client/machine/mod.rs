@@ -71,6 +71,10 @@ pub struct ClientMachine {
     alive: SteadyTime,
     /// Start time of the streams.
     running_since: SteadyTime,
+    /// Time by which the server must have sent something after the end of the streams; `None`: nothing is expected.
+    answer_by: Option<SteadyTime>,
+    /// True if the control connection did not answer, until there is another one.
+    was_unanswered: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -183,6 +187,8 @@ impl ClientMachine {
             has_feedback: false,
             alive: SteadyTime(i64::MAX),
             running_since: now.steady,
+            answer_by: None,
+            was_unanswered: false,
             config,
         };
         match machine.unsupported() {
@@ -254,6 +260,9 @@ impl ClientMachine {
     fn received(&mut self, now: Tick, bytes: &[u8]) {
         if self.stage == ClientStage::Over || !self.connected {
             return;
+        }
+        if self.answer_by.is_some() {
+            self.answer_by = Some(SteadyTime(i64::MAX));
         }
         self.codec.feed(bytes);
         self.pump(now);
@@ -458,6 +467,7 @@ impl Machine for ClientMachine {
             // The server no longer reads, so the remaining messages are dropped.
             ClientStage::Over if now.steady >= self.deadline => self.outgoing.clear(),
             ClientStage::Over => {}
+            _ if self.answer_deadline().is_some_and(|by| now.steady >= by) => self.unanswered(now),
             ClientStage::Probing | ClientStage::ProbingAfter => self.round_over(now),
             ClientStage::Running => self.flows_overdue(now),
             ClientStage::Waiting => self.reconnect_if_due(now),
@@ -482,7 +492,7 @@ impl Machine for ClientMachine {
     }
 
     fn poll_timeout(&self) -> Option<SteadyTime> {
-        match (self.stage, &self.round) {
+        let next = match (self.stage, &self.round) {
             (ClientStage::Over, _) => self.is_closing().then_some(self.deadline),
             (ClientStage::Probing | ClientStage::ProbingAfter, Some(round)) => Some(round.deadline()),
             (ClientStage::Running, _) => {
@@ -490,7 +500,8 @@ impl Machine for ClientMachine {
                 flows.chain(self.connected.then_some(self.alive)).min()
             }
             _ => Some(self.deadline),
-        }
+        };
+        next.into_iter().chain(self.answer_deadline()).min()
     }
 
     fn poll_event(&mut self) -> Option<ClientEvent> {
