@@ -71,7 +71,7 @@ pub struct ClientMachine {
     alive: SteadyTime,
     /// Start time of the streams.
     running_since: SteadyTime,
-    /// Time by which the server must have sent something after the end of the streams; `None`: nothing is expected.
+    /// Time by which the server must have replied after the end of the streams; `None`: no reply is expected.
     answer_by: Option<SteadyTime>,
     /// True if the control connection did not answer, until there is another one.
     was_unanswered: bool,
@@ -261,9 +261,6 @@ impl ClientMachine {
         if self.stage == ClientStage::Over || !self.connected {
             return;
         }
-        if self.answer_by.is_some() {
-            self.answer_by = Some(SteadyTime(i64::MAX));
-        }
         self.codec.feed(bytes);
         self.pump(now);
     }
@@ -307,6 +304,11 @@ impl ClientMachine {
     }
 
     fn receive(&mut self, now: Tick, message: Message) {
+        // Other messages do not reply to this host: they may arrive although nothing reaches the server.
+        let is_reply = matches!(message, Message::Probe(_) | Message::Chunk(_) | Message::Results(_));
+        if is_reply && self.answer_by.is_some() {
+            self.answer_by = Some(SteadyTime(i64::MAX));
+        }
         match (message, self.stage) {
             (Message::KeepAlive, _) => {}
             (Message::Nak(nak), _) => self.refused(now, &nak),
