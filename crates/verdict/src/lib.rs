@@ -62,6 +62,7 @@ mod tcp_limits;
 #[cfg(test)]
 pub(crate) mod testing;
 mod two_way;
+mod wander;
 mod warnings;
 
 pub use causes::{CauseRule, RULES};

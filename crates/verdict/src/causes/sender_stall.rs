@@ -52,7 +52,7 @@ fn find(case: &Case<'_>) -> Vec<FoundCause> {
         let share = touched as f64 / n as f64;
         let severity = of_host(of_missing(share, touched, n));
         // The stall began when the first late packet was due.
-        let mut found = FoundCause::of(CauseId::SenderStall, severity, HARM_PER_SHARE * share, 0.9)
+        let mut found = FoundCause::of(CauseId::SenderStall, severity, HARM_PER_SHARE * share, 0.95)
             .places(case, s.from, s.to)
             .ns(s.length);
         let sent = found.cause.from_s;
@@ -139,7 +139,9 @@ mod tests {
         assert_eq!(judgement.answer.severity, Severity::Unknown);
         assert_eq!(
             judgement.felt.as_deref(),
-            Some("the hosts themselves sent late, read late, dropped, refused or skipped 25 % of the packets")
+            Some(
+                "the hosts themselves sent late, read late, dropped, refused or skipped 25 % of the packets"
+            )
         );
     }
 
