@@ -56,14 +56,14 @@ mod tests {
             "packets of 1428 bytes do not pass, packets of up to 1280 bytes do (-l 1252): a link has a smaller MTU, and no \
              message reports it"
         );
-        // Sizes that were not tried in between.
+        // No size between 1280 and 1400 bytes was tried.
         test.session.size_limit = Some(SizeLimit { packet: 1428, passes: 1280, fails: 1400, payload: 1252 });
         let because = &said(&test).causes[0].because;
         assert!(
             because.contains("packets of at least up to 1280 bytes do (-l 1252; 1400 do not)"),
             "{because}"
         );
-        // Also in a test of few packets.
+        // The cause is found in a test of few packets, too.
         let mut few = Test::new(10, 10 * MS, &[]);
         few.session.size_limit = test.session.size_limit;
         assert_eq!(said(&few).causes.len(), 1);
