@@ -1,6 +1,7 @@
 //! [`TwoWayFigures`]: results of a two-way test in addition to its round trips.
 
 use super::{Directions, FarReport, NotAnswers, TcpStats};
+use crate::answer::JitterWithoutStep;
 use crate::summary::{
     ClockEstimate, Corrected, Dejitter, Distribution, Ipdv, Loss, Rfc3550, SkewHull, StampCounts, Trend,
     Y1541,
@@ -119,6 +120,9 @@ pub struct DirectionResult {
     pub skew_hull: Option<SkewHull>,
     /// PDV with the skew removed; `None` if it is negligible.
     pub pdv_deskewed: Option<Distribution>,
+    /// Jitter without the clock steps of the test; `None` if no clock was set.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub without_clock_step: Option<JitterWithoutStep>,
     /// Clustering of losses among packets of known fate. `None` if no fate is known, because the far host
     /// does not count and packets were also lost in the other direction.
     pub loss: Option<Loss>,
