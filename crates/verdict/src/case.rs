@@ -9,6 +9,7 @@ use super::schedule::{self, SenderDelays};
 use super::severity::{Experience, Waits, of_outage};
 use super::slots;
 use super::steps::{self, StepReason};
+use super::wander::wandering;
 use jitlat_core::answer::Severity;
 use jitlat_core::distribution::sample::Sample;
 use jitlat_core::evidence::Evidence;
@@ -117,6 +118,17 @@ impl<'a> Case<'a> {
                     && !is_of_a_stall(step, &late, &delays)
             });
             steps.extend(steps::explain(&delays, &found, material, noise));
+            let stored = levels::after_storing(&delays, &blocks, noise);
+            for step in &stored {
+                // The same change, seen from a distance.
+                steps.retain(|(other, reason)| {
+                    *reason != StepReason::Route
+                        || other.place.abs_diff(step.place) > series.len() / 20
+                        || other.change.saturating_sub(step.change).saturating_abs() > step.change.abs() / 2
+                });
+            }
+            steps.extend(stored.into_iter().map(|step| (step, StepReason::HandOver)));
+            steps.sort_by_key(|(step, _)| step.place);
             for (step, reason) in &steps {
                 if *reason == StepReason::ReceiverClock {
                     delays.set_shift(step.place, step.change, 0);
@@ -143,6 +155,27 @@ impl<'a> Case<'a> {
                     episodes = Episodes::higher_than(least, &delays, &delays.blocks(), noise);
                 }
             }
+        }
+        let held: usize = episodes.holds.iter().map(|hold| hold.to - hold.from).sum();
+        let late_packets: usize = late.stalls.iter().map(|stall| stall.to - stall.from).sum();
+        let is_regular = series.len() >= MIN_PACKETS && (held + late_packets) * 20 <= series.len();
+        if episodes.queues.is_empty() && is_regular {
+            // Differences between neighbouring packets within a queue may hide it.
+            let blocks = delays.blocks();
+            let calm = delays.calm_noise(&blocks);
+            if calm.p90 < noise.p90 / 2 {
+                let least = slot.map_or(0, |slot| slot + slot / 4 + 2 * noise.median);
+                let found = Episodes::higher_than(least, &delays, &blocks, calm);
+                if !found.queues.is_empty() {
+                    episodes = found;
+                }
+            }
+        }
+        if episodes.queues.is_empty() && is_regular && session.spec.transport() == Transport::Udp {
+            let least = slot.map_or(0, |slot| slot + slot / 4);
+            episodes
+                .queues
+                .extend(wandering(&delays, noise, delays.together()).filter(|queue| queue.height > least));
         }
         let handed_over: Vec<_> =
             episodes.queues.iter().filter_map(|q| level_after(&delays, q, noise)).collect();

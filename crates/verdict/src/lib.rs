@@ -59,6 +59,7 @@ pub mod sweep;
 #[cfg(test)]
 pub(crate) mod testing;
 mod two_way;
+mod wander;
 mod warnings;
 
 pub use causes::{CauseRule, RULES};

@@ -28,7 +28,7 @@ use variant::Variant;
 type Family = (&'static str, fn(&mut Draw) -> Variant);
 
 /// All kinds of tests.
-const FAMILIES: [Family; 44] = [
+const FAMILIES: [Family; 45] = [
     ("clean", paths::clean),
     ("nearly clean", paths::nearly_clean),
     ("outage", paths::outage),
@@ -73,6 +73,7 @@ const FAMILIES: [Family; 44] = [
     ("periodic loss", losses::periodic),
     ("few gaps", losses::gaps),
     ("loss ramp", losses::ramp),
+    ("loss in spells", losses::spells),
 ];
 
 /// Returns the verdict on a log.

@@ -29,10 +29,14 @@ fn find(case: &Case<'_>) -> Vec<FoundCause> {
     let is_recorded = session.truncated || session.has_end_lines();
     let part = MissingPart::of(session.ending, session.truncated, known.tail > 0);
     let why = incomplete_log(part, known.unknown, share, first.is_none());
-    let mut found =
-        FoundCause::of(CauseId::IncompleteLog, Severity::Unknown, share, if is_recorded { 1.0 } else { 0.7 })
-            .share(share)
-            .because(why);
+    let mut found = FoundCause::of(
+        CauseId::IncompleteLog,
+        Severity::Unknown,
+        share,
+        if is_recorded { 1.0 } else { 0.85 },
+    )
+    .share(share)
+    .because(why);
     let (from, from_s) = match first {
         Some([from, _]) => (from, case.seconds(from)),
         None => (known.end, case.duration),
@@ -108,6 +112,6 @@ mod tests {
             found.cause.confidence
         };
         let of = [(true, 3), (false, 3), (true, 2), (false, 2)].map(|(t, v)| confidence(t, v));
-        assert_eq!(of, [1.0, 1.0, 1.0, 0.7]);
+        assert_eq!(of, [1.0, 1.0, 1.0, 0.85]);
     }
 }

@@ -33,7 +33,7 @@ fn find(case: &Case<'_>) -> Vec<FoundCause> {
         let share = packets as f64 / n as f64;
         let severity = of_host(of_missing(share, packets, n));
         // The stall began when the first late packet was due.
-        let mut found = FoundCause::of(CauseId::SenderStall, severity, HARM_PER_SHARE * share, 0.9)
+        let mut found = FoundCause::of(CauseId::SenderStall, severity, HARM_PER_SHARE * share, 0.95)
             .places(case, s.from, s.to)
             .ns(s.length);
         let sent = found.cause.from_s;
