@@ -2,6 +2,7 @@
 
 use super::rule::{CauseRule, Find, FoundCause};
 use crate::case::Case;
+use crate::episodes::Episode;
 use crate::sentences::causes::reordering;
 use jitlat_core::answer::{CauseId, Severity};
 use jitlat_core::metrics::stat::wilson95;
@@ -26,7 +27,9 @@ fn find(case: &Case<'_>) -> Vec<FoundCause> {
     // Reordered packets, except those near a change of route or clock, which reorders packets once.
     let near_step = |k: usize| case.steps.iter().any(|(s, _)| s.place.abs_diff(k) <= 60);
     // Packets in a queue, or sent at once after a stall, may be reordered there.
-    let mut queues = case.episodes.queues.iter().peekable();
+    // A queue throughout the test explains none of them.
+    let is_brief = |queue: &&Episode| queue.to - queue.from < case.delays.len();
+    let mut queues = case.episodes.queues.iter().filter(is_brief).peekable();
     let mut in_queue = |k: usize| {
         while queues.next_if(|queue| queue.to <= k).is_some() {}
         queues.peek().is_some_and(|queue| queue.from <= k)
